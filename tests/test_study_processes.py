@@ -19,22 +19,8 @@ from small import (
     stop_at,
     torchrun,
 )
+from systems import SYSTEMS
 
-SYSTEMS = (
-    "electra",
-    "bert",
-    "electra-15",
-    "replace-mlm",
-    "all-tokens-mlm",
-    "corrective",
-    "teams",
-    "amos",
-    "two-stage",
-    "adversarial",
-    "electric",
-    "unigram",
-    "uniform",
-)
 # A block that two branches share, and one of each.
 OWN: dict[str, dict[str, Any]] = {
     "two-stage": {"generator_steps": 10},

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from short_runs import SHORT
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
@@ -32,14 +33,6 @@ from small import (
     torchrun,
 )
 
-SHORT: dict[str, Any] = {
-    "num_hidden_layers": 2,
-    "max_steps": 8,
-    "logging_steps": 4,
-    "save_steps": 1,
-    "save_total_limit": 1,
-    "eval_steps": 4,
-}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "electra": {},
     "corrective": {"tie": "gdes"},

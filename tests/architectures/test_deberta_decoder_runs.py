@@ -14,6 +14,7 @@ import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
+from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
@@ -39,22 +40,9 @@ from small import (
     torchrun,
 )
 
-SHORT: dict[str, Any] = {
-    "num_hidden_layers": 2,
-    "max_steps": 8,
-    "logging_steps": 4,
-    "save_steps": 1,
-    "save_total_limit": 1,
-    "eval_steps": 4,
-    "position_buckets": 8,
-    "mask_decoder": True,
-}
-TEXTS = ["the chef ate a meal", "the", "a meal that the chef ate was a meal of the chef"]
-
 
 def words(data: Path, folder: Path, name: str = "electra-deberta", **fields: Any) -> list[str]:
-    own = SHORT | fields
-    return [str(w) for w in pretrain_words(data, folder, recipe=f"{name}-tiny", **own)]
+    return deberta_words(data, folder, name, **({"mask_decoder": True} | fields))
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from roomy import CUT, ROOMY_VOCABULARY, VOCAB, close_to, roomy, std
 from scipy.stats import kstest, truncnorm
 from torch import Tensor, nn
 
-from batches import SPECIAL, TINY, built, encoder_of, pack, tiny
-from electrify.build import Built, Vocabulary, build
+from batches import TINY, built, encoder_of, pack, tiny
+from electrify.build import Built, build
 from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.model.attention import AttentionContext
 from electrify.model.encoder import Encoder
@@ -32,31 +33,17 @@ from electrify.model.init import (
 )
 from electrify.model.shape import Shape
 
-# A standard normal cut at 2 has this standard deviation: what `std .02` and `.1` of the tables come
-# out as.
-CUT = 0.879626
-ROOMY = {
+SIZES = {
     "hidden_size": 64,
     "num_attention_heads": 4,
     "embedding_size": 48,
     "intermediate_size": 128,
 }  # heads 16 wide, a projection in both halves
-VOCAB = 600
-VOCABULARY = Vocabulary(VOCAB, SPECIAL)
 TIES = ["none", "tokens", "embeddings", "all"]
 
 
-def roomy(recipe: str = "electra-tiny", **fields: Any) -> Built:
-    return build(tiny(recipe, **(ROOMY | fields)), VOCABULARY)
-
-
-def std(t: Tensor) -> float:
-    return float(t.detach().double().pow(2).mean().sqrt())
-
-
-def close_to(t: Tensor, expected: float) -> bool:
-    """Root mean square within 4 standard errors."""
-    return abs(std(t) / expected - 1) < 4 / math.sqrt(2 * t.numel())
+def electra(recipe: str = "electra-tiny", **fields: Any) -> Built:
+    return roomy(recipe, **(SIZES | fields))
 
 
 # ---------------------------------------------------------------- bert
@@ -64,7 +51,7 @@ def close_to(t: Tensor, expected: float) -> bool:
 
 @pytest.mark.parametrize("tie", TIES)
 def test_bert_table(tie: str) -> None:
-    b = roomy(tie=tie, init="bert", generator_size=1.0 if tie == "all" else 0.5)
+    b = electra(tie=tie, init="bert", generator_size=1.0 if tie == "all" else 0.5)
     seen = 0
     for part in b.objective.modules():
         for name, p in part.named_parameters(recurse=False):
@@ -82,7 +69,7 @@ def test_bert_table(tie: str) -> None:
 
 
 def test_bert_draws_a_truncated_normal() -> None:
-    words = roomy(init="bert").kept.encoder.embeddings.words.weight.detach()
+    words = electra(init="bert").kept.encoder.embeddings.words.weight.detach()
     assert kstest(words.flatten().numpy(), truncnorm(-2, 2, scale=0.02).cdf).pvalue > 1e-3
     assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
 
@@ -111,7 +98,7 @@ GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit":
 
 def test_published_layers_of_electra_small() -> None:
     fields = {"num_hidden_layers": 1, "max_seq_length": 32, "init": "published"}
-    b = build(override(load_recipe("electra-small"), fields), VOCABULARY)
+    b = build(override(load_recipe("electra-small"), fields), ROOMY_VOCABULARY)
     head = b.kept.head
     assert isinstance(head, BinaryHead)
     found: dict[str, Any] = {
@@ -136,7 +123,9 @@ def test_published_layers_of_electra_small() -> None:
 def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
     """In projections and layers with one output; the layer below the logit is not one of them."""
     size = {"embedding_size": 24} | ({"generator_size": 0.25} if recipe != "bert-tiny" else {})
-    bert, published = (roomy(recipe, init=init, **size).objective for init in ("bert", "published"))
+    bert, published = (
+        electra(recipe, init=init, **size).objective for init in ("bert", "published")
+    )
     one, two = bert.state_dict(), published.state_dict()
     want = {
         f"{n}.weight"
@@ -252,7 +241,7 @@ def test_subspace_width() -> None:
 @pytest.mark.parametrize("tie", TIES)
 def test_local_embeddings_table(tie: str) -> None:
     """In both halves, whatever they share: each table scaled exactly once."""
-    b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5)
+    b = electra(tie=tie, generator_size=1.0 if tie == "all" else 0.5)
     p = 16
     for half in b.exports.values():
         e = half.encoder.embeddings
@@ -276,7 +265,7 @@ def test_local_embeddings_table(tie: str) -> None:
 @pytest.mark.parametrize("amplitude", [1.0, 3.0])
 @pytest.mark.parametrize("tie", TIES)
 def test_local_blocks_table(tie: str, amplitude: float) -> None:
-    b = roomy(tie=tie, generator_size=1.0 if tie == "all" else 0.5, local_amplitude=amplitude)
+    b = electra(tie=tie, generator_size=1.0 if tie == "all" else 0.5, local_amplitude=amplitude)
     p = 16
     for half in b.exports.values():
         shape = half.encoder.shape
@@ -311,7 +300,7 @@ def test_local_changes_initial_values_only(tie: str) -> None:
     """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of a
     BinaryHead are drawn 1/sqrt(fan-in)."""
     size = {"generator_size": 1.0 if tie == "all" else 0.5}
-    local, bert = roomy(tie=tie, **size), roomy(tie=tie, init="bert", **size)
+    local, bert = electra(tie=tie, **size), electra(tie=tie, init="bert", **size)
     one, other = local.objective.state_dict(), bert.objective.state_dict()
     assert {n: (t.shape, t.dtype) for n, t in one.items()} == {
         n: (t.shape, t.dtype) for n, t in other.items()
@@ -433,7 +422,7 @@ def test_bert_heads_look_nowhere() -> None:
 def test_the_words_get_through(field: str) -> None:
     """Small-like halves (embedding narrower or wider than the generator's state, one head in it):
     the words decide the first hidden states."""
-    b = roomy(generator_size=0.25, **{field: 32})
+    b = electra(generator_size=0.25, **{field: 32})
     for half in b.exports.values():
         one, other = (
             half.encoder.embed(pack([[ids]], row_length=4))
@@ -466,9 +455,9 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
         found[7] = 0
         return found
 
-    config = tiny("electra-tiny", **(ROOMY | fields | {"init_words": "cooccurrence"}))
-    b = build(config, VOCABULARY, vectors=vectors)
-    plain = roomy(**fields, init_words="random")
+    config = tiny("electra-tiny", **(SIZES | fields | {"init_words": "cooccurrence"}))
+    b = build(config, ROOMY_VOCABULARY, vectors=vectors)
+    plain = electra(**fields, init_words="random")
     assert set(asked) == {48 - width}
     for name, half in b.exports.items():
         words, before = (

@@ -8,37 +8,20 @@ from typing import Any
 
 import pytest
 import torch
+from roomy import RELATIVE, close_to, roomy
 from torch import Tensor, nn
 
 from batches import SPECIAL, VOCABULARY, tiny
-from electrify.build import Built, Vocabulary, build
+from electrify.build import Built, build
 from electrify.model.blocks import DisentangledBlock
 from electrify.model.encoder import Encoder
 from electrify.model.init import NOISE, OUTPUT_SCALE, head_offset, local_heads
 from electrify.model.init_relative import contexts_of, row_of
 from electrify.tokens import from_sequences
 
-CUT = 4  # standard errors
-ROOMY = {
-    "hidden_size": 128,
-    "embedding_size": 128,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "generator_size": 1.0,
-    "generator_num_hidden_layers": 2,
-    "max_position_embeddings": 256,
-}
 
-
-def roomy(recipe: str = "electra-deberta-tiny", **fields: Any) -> Built:
-    return build(tiny(recipe, **(ROOMY | fields)), Vocabulary(600, SPECIAL))
-
-
-def close_to(t: Tensor, expected: float) -> bool:
-    """Root mean square within 4 standard errors."""
-    found = float(t.detach().double().pow(2).mean().sqrt())
-    return abs(found / expected - 1) < CUT / math.sqrt(2 * t.numel())
+def relative(recipe: str = "electra-deberta-tiny", **fields: Any) -> Built:
+    return roomy(recipe, **(RELATIVE | fields))
 
 
 def encoders_of(built: Built) -> list[Encoder]:
@@ -55,7 +38,7 @@ def blocks_of(built: Built) -> list[DisentangledBlock]:
 
 
 def test_published_table() -> None:
-    built = roomy(init="published", tie="embeddings")
+    built = relative(init="published", tie="embeddings")
     for part in built.objective.modules():
         for name, p in part.named_parameters(recurse=False):
             if isinstance(part, nn.LayerNorm):
@@ -70,7 +53,7 @@ def test_published_table() -> None:
 
 def test_a_shared_table_is_drawn_once_and_one_of_difference_not_at_all() -> None:
     for init in ("published", "local"):
-        built = roomy(init=init)
+        built = relative(init=init)
         words: Any = built.kept.encoder.embeddings.words
         assert not words.delta_VE.any()
         assert close_to(words.base.weight, 0.1 if init == "local" else 0.02)
@@ -80,7 +63,7 @@ def test_a_shared_table_is_drawn_once_and_one_of_difference_not_at_all() -> None
 
 
 def test_local_table() -> None:
-    built = roomy(init="local", tie="embeddings")
+    built = relative(init="local", tie="embeddings")
     assert close_to(built.kept.encoder.embeddings.words.weight, 0.1)
     r = 1 / math.sqrt(128)
     size = math.sqrt(3.0 * 4 * math.sqrt(3 / 32))
@@ -108,7 +91,7 @@ def test_local_table() -> None:
 
 def test_the_row_of_a_distance() -> None:
     """Normalised as the context gives it; a distance beyond the longest row has the last one."""
-    encoder = roomy(init="local").kept.encoder
+    encoder = relative(init="local").kept.encoder
     contexts = contexts_of(encoder)
     tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
     with torch.no_grad():
@@ -149,7 +132,7 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
     """Whatever the words are: the position that its tokens look at most is the preferred one, in
     every block, and other heads have none."""
     recipe = "electra-deberta-tiny" if direction == "both" else "electric-tiny"
-    built = roomy(recipe, architecture="deberta", init="local")
+    built = relative(recipe, architecture="deberta", init="local")
     encoder: Encoder = (
         built.kept.encoder if direction == "both" else getattr(built.objective.corruptor, direction)
     )
@@ -170,7 +153,7 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
 
 
 def test_without_the_bias_no_head_looks_anywhere() -> None:
-    built = roomy(init="local")
+    built = relative(init="local")
     with torch.no_grad():
         for block in built.kept.encoder.blocks:
             block.qkv.bias.zero_()  # type: ignore[union-attr,operator]
@@ -197,7 +180,7 @@ def test_words_from_the_corpus_have_the_scale_of_the_others() -> None:
 
 def test_outputs_that_start_smaller() -> None:
     fields: dict[str, Any] = {"init": "local", "tie": "embeddings"}
-    plain, scaled = (roomy(**fields, init_scale=s) for s in ("none", "depth"))
+    plain, scaled = (relative(**fields, init_scale=s) for s in ("none", "depth"))
     for one, other in zip(encoders_of(plain), encoders_of(scaled), strict=True):
         for block, small in zip(one.blocks, other.blocks, strict=True):
             expected = block.out.weight / math.sqrt(2 * len(one.blocks))  # type: ignore[union-attr,operator]
@@ -213,7 +196,7 @@ def test_a_shared_table_and_shared_blocks_start_once() -> None:
         "none": {"generator_size": 0.5},
     }
     for tie, fields in ways.items():
-        built = roomy(init="local", tie=tie, **fields)
+        built = relative(init="local", tie=tie, **fields)
         for model in built.exports.values():
             assert close_to(model.encoder.embeddings.words.weight, 0.1), tie
             assert close_to(contexts_of(model.encoder).table.weight, 0.1), tie

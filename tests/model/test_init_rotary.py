@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from roomy import CUT, RELATIVE, close_to, roomy
 from torch import Tensor, nn
 
 from batches import SPECIAL, VOCABULARY, tiny
-from electrify.build import Built, Vocabulary, build
+from electrify.build import Built, build
 from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import GatedBlock
 from electrify.model.encoder import Encoder
@@ -21,27 +22,9 @@ from electrify.model.init_rotary import LOWEST, offset_amplitudes
 from electrify.model.positions import Rotary
 from electrify.tokens import from_sequences
 
-CUT = 0.879626  # the deviation of a standard normal that is cut at 2
-ROOMY = {
-    "hidden_size": 128,
-    "embedding_size": 128,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "generator_size": 1.0,
-    "generator_num_hidden_layers": 2,
-    "max_position_embeddings": 256,
-}
 
-
-def roomy(recipe: str = "electra-modernbert-tiny", **fields: Any) -> Built:
-    return build(tiny(recipe, **(ROOMY | fields)), Vocabulary(600, SPECIAL))
-
-
-def close_to(t: Tensor, expected: float) -> bool:
-    """Root mean square within 4 standard errors."""
-    found = float(t.detach().double().pow(2).mean().sqrt())
-    return abs(found / expected - 1) < 4 / math.sqrt(2 * t.numel())
+def rotary(recipe: str = "electra-modernbert-tiny", **fields: Any) -> Built:
+    return roomy(recipe, **(RELATIVE | fields))
 
 
 def blocks_of(built: Built) -> list[tuple[GatedBlock, int]]:
@@ -54,7 +37,7 @@ def blocks_of(built: Built) -> list[tuple[GatedBlock, int]]:
 
 
 def test_published_table() -> None:
-    built = roomy(init="published")
+    built = rotary(init="published")
     seen: set[int] = set()
 
     def has(p: Tensor, std: float) -> None:
@@ -86,7 +69,7 @@ def test_published_table() -> None:
 
 def test_no_biases_but_those_of_outputs() -> None:
     for init in ("published", "local"):
-        built = roomy("adversarial-tiny", architecture="modernbert", init=init)
+        built = rotary("adversarial-tiny", architecture="modernbert", init=init)
         named = [n for n, p in built.objective.named_parameters() if n.endswith(("bias", "bias_V"))]
         assert sorted(n.rsplit(".", 2)[-2] for n in named) == ["head", "out", "out"]
 
@@ -97,9 +80,9 @@ def test_published_has_the_scale_of_depth_already() -> None:
 
     with pytest.raises(UserError, match="leave that out"):
         check(tiny("bert-modernbert-tiny", init="published", init_scale="depth"))
-    scaled = roomy("bert-modernbert-tiny", init="local", init_scale="depth")
+    scaled = rotary("bert-modernbert-tiny", init="local", init_scale="depth")
     for (block, depth), (plain, _) in zip(
-        blocks_of(scaled), blocks_of(roomy("bert-modernbert-tiny", init="local")), strict=True
+        blocks_of(scaled), blocks_of(rotary("bert-modernbert-tiny", init="local")), strict=True
     ):
         torch.testing.assert_close(block.out.weight, plain.out.weight / math.sqrt(2 * depth))
 
@@ -108,7 +91,7 @@ def test_published_has_the_scale_of_depth_already() -> None:
 
 
 def test_local_table() -> None:
-    built = roomy(init="local")
+    built = rotary(init="local")
     words = built.kept.encoder.embeddings.words.weight.detach()
     assert bool((words[:, 0] == 0.1).sum() == 599)
     assert words[SPECIAL.cls, 0] == 0
@@ -170,7 +153,7 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
     one, in every block, global and local, and other heads have none."""
     recipe = "electra-modernbert-tiny" if direction == "both" else "electric-tiny"
     fields: dict[str, Any] = {"architecture": "modernbert", "init": "local", "local_attention": 32}
-    built = roomy(recipe, **fields)
+    built = rotary(recipe, **fields)
     encoder: Encoder = (
         built.kept.encoder if direction == "both" else getattr(built.objective.corruptor, direction)
     )
@@ -193,7 +176,7 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
 
 def test_without_the_constant_no_head_looks_anywhere() -> None:
     """What the head reads is the constant, and not the words."""
-    built = roomy(init="local")
+    built = rotary(init="local")
     with torch.no_grad():
         built.kept.encoder.embeddings.words.weight[:, 0] = 0
     ids = [SPECIAL.cls, *range(6, 66), SPECIAL.sep]
@@ -204,7 +187,7 @@ def test_without_the_constant_no_head_looks_anywhere() -> None:
 
 
 def test_the_constant_survives_all_blocks() -> None:
-    built = roomy(init="local", num_hidden_layers=6)
+    built = rotary(init="local", num_hidden_layers=6)
     encoder = built.kept.encoder.eval()
     encoder.norm = None
     tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
@@ -239,7 +222,7 @@ def test_a_shared_table_and_shared_blocks_start_once() -> None:
         ("lower", {"tie_layers": 1}),
         ("none", {"generator_size": 0.5}),
     ):
-        built = roomy(init="local", tie=tie, **fields)
+        built = rotary(init="local", tie=tie, **fields)
         for model in built.exports.values():
             words = model.encoder.embeddings.words.weight.detach()
             assert bool((words[6:, 0] == 0.1).all()), tie

@@ -31,21 +31,9 @@ from electrify.objectives.mlm import MLM
 from electrify.running import kept_names
 from electrify.terms import Loss, weighted
 from electrify.tokens import SpecialIds, Tokens
+from systems import STUDY
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-STUDY = [
-    "electra-15",
-    "replace-mlm",
-    "all-tokens-mlm",
-    "corrective",
-    "teams",
-    "amos",
-    "two-stage",
-    "adversarial",
-    "electric",
-    "unigram",
-    "uniform",
-]
 TEXT = [[[2, 5, 6, 3]]]
 
 

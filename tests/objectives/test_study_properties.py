@@ -17,22 +17,8 @@ from electrify.objectives.electric import noise_logit
 from electrify.objectives.losses import binary_ce
 from electrify.terms import weighted
 from electrify.tokens import Tokens
+from systems import SYSTEMS
 
-SYSTEMS = [
-    "electra",
-    "bert",
-    "electra-15",
-    "replace-mlm",
-    "all-tokens-mlm",
-    "corrective",
-    "teams",
-    "amos",
-    "two-stage",
-    "adversarial",
-    "electric",
-    "unigram",
-    "uniform",
-]
 OBJECTIVES: dict[str, Any] = {
     name: built(f"{name}-tiny", mask_rate=0.4).objective for name in SYSTEMS
 }

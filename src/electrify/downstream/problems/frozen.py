@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ...config.protocol import WordPooling
 from ..encoder import Loaded
 from ..examples import Sentence
+from ..features import Standard, layers_taken
 from ..heads import Loss, linear, means
 from ..loop import most_tokens, pieces
 from ..rows import Rows
@@ -137,20 +138,18 @@ class FrozenTagging(Tagging):
             class_weights=class_weights,
             word_pooling=word_pooling,
         )
-        self.layers = layers
+        self.taken = layers_taken(layers, loaded)
         self.bf16 = bf16
         self.head: Literal["linear", "bilstm"] = head
-        self.standard: tuple[Tensor, Tensor] | None = None
+        self.standard: Standard | None = None
         also = (s for _, part in task.also for s in part)
         sentences: Any = (*task.train, *task.validation, *also)
         self.longest = max(len(s.words) for s in sentences)
 
     def model(self, *, dropout: float, std: float | None) -> Probe:  # type: ignore[override]
-        depth = self.loaded.encoder.config.num_hidden_layers
-        taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
         tags = self.task.num_outputs
         return Probe(
-            taken * self.loaded.width,
+            self.taken * self.loaded.width,
             tags,
             head=self.head,
             dropout=dropout,
@@ -161,10 +160,8 @@ class FrozenTagging(Tagging):
 
     def training(self, examples: Sequence[Sentence]) -> Words:  # type: ignore[override]
         words = self._words(examples)
-        mean_F = words.states_WF.mean(0)
-        std_F = words.states_WF.std(0, correction=0).clamp(min=1e-6)
-        self.standard = mean_F, std_F
-        words.states_WF.sub_(mean_F).div_(std_F)
+        self.standard = Standard.of(words.states_WF)
+        self.standard.apply(words.states_WF)
         return words
 
     def held_out(self, examples: Sequence[Sentence]) -> HeldOut:
@@ -172,7 +169,7 @@ class FrozenTagging(Tagging):
         words = self._words(examples)
         spots = []
         done = 0
-        words.states_WF.sub_(self.standard[0]).div_(self.standard[1])
+        self.standard.apply(words.states_WF)
         for row, sentence in enumerate(examples):
             spots += [Spot(row, k, 1, done + k) for k in range(len(sentence.words))]
             done += len(sentence.words)
@@ -194,7 +191,6 @@ class FrozenTagging(Tagging):
     def _states(self, rows: Rows, spots_W4: Tensor) -> Tensor:
         """[W, F] in float32, in the order of the words: the mean states of their pieces."""
         encoder = self.loaded.encoder
-        first = {"last": -1, "last4": -4, "all": 0}[self.layers]
         encoder.eval()
         found_WF = torch.empty(0)
         row_W, place_W, pieces_W, number_W = spots_W4.unbind(1)
@@ -206,9 +202,8 @@ class FrozenTagging(Tagging):
             for index_B in pieces(
                 torch.arange(len(rows.lengths_N)), rows.lengths_N, most_tokens(self.device)
             ):
-                layers = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states[
-                    first:
-                ]
+                states = encoder(**rows.inputs(index_B), output_hidden_states=True).hidden_states
+                layers = states[-self.taken :]
                 mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
                 word_B = torch.cat(mine)
                 counts_B = pieces_W[word_B]

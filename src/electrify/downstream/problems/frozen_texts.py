@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..encoder import Loaded
 from ..examples import Example
+from ..features import Standard, layers_taken
 from ..heads import Loss, linear, rows_known
 from ..loop import most_tokens, pieces
 from ..rows import Rows
@@ -103,11 +104,10 @@ class FrozenTexts(Texts):
             regression_targets=regression_targets,
             class_weights=class_weights,
         )
-        depth = loaded.encoder.config.num_hidden_layers
-        self.taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[layers]
+        self.taken = layers_taken(layers, loaded)
         self.bf16 = bf16
         self.pairs = any(isinstance(e, Example) and e.pair is not None for e in task.train)
-        self.standard: tuple[Tensor, Tensor] | None = None
+        self.standard: Standard | None = None
 
     def model(self, *, dropout: float, std: float | None) -> TextProbe:  # type: ignore[override]
         features = self.taken * self.loaded.width * (PAIR_FEATURES if self.pairs else 1)
@@ -123,16 +123,14 @@ class FrozenTexts(Texts):
         if self.task.kind == "regression":
             self.center, self.scale = self._normalisation(examples)
         pooled = self._pooled(examples)
-        mean_F = pooled.states_NF.mean(0)
-        std_F = pooled.states_NF.std(0, correction=0).clamp(min=1e-6)
-        self.standard = mean_F, std_F
-        pooled.states_NF.sub_(mean_F).div_(std_F)
+        self.standard = Standard.of(pooled.states_NF)
+        self.standard.apply(pooled.states_NF)
         return pooled
 
     def held_out(self, examples: Sequence[Example]) -> HeldOut:
         assert self.standard is not None, "training examples come first"
         pooled = self._pooled(examples)
-        pooled.states_NF.sub_(self.standard[0]).div_(self.standard[1])
+        self.standard.apply(pooled.states_NF)
         return HeldOut(examples, pooled)
 
     def _pooled(self, examples: Sequence[Example]) -> Pooled:
