@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -545,6 +546,18 @@ def test_the_users_notes_in_the_plan_are_kept(small_data: Path, tmp_path: Path) 
     assert (study.out / STUDY).read_text() == ours
     (kept,) = study.out.glob(f"{STUDY}.changed*")
     assert kept.read_text().endswith("# my notes\nmine: 1\n")
+
+
+def test_a_plan_that_was_carried_here_is_ours(small_data: Path, tmp_path: Path) -> None:
+    first = plan_study(config(small_data, tmp_path / "first"))
+    second = plan_study(config(small_data, tmp_path / "second", seeds=4))
+    for study in (first, second):
+        study.out.mkdir(parents=True)
+    write_study(first)
+    shutil.copy(first.out / STUDY, second.out / STUDY)
+    write_study(second)
+    assert [path.name for path in second.out.glob(f"{STUDY}*")] == [STUDY]
+    assert "- 4" in (second.out / STUDY).read_text()
 
 
 @pytest.mark.parametrize("inside", ["run", "blimp"])

@@ -275,8 +275,14 @@ def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run; what the user made of it is
     kept."""
-    text = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
-    write_results(study.out, {STUDY: STUDY_MARK + text})
+    there = _plan_in(study.out)
+    ours = there is not None and (study.out / STUDY).read_bytes() == _written(there)
+    write_results(study.out, {STUDY: _written(declared(study))}, [STUDY] if ours else [])
+
+
+def _written(plan: dict[str, Any]) -> bytes:
+    """study.yaml as every study writes it."""
+    return (STUDY_MARK + yaml.safe_dump(plan, sort_keys=False, allow_unicode=True)).encode()
 
 
 def key_of(cell: Cell) -> Key:

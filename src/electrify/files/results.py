@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,13 @@ RECORD = ".written.json"
 KIND = "results"
 
 
-def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
+def write_results(
+    folder: Path, files: Mapping[str, str | bytes], ours: Collection[str] = ()
+) -> None:
     """Writes each file whole or not at all. An existing file of that name with other content than
-    ours is kept as NAME.changed, which is reported. Needs the folder's lock; raises OSError if the
-    disk fails."""
+    ours is kept as NAME.changed, which is reported. ours: names of files that are known to be as
+    we wrote them, in this folder or in another. Needs the folder's lock; raises OSError if the disk
+    fails."""
     known = _known(folder)
     data = {
         name: content.encode("utf-8") if isinstance(content, str) else content
@@ -32,7 +35,7 @@ def write_results(folder: Path, files: Mapping[str, str | bytes]) -> None:
     new = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
     for name, digest in new.items():
         there = sha256(folder / name)
-        if there is None or there not in {digest, *known.get(name, ())}:
+        if there is None or (name not in ours and there not in {digest, *known.get(name, ())}):
             keep_changed(folder / name)
             there = None
         # A kill leaves the one or the other.
