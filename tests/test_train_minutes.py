@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from electrify import timed
 from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
 from electrify.errors import UserError
+from electrify.flops.count import recipe_flops
 from electrify.pretraining import pretrain
 from electrify.running import Job
+from electrify.text.shards import Corpus
 from electrify.timed import FEWEST, FORWARD, of_time, seconds_per_slot
 from electrify.train import dist
 from small import SMALL, mistake, same_ending
@@ -105,6 +107,27 @@ def test_the_measured_rate(
     # The recipe's own length does not matter, though it is too short to be measured.
     short = replace(job, config=recipe(max_steps=2, warmup_steps=1))
     assert seconds_per_slot(short, limit_s=0.0) == pytest.approx(6 / 5 / 64)
+
+
+def test_the_dearer_part_of_a_run_is_foreseen(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is measured is the beginning, a masked language model; the FLOPs say how much more a
+    token costs later, when crops are read too."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(timed, "monotonic", lambda: float(next(clock)))
+    share, steps = 0.4, 1000
+    fields = {"mlm_share": share, "max_steps": steps, "contrast_rows": 2}
+    config = override(load_recipe("coco-lm-tiny"), SMALL | {"warmup_steps": 5} | fields)
+    words = Corpus(small_data, "train").manifest.vocab_size
+    whole = recipe_flops(config, vocab_size=words, convention="hardware")
+    beginning = (whole.train - (1 - share) * steps * whole.step) / (share * steps)
+    assert whole.step > 1.4 * beginning
+    world = dist.World(0, 1, 0, torch.device("cpu"))
+    job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
+    assert seconds_per_slot(job, limit_s=0.0) == pytest.approx(
+        6 / 5 / 64 * (share + (1 - share) * whole.step / beginning)
+    )
 
 
 def test_an_interrupted_run_keeps_its_number(

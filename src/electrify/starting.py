@@ -17,6 +17,7 @@ from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
 from .export.starting_weights import check_vocabulary, folder_shape, load_model
+from .model.embeddings import DisentangledWords
 from .model.shape import Shape
 from .progress import say
 from .text.shards import Corpus
@@ -152,6 +153,12 @@ def starting_point(
     built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if not fresh:
         return built
+    _fill(built, config, corpus, starts)
+    return built
+
+
+def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> None:
+    """Takes the weights of the folders."""
     # A disentangled table is a difference from the generator's table, which must be loaded first.
     order = (
         ("generator", "discriminator")
@@ -166,15 +173,21 @@ def starting_point(
             )
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
-        for line in load_model(built.exports[name], start, what=name, given=given):
+        learns = name == "discriminator" or config.corruption.generator_training != "frozen"
+        for line in load_model(built.exports[name], start, what=name, given=given, learns=learns):
             say(line)
-    return built
+    for name in sorted(built.exports.keys() - {*order}) if starts else ():
+        say(f"{name}: no folder is given for it; what it does not share starts with new values")
 
 
 def kept_names(built: Built) -> set[str]:
     """The names of the parameters that belong to the kept encoder and its heads. All other
-    parameters belong only to the generator and use its learning rate."""
+    parameters belong only to the generator and use its learning rate; among them is the table under
+    a disentangled one, which the encoder reads and does not train."""
     kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
+    words = built.kept.encoder.embeddings.words
+    if isinstance(words, DisentangledWords):
+        kept.discard(id(words.base.weight))
     others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
     return {
         n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others

@@ -96,13 +96,16 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
 
 def seconds_per_slot(job: Job, *, limit_s: float) -> float:
     """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token
-    of a batch took, padding included."""
+    of a batch takes in the mean over the whole run, padding included. Where the run has dearer
+    parts than its beginning (longer rows, a head that joins later), their FLOPs say by how much."""
     longest = max(job.config.train.max_steps, MOST)
     planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
     threads = threads_of(planned.config, planned.micro_rows, job.folder, None, job.world)
     with computing_with(threads):
         run, _ = assembled(job, planned, fresh=True)
-        return _measured(run, limit_s)
+        per_flop = _measured(run, limit_s)
+    whole = run.flops(longest) - run.flops(0)
+    return per_flop * whole / planned.loader.phases.slots(longest)
 
 
 def agreed(seconds: float, world: World) -> float:
@@ -113,6 +116,7 @@ def agreed(seconds: float, world: World) -> float:
 
 
 def _measured(run: Run, limit_s: float) -> float:
+    """Seconds for a FLOP."""
     began = start = monotonic()
     for batch in prefetch(run.batch, range(MOST)):
         run.update(batch)
@@ -123,5 +127,4 @@ def _measured(run: Run, limit_s: float) -> float:
             start = now
         if any_across(run.step >= FIRST + FEWEST and now - began >= limit_s):
             break
-    phases = run.data.loader.phases
-    return (monotonic() - start) / (phases.slots(run.step) - phases.slots(FIRST))
+    return (monotonic() - start) / (run.flops(run.step) - run.flops(FIRST))

@@ -248,8 +248,8 @@ def test_the_network_that_judges_pairs() -> None:
         found = load_recipe(recipe)
         assert network_of("planted", found) == own
         assert network_of("planted:mlm", found) == by_likelihood
-    for recipe in ("electra-tiny", "teams-tiny", "electric-tiny"):
-        found = load_recipe(recipe)
+    alone = override(load_recipe("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
+    for found in (*map(load_recipe, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
         assert network_of("blimp", found) == "discriminator"
         with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
             network_of("blimp:mlm", found)

@@ -103,6 +103,18 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
 
+@pytest.mark.parametrize("kind", ["ElectraModel", "ElectraForPreTraining"])
+def test_a_network_that_never_learns_needs_its_head(tmp_path, kind):
+    built = random_built(RTD)
+    own, before = built.exports["generator"], values(built)
+    with pytest.raises(UserError, match="has no head of a masked language model, and a frozen"):
+        load_model(own, folder(tmp_path, kind, SMALL), what="generator", learns=False)
+    assert changed(built, before, "generator") == set()
+    whole = folder(tmp_path / "mlm", "ElectraForMaskedLM", SMALL)
+    load_model(own, whole, what="generator", learns=False)
+    assert changed(built, before, "generator")
+
+
 def test_a_partial_head_is_named(tmp_path):
     from safetensors.torch import load_file, save_file
 

@@ -16,6 +16,7 @@ from stubs import At, FixedHead, FixedLM, HeadAt, part
 from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
 from electrify.config.checks import check
 from electrify.config.flops import Convention
+from electrify.config.networks import beside
 from electrify.config.pretrain import load_recipe, override
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
@@ -258,6 +259,15 @@ def test_the_form_of_the_detecting_head() -> None:
     assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
 
 
+@pytest.mark.parametrize("correction", ["plain", "none"])
+def test_a_corrector_that_learns_to_the_end_is_left(correction: str) -> None:
+    """With `none` its head stays as the beginning of the run has left it."""
+    fields = {"mlm_share": 0.4, "correction": correction}
+    leaves = {"generator", "corrector"} if correction == "plain" else {"generator"}
+    assert built("corrective-tiny", **fields).exports.keys() == {"discriminator"} | leaves
+    assert beside(override(load_recipe("corrective-tiny"), fields)).keys() == leaves
+
+
 def test_what_it_cannot_grade_is_refused() -> None:
     """Text with [MASK] in it has nothing to detect."""
     with pytest.raises(UserError, match="objective corrective needs corruptor"):
@@ -265,6 +275,14 @@ def test_what_it_cannot_grade_is_refused() -> None:
     for fields, says in (
         ({"mlm_share": 1.0}, r"mlm_share must lie in \[0, 1\)"),
         ({"correction": "none"}, "correction none without mlm_share"),
+        (
+            {"mlm_share": 0.4, "term_weights": {"generator": 1, "rtd": 50, "correct": 0}},
+            "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give",
+        ),
+        (
+            {"correction": "gate", "term_weights": {"generator": 1, "rtd": 0, "correct": 1}},
+            "correction gate asks the head that detects, whose loss `rtd` has weight 0",
+        ),
         (
             {"mlm_share": 0.4, "corruptor": "unigram", "term_weights": {"rtd": 50, "correct": 1}},
             "mlm_share needs corruptor generator, not unigram",

@@ -95,6 +95,16 @@ def test_a_generator_that_is_no_language_model_in_training() -> None:
     assert monitor.watch(valid(generator_loss_masked=9.0, mlm_loss_masked=9.0)) != []
 
 
+def test_a_head_that_has_just_begun_is_not_judged() -> None:
+    """The run is old, and its detection is not."""
+    monitor = Monitor(unigram_entropy=6.0, silent_tokens=LATE)
+    figures = {"rtd_detection_recall": 0.0, "mlm_loss_masked": 9.0}
+    (text,) = monitor.watch(valid(LATE + GRACE_TOKENS - 1, **figures))
+    assert text.startswith("mlm:")
+    (text,) = monitor.watch(valid(LATE + GRACE_TOKENS, **figures))
+    assert "calls every token original" in text
+
+
 def test_a_discriminator_that_says_original_everywhere() -> None:
     (text,) = Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.004))
     assert "calls every token original" in text

@@ -21,7 +21,7 @@ from ..config.compare import CompareConfig
 from ..config.evaluate import EvaluateConfig
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
-from ..config.networks import KEPT
+from ..config.networks import KEPT, beside
 from ..config.pretrain import PretrainConfig
 from ..downstream.known_tasks import tasks_named
 from ..downstream.read.task import read_task
@@ -110,10 +110,9 @@ def network_of(name: str, config: PretrainConfig) -> str:
     leaves none that could."""
     if name.partition(":")[2] != LM:
         return KEPT
-    row = config.objective.row
-    if row.logits == "token":
+    if config.objective.row.logits == "token":
         return KEPT
-    found = [part for part, its in row.leaves.items() if its.same and its.logits == "token"]
+    found = [part for part, its in beside(config).items() if its.same and its.logits == "token"]
     if not found:
         raise UserError(
             f"tasks: {name}: a run of objective {config.objective.objective} leaves no masked "

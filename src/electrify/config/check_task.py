@@ -131,6 +131,8 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
         all(0 <= w < math.inf for w in weights) and any(weights),
         f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}",
     )
+    wrong = o.row.check_weights(o.term_weights, o.options)
+    need(wrong is None, str(wrong))
 
 
 def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:

@@ -14,7 +14,8 @@ KEPT = "discriminator"
 
 def beside(config: PretrainConfig) -> dict[str, Exported]:
     """The networks that a run of this recipe leaves beside the one that it is for."""
-    return config.objective.row.leaves | config.corruption.row.leaves
+    o = config.objective
+    return o.row.leaving(o.options) | config.corruption.row.leaves
 
 
 def every_one_beside() -> dict[str, Exported]:

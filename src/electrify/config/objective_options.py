@@ -3,6 +3,7 @@ model card says of a network that was asked with them. This module does not impo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -110,6 +111,20 @@ def corrective_check(model: Any, o: CorrectiveOptions) -> str | None:
         return f"crop_share must lie between 0 and 1, not {o.crop_share}"
     if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
         return "contrast_temperature and crop_share are for a contrast: give contrast_rows, too"
+    return None
+
+
+def corrective_weights(weights: Mapping[str, float], o: CorrectiveOptions) -> str | None:
+    if o.mlm_share and not weights["correct"]:
+        return (
+            "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give "
+            "term_weights with correct=1, or leave mlm_share away"
+        )
+    if o.correction in ("gate", "copy") and weights["correct"] and not weights["rtd"]:
+        return (
+            f"correction {o.correction} asks the head that detects, whose loss `rtd` has weight 0 "
+            "so that it learns nothing: give term_weights with rtd=50, or take correction plain"
+        )
     return None
 
 

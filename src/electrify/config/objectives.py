@@ -8,7 +8,7 @@ from the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from .objective_options import (
     all_tokens_asked,
     corrective_asked,
     corrective_check,
+    corrective_weights,
     rtd_asked,
     rtd_check,
     selective_asked,
@@ -68,9 +69,15 @@ class Objective:
     """What the head of the kept network says."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
+    untrained: Callable[[Any], Collection[str]] = lambda options: ()
+    """Those of them that a run with these options does not train to its end, and does not leave."""
+    silent_share: Callable[[Any], float] = lambda options: 0.0
+    """The share of the run, from its start, in which the head of the kept network is not asked."""
     masked_lm: bool = False
     """Whether, with a corruptor that shows [MASK], it is a masked language model and nothing else.
     """
+    check_weights: Callable[[Mapping[str, float], Any], str | None] = lambda weights, options: None
+    """A sentence if the weights of the losses do not go with own options, else None."""
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Own options that, where they are not 0, go with these corruptors only."""
     moving: tuple[str, ...] = ()
@@ -82,6 +89,11 @@ class Objective:
     recipe whose passes do not hold whole groups is refused. None where every loss is a sum over
     tokens."""
     card: Card
+
+    def leaving(self, options: Any) -> dict[str, Exported]:
+        """The further networks that a run with these options leaves."""
+        untrained = self.untrained(options)
+        return {name: its for name, its in self.leaves.items() if name not in untrained}
 
 
 def _always(text: str) -> Callable[[Any], str]:
@@ -136,6 +148,9 @@ OBJECTIVES: dict[str, Objective] = {
         group_rows=lambda losses, o: o.contrast_rows if "contrast" in losses else 1,
         options=CorrectiveOptions,
         check=corrective_check,
+        check_weights=corrective_weights,
+        untrained=lambda o: ("corrector",) if o.correction == "none" else (),
+        silent_share=lambda o: o.mlm_share,
         needs={"mlm_share": ("generator",)},
         moving=("mlm_share",),
         logits="replaced",

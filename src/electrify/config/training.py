@@ -39,15 +39,15 @@ class TrainConfig(Checked):
     learning_rate: float
     """Peak learning rate."""
     generator_learning_rate: float | None = None
-    """Peak learning rate of the parameters that only the generator has; by default learning_rate.
-    """
+    """Peak learning rate of the parameters that only the generator trains (with tie gdes its word
+    table is one of them); by default learning_rate."""
     lr_scheduler_type: Literal["electra", "linear", "cosine", "wsd", "constant"] = "electra"
     """electra = the paper's (linear decay that already runs during warm-up); the others decay after
     warm-up; wsd holds, then decays over the last fifth."""
     warmup_steps: int
     """Updates until the peak learning rate."""
     generator_warmup_steps: int | None = None
-    """Updates until the peak learning rate of the parameters that only the generator has; by
+    """Updates until the peak learning rate of the parameters that only the generator trains; by
     default warmup_steps."""
     optim: Literal["electra_adam", "adamw"] = "electra_adam"
     """electra_adam = Adam without bias correction and with decoupled weight decay, as published;
@@ -63,9 +63,9 @@ class TrainConfig(Checked):
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm; 0 switches it off."""
     clip: Literal["together", "apart"] = "together"
-    """together = by the norm of all gradients; apart = the parameters that only the generator has
-    by their own norm, and all others by theirs, so that neither loss scales the updates of the
-    other's network."""
+    """together = by the norm of all gradients; apart = the parameters that only the generator
+    trains by their own norm, and all others by theirs, so that neither loss scales the updates of
+    the other's network."""
     seed: int = 0
     """Random seed of initial values, order of the data, masks, samples and dropout."""
     bf16: bool | None = None

@@ -20,10 +20,13 @@ def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
 ) -> list[str]:
     """The warnings of the training monitors about the end of the log, with what is known now."""
+    phases = phases_of(config)
+    silent = config.objective.row.silent_share(config.objective.options)
     monitor = Monitor(
         # Without the entropy, no loss can count as being on the unigram plateau.
         unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,
-        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
+        warmup_tokens=phases.slots(config.train.warmup_steps),
+        silent_tokens=phases.slots(math.ceil(silent * config.train.max_steps)),
         generator_learns=generator_learns(config),
     )
     last = [

@@ -20,7 +20,7 @@ from ..files.tokenizers import must_be_plain
 from ..model.shape import Shape
 from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
-from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, must_be_finite
+from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, logits_of, must_be_finite
 from .quiet import quiet
 
 
@@ -71,15 +71,21 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
 
 
 def load_model(
-    own: ExportedModel, start: str, *, what: str, given: ExportedModel | None = None
+    own: ExportedModel,
+    start: str,
+    *,
+    what: str,
+    given: ExportedModel | None = None,
+    learns: bool = True,
 ) -> list[str]:
     """Fills a network of a run with the weights of a Hugging Face folder or Hub id (safetensors
     only). Returns lines that tell what was missing or ignored. what: `discriminator` or
     `generator`.
 
     A head that the folder lacks keeps its initial values. given: the network that another folder
-    has filled already: what the two share stays as that folder left it. Raises UserError where the
-    folder does not fit; then nothing has been changed.
+    has filled already: what the two share stays as that folder left it. learns: False for a network
+    that stays as the folder leaves it, head and all. Raises UserError where the folder does not
+    fit; then nothing has been changed.
     """
     config = _config(start, own.architecture.name)
     _must_fit(own, own.architecture.shape_of(config), start, what=what)
@@ -87,12 +93,7 @@ def load_model(
     model, missing, extra = _read(start, own.architecture.starting_class(table.name), config)
     if not own.architecture.has_head(config, own.head.kind):
         missing |= {name for row in table.head for name in row.theirs}
-    broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
-    if broken:
-        raise UserError(
-            f"--init-{what} {start} lacks {len(broken)} weights of the encoder ({broken[0]}, ...): "
-            "it is damaged or of another architecture"
-        )
+    _must_be_there(table, missing, start, what=what, learns=learns)
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
     wanted = {name for row in rows for name in row.theirs} | set(table.tied)
     state = {name: t for name, t in model.state_dict().items() if name in wanted}
@@ -105,6 +106,24 @@ def load_model(
     left = own.architecture.left_out(own.head.kind, missing)
     lines += [f"{what}: {start}: {left}"] if left else []
     return lines or [f"{what}: {start}: every weight found and used"]
+
+
+def _must_be_there(
+    table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
+) -> None:
+    """Raises UserError where a folder lacks weights that the run cannot do without."""
+    broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
+    if broken:
+        raise UserError(
+            f"--init-{what} {start} lacks {len(broken)} weights of the encoder ({broken[0]}, ...): "
+            "it is damaged or of another architecture"
+        )
+    headless = any(missing.intersection(row.theirs) for row in table.head)
+    if not learns and (headless or logits_of(start) == "choice"):
+        raise UserError(
+            f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
+            "learns none: take the generator/ folder of a run, or another masked language model"
+        )
 
 
 def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> None:

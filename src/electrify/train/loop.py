@@ -119,6 +119,7 @@ class Run:
             context,
             kept=kept,
             generator_learns="generator" in weights,
+            silent_steps=self.periods[-1].first,
             flops=self.flops,
         )
         self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")

@@ -34,15 +34,22 @@ class Monitor:
     the generator is trained as a language model; otherwise (if it is frozen or trained
     adversarially) it is not judged as one. warmup_tokens: nothing is expected while the learning
     rate still rises, so there are no warnings during these tokens, nor during the first
-    GRACE_TOKENS.
+    GRACE_TOKENS. silent_tokens: those before which no head detects; a detection has GRACE_TOKENS
+    from there on.
     """
 
     def __init__(
-        self, *, unigram_entropy: float, warmup_tokens: int = 0, generator_learns: bool = True
+        self,
+        *,
+        unigram_entropy: float,
+        warmup_tokens: int = 0,
+        silent_tokens: int = 0,
+        generator_learns: bool = True,
     ) -> None:
         self.unigram_entropy = unigram_entropy
         self.generator_learns = generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
+        self.detects_after = max(self.grace_tokens, silent_tokens and silent_tokens + GRACE_TOKENS)
         self._in_trouble: set[str] = set()
 
     def watch(self, record: Mapping[str, Any]) -> list[str]:
@@ -65,7 +72,7 @@ class Monitor:
                     continue
                 if _is_blind(name, record):
                     said.append(self._say_of_context(name, value, record["tokens"]))
-                elif name.endswith("_detection_recall"):
+                elif name.endswith("_detection_recall") and record["tokens"] >= self.detects_after:
                     said += self._say_of_detection(name, value, record)
         return [text for text in said if text]
 

@@ -127,11 +127,12 @@ def fresh_state(
     *,
     kept: set[str],
     generator_learns: bool,
+    silent_steps: int,
     flops: Callable[[int], float],
 ) -> RunState:
     """The state before the first update. kept: names of the parameters of the encoder that is kept;
-    all others use generator_learning_rate and generator_warmup_steps. flops(step): the FLOPs of the
-    run before that step."""
+    all others use generator_learning_rate and generator_warmup_steps. silent_steps: those before
+    which the kept head is not asked. flops(step): the FLOPs of the run before that step."""
     c = config
     world = context.world
     rates = {
@@ -146,6 +147,7 @@ def fresh_state(
         monitor=Monitor(
             unigram_entropy=data.unigram_entropy,
             warmup_tokens=data.loader.phases.slots(c.warmup_steps),
+            silent_tokens=data.loader.phases.slots(silent_steps),
             generator_learns=generator_learns,
         ),
         meter=Meter(world.device, flops=flops, peak=context.peak * world.size),
