@@ -248,6 +248,27 @@ def test_a_tagger_is_not_a_discriminator(
         assert "has no replaced-token head" in said
 
 
+def test_a_detector_is_fine_tuned_as_its_card_says(case: Case, electra: Path) -> None:
+    """The library's heads have the names of ours: another number of labels makes a layer anew, and
+    two would keep the one that detects."""
+    folder = electra / "discriminator"
+    card = (folder / "README.md").read_text()
+    reader = transformers.AutoModelForSequenceClassification
+    assert "num_labels=N, ignore_mismatched_sizes=True" in card
+    with quiet():
+        three = reader.from_pretrained(folder, num_labels=3, ignore_mismatched_sizes=True)
+        model = reader.from_pretrained(folder)
+    assert three.classifier.weight.shape[0] == 3
+    assert model.config.id2label == {0: "original", 1: "replaced"}
+    assert bool((model.classifier.weight[0] == 0).all())  # as it was exported
+    code = [part for part in card.split("`") if part.startswith("torch.nn.init.")]
+    assert len(code) == 2
+    for line in code:
+        exec(line, {"torch": torch, "model": model})
+    assert float(model.classifier.weight[0].detach().std()) == pytest.approx(0.02, rel=0.5)
+    assert bool((model.classifier.bias == 0).all())
+
+
 @pytest.mark.parametrize(
     ("start", "says"),
     [

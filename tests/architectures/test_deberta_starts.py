@@ -4,6 +4,7 @@ classes, with the published values of config.json."""
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,23 @@ def test_both_halves_of_a_published_pair(
     same(generator, tmp_path / "run" / "generator", "deberta.")
     config = json.loads((tmp_path / "run" / "generator" / "config.json").read_text())
     assert (config["num_hidden_layers"], config["position_buckets"]) == (1, 256)
+
+
+def test_published_folders_score_sentences(small_data: Path, tmp_path: Path) -> None:
+    """They do not say how their weights are named: the head is that of `legacy: false`."""
+    from electrify.scoring.pll import load_scorer
+
+    theirs = published(tmp_path / "theirs", small_data)
+    named = tmp_path / "named"
+    shutil.copytree(theirs, named)
+    config = json.loads((named / "config.json").read_text())
+    config |= {"architectures": ["DebertaV2ForMaskedLM"], "legacy": False}
+    (named / "config.json").write_text(json.dumps(config))
+    for folder in (theirs, named):
+        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
+    texts = ["the chef ate a meal", "a meal"]
+    one, other = (load_scorer(str(folder)).scores(texts) for folder in (theirs, named))
+    assert one == other
 
 
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "corrective-deberta-tiny"])

@@ -40,6 +40,24 @@ def exported(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+def test_a_run_starts_from_a_fine_tuned_encoder(
+    exported: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its head computes is not what the encoder computes."""
+    from electrify.export.quiet import quiet
+
+    start = tmp_path / "start"
+    config = {"num_labels": 3, "classifier_activation": "linear", "classifier_bias": True}
+    with quiet():
+        transformers.AutoModelForSequenceClassification.from_pretrained(
+            exported / "discriminator", ignore_mismatched_sizes=True, **config
+        ).save_pretrained(start)
+    fields = {"init_discriminator": start, "max_steps": 1, "eval_steps": 0}
+    line = pretrain_words(small_data, tmp_path / "run", recipe="bert-modernbert-tiny", **fields)
+    assert cli.main(list(map(str, line))) == 0
+    assert "has no weights of the head; it keeps its initial values" in capsys.readouterr().err
+
+
 def sentences() -> list[tuple[str, str]]:
     """Texts, and the word that decides."""
     words = [w for pair in zip(GOOD, BAD, strict=True) for w in pair] * 6

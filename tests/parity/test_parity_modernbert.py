@@ -46,7 +46,7 @@ def test_the_library_s_own_configurations() -> None:
         {"norm_bias": True},
         {"attention_bias": True},
         {"hidden_activation": "relu"},
-        {"classifier_bias": True},
+        {"mlp_bias": True},
         {"tie_word_embeddings": False},
         {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
         {

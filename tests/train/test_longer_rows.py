@@ -123,6 +123,19 @@ def test_longer_rows_name_the_option(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_decides_how_long_rows_are(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """And not the recipe, whose own number is for an encoder that starts anew."""
+    fields = {"max_position_embeddings": 8, "seq_length_schedule": {12: 0.5}} | starts(begun)
+    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields))
+    config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
+    assert config["max_position_embeddings"] == SHORT
+    for more in ({}, {"extend_rope_theta": THETA}):
+        long = recipe(max_seq_length=17, **starts(begun), **more)
+        with pytest.raises(UserError, match=r"rows of 17 tokens .* --extend-positions 17 reads on"):
+            pretrain(small_data, output_dir=tmp_path / "long", config=long)
+    assert not (tmp_path / "long").exists()
+
+
 def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     both = starts(begun)
     with pytest.raises(UserError, match="or max_position_embeddings in its place"):
@@ -133,6 +146,9 @@ def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
         check(recipe(extend_rope_theta=0.0, **both))
     with pytest.raises(UserError, match="max_seq_length 49 exceeds extend_positions 48"):
         check(recipe(**MORE | {"max_seq_length": 49}, **both))
+    for odd in (0, 2**40):
+        with pytest.raises(UserError, match=f"between 8 and 1,048,576, not {odd}"):
+            check(recipe(**MORE | {"extend_positions": odd}, **both))
     # The kept encoder is the recipe's, which no folder extends.
     alone = {"init_generator": both["init_generator"]}
     for fields in (MORE, {"extend_rope_theta": THETA}):

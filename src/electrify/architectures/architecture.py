@@ -248,6 +248,8 @@ class Architecture(ABC):
     library's class does not."""
     binary_note: ClassVar[str] = ""
     """Sentences for such a card."""
+    binary_tuning: ClassVar[str] = ""
+    """What to know before such a folder is fine-tuned with the library alone."""
     token_note: ClassVar[str] = ""
     """The same for a language model, where the library's class computes other logits than the run.
     """

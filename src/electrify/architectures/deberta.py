@@ -66,6 +66,7 @@ class Deberta(Architecture):
     config_keys = SIZES
     input_names = ("input_ids", "attention_mask")
     binary_code = labels.CODE
+    binary_tuning = labels.TUNING
 
     # ---------------------------------------------------------------- the network
 

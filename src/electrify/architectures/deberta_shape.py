@@ -19,6 +19,11 @@ class DebertaShape(Shape):
     """Buckets of the distances on either side of a token."""
 
     @property
+    def telling_length(self) -> int:
+        """With distances that share a bucket."""
+        return max(super().telling_length, self.position_buckets + 3)
+
+    @property
     def least_parameters(self) -> int:
         d = self.hidden_size
         block = 4 * d * d + 2 * d * self.intermediate_size

@@ -30,6 +30,7 @@ class DebertaV3(Deberta):
     binary_code = "replaced(model(**inputs).last_hidden_state)"
     binary_reading = READING
     binary_note = NOTE
+    binary_tuning = ""
 
     def binary_head(self, shape: Shape) -> Head:
         return ClsBinaryHead(shape)

@@ -13,6 +13,15 @@ LABELS = {0: "original", 1: "replaced"}
 CODE = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 """Our logits as a line of code, for model cards."""
 
+TUNING = (
+    "Their heads have the names of the one that detects. For another number of labels than two, "
+    "say `num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` "
+    "starts as it detects, under the labels original and replaced: "
+    "`torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
+    "`torch.nn.init.zeros_(model.classifier.bias)` make it new."
+)
+"""What to know before such a folder is fine-tuned, for model cards."""
+
 
 def label(config: Any) -> None:
     """Names the labels in a configuration of the library."""

@@ -41,14 +41,12 @@ LAYER_TYPES: dict[Kind, str] = {"global": "full_attention", "local": "sliding_at
 # What the library can compute and our encoder cannot: a configuration says otherwise.
 FIXED = {
     "hidden_activation": "gelu",
-    "classifier_activation": "gelu",
     "attention_bias": False,
     "mlp_bias": False,
     "norm_bias": False,
-    "classifier_bias": False,
-    "decoder_bias": True,
     "tie_word_embeddings": True,
 }
+FIXED_HEAD = {"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True}
 
 
 class ModernBert(Architecture):
@@ -66,6 +64,7 @@ class ModernBert(Architecture):
     fine_tuned: ClassVar = {"modernbert": ModernBertHead()}
     input_names = ("input_ids", "attention_mask")
     binary_code = labels.CODE
+    binary_tuning = labels.TUNING
 
     # ---------------------------------------------------------------- the network
 
@@ -178,6 +177,7 @@ class ModernBert(Architecture):
         config = ModernBertConfig(
             **{name: getattr(shape, name) for name in HF_NUMBERS},
             **FIXED,
+            **FIXED_HEAD,
             norm_eps=shape.layer_norm_eps,
             layer_types=[LAYER_TYPES[one] for one in shape.kinds],
             rope_parameters=ropes,
@@ -236,6 +236,8 @@ class ModernBert(Architecture):
         """The classes share names of weights: the head of one would be read, in part, as that of
         the other."""
         if self.classes[kind] not in (config.architectures or ()):
+            return False
+        if any(getattr(config, name, fixed) != fixed for name, fixed in FIXED_HEAD.items()):
             return False
         return kind == "token" or labels.labelled(config)
 

@@ -24,6 +24,11 @@ class ModernBertShape(Shape):
     local_rope_theta: float
 
     @property
+    def telling_length(self) -> int:
+        """With tokens beyond either edge of the window."""
+        return max(super().telling_length, self.local_attention + 3)
+
+    @property
     def kinds(self) -> list[Kind]:
         """Of each block: global are the lowest and every n-th above it."""
         every = self.global_attn_every_n_layers

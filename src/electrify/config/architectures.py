@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from .rows import NoOptions
 
+# Rows of more tokens are a slip of the hand.
+MOST_POSITIONS = 2**20
 Init = Literal["bert", "published", "local"]
 
 
@@ -83,6 +85,10 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
     thetas = {name: getattr(o, name) for name in ("global_rope_theta", "local_rope_theta")}
     for length, theta in o.global_rope_theta_schedule.items():
         thetas[f"global_rope_theta_schedule of rows of {length} tokens"] = theta
+    if o.extend_positions is not None and not 8 <= o.extend_positions <= MOST_POSITIONS:
+        return (
+            f"extend_positions must lie between 8 and {MOST_POSITIONS:,}, not {o.extend_positions}"
+        )
     if o.extend_rope_theta is not None:
         thetas["extend_rope_theta"] = o.extend_rope_theta
     for name, theta in thetas.items():

@@ -3,6 +3,8 @@ goes together."""
 
 from __future__ import annotations
 
+import math
+
 from ..errors import need
 from .pretrain import PretrainConfig
 
@@ -14,14 +16,17 @@ def check_lengths(config: PretrainConfig) -> None:
     need(length >= 8, f"max_seq_length {length} is too short; use at least 8")
 
 
-def limit(config: PretrainConfig) -> tuple[str, int]:
-    """The tokens of the longest sequence that the kept encoder reads, and the option that says so:
-    only one that starts from a folder can be extended."""
+def limit(config: PretrainConfig) -> tuple[str, float]:
+    """The tokens of the longest sequence that the kept encoder reads, and the option that says so.
+    One that starts from a folder may be extended; otherwise the folder says it, and rows are held
+    against it when it is read."""
     known = "max_position_embeddings"
-    for name in config.model.extends if config.train.init_discriminator else ():
+    if not config.train.init_discriminator:
+        return known, config.model.max_position_embeddings
+    for name in config.model.extends:
         if config.model.row.extends[name] == known:
             return name, getattr(config.model.options, name)
-    return known, config.model.max_position_embeddings
+    return known, math.inf
 
 
 def check_extension(config: PretrainConfig) -> None:

@@ -38,7 +38,7 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
         yield (
             f"warmup_steps {t.warmup_steps:,} is not below max_steps {t.max_steps:,}, so the "
             f"learning rate never reaches {t.learning_rate:g}; "
-            f"give --warmup-steps {max(1, t.max_steps // 10)} or so"
+            f"give --warmup-steps {t.max_steps // 10} or so"
         )
 
 

@@ -20,6 +20,8 @@ from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .quiet import quiet
 
+# Tokens of the longest sequence that is compared.
+MOST_TOKENS = 1024
 # How far hidden states and logits may differ, relative to their largest value where that exceeds 1.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 
@@ -117,8 +119,8 @@ def _largest_difference(
 
 def probe(shape: Shape, special: SpecialIds) -> Tokens:
     """The input for the comparison: three padded sequences of different lengths, one per row, with
-    both segments."""
-    length = min(shape.max_position_embeddings, 33)
+    both segments, and so long that windows have an edge and distances share buckets."""
+    length = min(shape.max_position_embeddings, shape.telling_length, MOST_TOKENS)
     rng = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
     pos_BL = torch.arange(length).repeat(3, 1)

@@ -142,6 +142,8 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
         "`AutoModelForSequenceClassification` and its like a model to fine-tune."
     )
     known = model.architecture
+    if model.head.kind == "binary" and known.binary_tuning:
+        auto = f"{auto} {known.binary_tuning}"
     note = {"binary": known.binary_note, "token": known.token_note}.get(model.head.kind, "")
     return f"## Use\n```python\n{head}\n```\n{f'{note} ' if note else ''}{auto}"
 

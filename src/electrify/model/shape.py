@@ -27,6 +27,11 @@ class Shape:
         return self.hidden_size // self.num_attention_heads
 
     @property
+    def telling_length(self) -> int:
+        """Tokens of a sequence in which everything happens that attention does with positions."""
+        return 33
+
+    @property
     def least_parameters(self) -> int:
         """The number of parameters in the tables and weight matrices of an encoder."""
         d = self.hidden_size

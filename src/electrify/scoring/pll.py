@@ -219,6 +219,9 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         kind = "electric" if said == "energy" else "rtd"
         network = architecture.network_class(architecture.classes["binary"])
     loaded, missing = load_weights(network, model, config)
+    if missing and not config.architectures and (known := exported_as(config.model_type)):
+        # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.
+        loaded, missing = load_weights(network, model, known.as_read(config))
     if missing:
         raise UserError(
             f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs "
