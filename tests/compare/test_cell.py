@@ -61,7 +61,8 @@ def test_a_first_stage_counts(small_data: Path, tmp_path: Path) -> None:
     lasts = [json.loads(path.read_text().splitlines()[-1]) for path in logs]
     assert [r["step"] for r in lasts] == [2, 3]
     assert found["tokens"] == sum(r["tokens"] for r in lasts)
-    assert found["seconds"] == pytest.approx(sum(r["seconds"] for r in lasts), rel=0.2)
+    # The end of a stage, after its last line, is counted too.
+    assert found["seconds"] >= sum(r["seconds"] for r in lasts)
 
 
 def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:
