@@ -558,6 +558,17 @@ def test_a_plan_that_was_carried_here_is_ours(small_data: Path, tmp_path: Path) 
     write_study(second)
     assert [path.name for path in second.out.glob(f"{STUDY}*")] == [STUDY]
     assert "- 4" in (second.out / STUDY).read_text()
+    # What somebody wrote into a plan of ours is kept, though it reads as ours does.
+    plan = (second.out / STUDY).read_text()
+    (second.out / STUDY).write_text(plan.replace("- 4", "- 9"))
+    write_study(second)
+    (there,) = second.out.glob(f"{STUDY}.changed*")
+    assert "- 9" in there.read_text()
+    shutil.copy(first.out / STUDY, second.out / STUDY)
+    (second.out / ".written.json").unlink()
+    (second.out / STUDY).write_text(f"{plan}my_note: 1\n")
+    write_study(second)
+    assert len([*second.out.glob(f"{STUDY}.changed*")]) == 2
 
 
 @pytest.mark.parametrize("inside", ["run", "blimp"])

@@ -337,9 +337,11 @@ def history(
     *,
     entropy: float | None = 6.5,
     recipe: str = "electra-tiny",
+    **fields: Any,
 ) -> dict[str, str]:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    return levels(list(history_findings(folder, load_recipe(recipe), unigram_entropy=entropy)))
+    config = override(load_recipe(recipe), fields)
+    return levels(list(history_findings(folder, config, unigram_entropy=entropy)))
 
 
 def test_a_healthy_log(tmp_path: Path) -> None:
@@ -453,6 +455,16 @@ def test_chance_is_not_called_learning(tmp_path: Path) -> None:
         False,
         False,
     )
+
+
+def test_a_detection_that_begins_later_has_its_own_grace(tmp_path: Path) -> None:
+    """The run is old, and what is at chance has just begun."""
+    how: dict[str, Any] = {"recipe": "corrective-tiny", "mlm_share": 0.5}
+    begins = load_recipe("corrective-tiny").train.max_steps // 2 * 64 * 64
+    for after, level in ((1000, "note"), (GRACE_TOKENS + 1000, "warning")):
+        records = [r | {"tokens": begins + after} for r in last(VALID, rtd_detection_auc=0.511)]
+        found = history(tmp_path, TRAIN + records, **how)
+        assert [*(found[k] for k in ("not-learning-yet", "chance") if k in found)] == [level]
 
 
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:

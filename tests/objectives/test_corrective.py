@@ -280,6 +280,14 @@ def test_what_it_cannot_grade_is_refused() -> None:
             "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give",
         ),
         (
+            {
+                "mlm_share": 0.4,
+                "correction": "none",
+                "term_weights": {"generator": 1, "rtd": 0, "correct": 1},
+            },
+            "correction none leaves the detection, whose loss `rtd` has weight 0",
+        ),
+        (
             {"correction": "gate", "term_weights": {"generator": 1, "rtd": 0, "correct": 1}},
             "correction gate asks the head that detects, whose loss `rtd` has weight 0",
         ),

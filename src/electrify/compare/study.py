@@ -10,7 +10,6 @@ results.jsonl is enough to go on elsewhere: an encoder with a line is not traine
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import json
 import re
@@ -26,12 +25,12 @@ from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import fingerprint, foreign, must_be_new
+from ..files.folders import foreign, must_be_new
 from ..files.results import write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
-from ..train.decisive import decisive
 from .cost import Cost, rows_of
+from .identity import identity
 from .measures import digest_of, network_of, place_of
 from .plan import Cell, Entry, as_started, cells, configured, joined, read_entries, read_entry
 from .processes import slots
@@ -53,32 +52,6 @@ OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
 """The same, for what no option names."""
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 """The rows that are always there, and the words with which they begin."""
-
-LATER: dict[str, Any] = {
-    "generator_dropout": None,
-    "tie_layers": None,
-    "init_scale": "none",
-    "init_rtd_bias": "zero",
-    "mask_rate_end": None,
-    "span_length": 3,
-    "temperature_schedule": "linear",
-    "temperature_decay": 0.1,
-    "generator_warmup_steps": None,
-    "clip": "together",
-    "contrast_rows": 0,
-    "contrast_temperature": 1.0,
-    "crop_share": 0.9,
-    "layer_norm_eps": None,
-    "mask_decoder": False,
-    "extend_positions": None,
-    "extend_rope_theta": None,
-}
-"""Options that came after the first results, each with the value at which a recipe is what it was
-before: so a new option leaves the results of earlier versions valid."""
-LATER_OF: dict[str, dict[str, Any]] = {
-    objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
-}
-"""The same for options that another objective had from the start."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +103,7 @@ def plan_study(config: CompareConfig) -> Study:
             raise UserError(f"{cell.entry}: {e}") from None
     tasks = task_data(config)
     study = Study(config, entries, out, corpus.manifest, cost, tasks, found)
-    study = replace(study, cells=[replace(c, identity=identity(study, c)) for c in found])
+    study = replace(study, cells=[replace(c, identity=identity(c, kept(study))) for c in found])
     must_be_ours(study)
     slots(config.processes, config.device)  # last: it may import torch
     return study
@@ -200,17 +173,6 @@ def folder_name(cell: Cell) -> str:
     return f"{readable}-{cell.budget:.4g}-seed{cell.seed}-{cell.identity[:8]}"
 
 
-def identity(study: Study, cell: Cell) -> str:
-    """A hash of everything that decides the scores of a cell: its recipe, the weights that it
-    starts from, the corpus, the examples of the tasks and how they are measured."""
-    t = cell.config.train
-    starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
-    later = LATER | LATER_OF.get(cell.config.objective.objective, {})
-    decides = {k: v for k, v in decisive(cell.config).items() if (k, v) not in later.items()}
-    parts = [cell.entry, decides, starts, kept(study)]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def kept(study: Study) -> dict[str, Any]:
     """What a study keeps from its first command on, as study.yaml has it."""
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
@@ -275,9 +237,10 @@ def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run; what the user made of it is
     kept."""
-    there = _plan_in(study.out)
-    ours = there is not None and (study.out / STUDY).read_bytes() == _written(there)
-    write_results(study.out, {STUDY: _written(declared(study))}, [STUDY] if ours else [])
+    there, plan = _plan_in(study.out), declared(study)
+    ours = there is not None and there.keys() == plan.keys()
+    ours = ours and (study.out / STUDY).read_bytes() == _written(there or {})
+    write_results(study.out, {STUDY: _written(plan)}, [STUDY] if ours else [])
 
 
 def _written(plan: dict[str, Any]) -> bytes:

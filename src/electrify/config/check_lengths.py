@@ -63,8 +63,8 @@ def check_schedules(config: PretrainConfig) -> None:
         need(
             8 <= length <= longest,
             (
-                f"seq_length_schedule: rows of {length} tokens; at least 8, at most "
-                f"{name_of_limit} {longest}"
+                f"seq_length_schedule: rows of {length} tokens; at least 8"
+                + f", at most {name_of_limit} {longest}" * (longest < math.inf)
             ),
         )
     check_by_rows(config)

@@ -120,6 +120,11 @@ def corrective_weights(weights: Mapping[str, float], o: CorrectiveOptions) -> st
             "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give "
             "term_weights with correct=1, or leave mlm_share away"
         )
+    if o.correction == "none" and not weights["rtd"]:
+        return (
+            "correction none leaves the detection, whose loss `rtd` has weight 0: give "
+            "term_weights with rtd=50"
+        )
     if o.correction in ("gate", "copy") and weights["correct"] and not weights["rtd"]:
         return (
             f"correction {o.correction} asks the head that detects, whose loss `rtd` has weight 0 "

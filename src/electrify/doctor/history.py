@@ -15,7 +15,7 @@ from ..train.monitor import GRACE_TOKENS
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
 from .monitors import kind_of, monitors, troubles
-from .recipe import generator_learns
+from .recipe import generator_learns, silent_tokens
 from .records import at_chance, not_finite, number
 
 # How far a validation loss may be above its best value, as a share; the noise between two
@@ -54,7 +54,7 @@ def history_findings(
     yield from monitors(records, config, lasting, warnings, unigram_entropy)
     yield from not_numbers(records, config)
     if not any("discriminator" in text for text in lasting):
-        yield from chance(records)
+        yield from chance(records, config)
     yield from overfitting(records, config)
     yield from throughput(records, config)
     yield from events(
@@ -91,11 +91,11 @@ def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
     yield (error if bad[-1] == lines[-1] else warning)("not-finite", fact, advice)
 
 
-def chance(records: list[dict[str, Any]]) -> Iterator[Finding]:
+def chance(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
     """A discriminator that cannot distinguish anything, whatever the threshold."""
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
     near = at_chance(valid)
-    if near and (number(valid, "tokens") or 0) >= GRACE_TOKENS:
+    if near and (number(valid, "tokens") or 0) >= silent_tokens(config) + GRACE_TOKENS:
         fact = (
             f"{near[0]} is {near[1]:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
         )

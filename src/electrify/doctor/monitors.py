@@ -12,7 +12,7 @@ from ..data.phases import phases_of
 from ..train.monitor import GRACE_TOKENS, Monitor
 from .files import amount
 from .findings import Finding, note, ok, warning
-from .recipe import generator_learns
+from .recipe import generator_learns, silent_tokens
 from .records import as_number, at_chance, number
 
 
@@ -20,13 +20,11 @@ def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
 ) -> list[str]:
     """The warnings of the training monitors about the end of the log, with what is known now."""
-    phases = phases_of(config)
-    silent = config.objective.row.silent_share(config.objective.options)
     monitor = Monitor(
         # Without the entropy, no loss can count as being on the unigram plateau.
         unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,
-        warmup_tokens=phases.slots(config.train.warmup_steps),
-        silent_tokens=phases.slots(math.ceil(silent * config.train.max_steps)),
+        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
+        silent_tokens=silent_tokens(config),
         generator_learns=generator_learns(config),
     )
     last = [
@@ -76,7 +74,7 @@ def untroubled(
     valid: dict[str, Any], config: PretrainConfig, unigram_entropy: float | None
 ) -> Iterator[Finding]:
     """What the last validation shows about a run for which no monitor gives a warning."""
-    early = (number(valid, "tokens") or 0) < GRACE_TOKENS
+    early = (number(valid, "tokens") or 0) < silent_tokens(config) + GRACE_TOKENS
     near = at_chance(valid)
     if near:
         name, auc = near

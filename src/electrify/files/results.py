@@ -24,8 +24,9 @@ def write_results(
     folder: Path, files: Mapping[str, str | bytes], ours: Collection[str] = ()
 ) -> None:
     """Writes each file whole or not at all. An existing file of that name with other content than
-    ours is kept as NAME.changed, which is reported. ours: names of files that are known to be as
-    we wrote them, in this folder or in another. Needs the folder's lock; raises OSError if the disk
+    ours is kept as NAME.changed, which is reported. ours: names of files that are as we
+    write them, which counts where this folder does not know what we wrote: they were carried here.
+    Needs the folder's lock; raises OSError if the disk
     fails."""
     known = _known(folder)
     data = {
@@ -35,7 +36,8 @@ def write_results(
     new = {name: hashlib.sha256(content).hexdigest() for name, content in data.items()}
     for name, digest in new.items():
         there = sha256(folder / name)
-        if there is None or (name not in ours and there not in {digest, *known.get(name, ())}):
+        carried = name in ours and name not in known
+        if there is None or not (carried or there in {digest, *known.get(name, ())}):
             keep_changed(folder / name)
             there = None
         # A kill leaves the one or the other.

@@ -1,0 +1,60 @@
+"""What decides the scores of a cell, as a hash: results of the same are found again, also those of
+earlier versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ..config.pretrain import PretrainConfig
+from ..files.folders import fingerprint
+from ..train.decisive import decisive
+from .plan import Cell
+
+LATER: dict[str, Any] = {
+    "generator_dropout": None,
+    "tie_layers": None,
+    "init_scale": "none",
+    "init_rtd_bias": "zero",
+    "mask_rate_end": None,
+    "span_length": 3,
+    "temperature_schedule": "linear",
+    "temperature_decay": 0.1,
+    "generator_warmup_steps": None,
+    "clip": "together",
+    "contrast_rows": 0,
+    "contrast_temperature": 1.0,
+    "crop_share": 0.9,
+    "layer_norm_eps": None,
+    "mask_decoder": False,
+    "extend_positions": None,
+    "extend_rope_theta": None,
+}
+"""Options that came after the first results, each with the value at which a recipe is what it was
+before: so a new option leaves the results of earlier versions valid."""
+LATER_OF: dict[str, dict[str, Any]] = {
+    objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
+}
+"""The same for options that another objective had from the start."""
+
+
+def identity(cell: Cell, kept: dict[str, Any]) -> str:
+    """A hash of everything that decides the scores of a cell: its recipe, the weights that it
+    starts from, and what its study keeps: the corpus, the examples of the tasks and how they are
+    measured."""
+    t = cell.config.train
+    starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
+    later = LATER | LATER_OF.get(cell.config.objective.objective, {})
+    decides = {k: v for k, v in decisive(cell.config).items() if (k, v) not in later.items()}
+    parts = [cell.entry, decides, starts, kept, *corrected(cell.config)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def corrected(config: PretrainConfig) -> list[str]:
+    """What the same recipe meant otherwise in earlier versions, whose results are void."""
+    t = config.train
+    own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
+    if config.model.tie == "gdes" and (t.clip == "apart" or own):
+        return ["the word table is the generator's"]
+    return []
