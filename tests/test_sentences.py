@@ -262,6 +262,8 @@ def test_a_warm_up_that_never_ends_is_said() -> None:
         "warmup_steps 10,000 is not below max_steps 500, so the learning rate never reaches "
         "0.0005; give --warmup-steps 50 or so"
     )
+    (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 1, "warmup_steps": 1}))
+    assert said.endswith("give --warmup-steps 0 or so")
 
 
 def test_too_many_open_files() -> None:

@@ -176,8 +176,9 @@ def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) 
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
         for line in load_model(built.exports[name], start, what=name, given=given, learns=learns):
             say(line)
-    for name in sorted(built.exports.keys() - {*order}) if starts else ():
-        say(f"{name}: no folder is given for it; what it does not share starts with new values")
+    if starts:
+        for name in sorted(built.exports.keys() - {*order}):
+            say(f"{name}: no folder is given for it; what it does not share starts with new values")
 
 
 def kept_names(built: Built) -> set[str]:

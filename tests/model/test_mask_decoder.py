@@ -108,7 +108,9 @@ def attended(block: Any, asking: Rows, asked: Rows, table: Rows, longest: int) -
                 key_there = (w[k] @ table[at] + b[k])[own]
                 query_there = (w[q] @ table[at] + b[q])[own]
                 score = query @ key + query @ key_there + key @ query_there
-                scores.append(score / math.sqrt(3 * size))
+                scores.append(
+                    score / torch.tensor(3.0 * size).sqrt().double()
+                )  # as the public code
             odds = [score.exp() for score in scores]
             for j, other in enumerate(asked):
                 result[own] += odds[j] / sum(odds) * (w[v] @ other + b[v])[own]

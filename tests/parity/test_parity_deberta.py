@@ -100,6 +100,21 @@ def test_the_library_s_defaults_are_refused() -> None:
         KNOWN.must_compute_the_same("it", transformers.DebertaV2Config())
 
 
+@pytest.mark.parametrize("shape", DEBERTA.shapes, ids=range(len(DEBERTA.shapes)))
+@torch.no_grad()
+def test_float64_tells_rounding_from_a_wrong_number(shape: DebertaShape) -> None:
+    """The library rounds the root of a head's width to float32 in any type, and so do we: what is
+    left is the rounding of float64, by which the check of an export decides."""
+    own = DEBERTA.ours(shape, "token", seed=3)
+    theirs = DEBERTA.theirs(own).double()
+    tokens = padded([19, 7], left=False, seed=5)
+    for part in (own.encoder, own.head):
+        part.double()
+    logits_TV = own.head(own.encoder(tokens))
+    wanted_TV = theirs(**KNOWN.inputs(tokens)).logits.flatten(0, 1)
+    assert float((logits_TV - wanted_TV)[tokens.real_T].abs().max()) < 1e-11
+
+
 # ---------------------------------------------------------------- the mask decoder
 
 

@@ -61,3 +61,16 @@ def test_the_library_s_own_configurations() -> None:
 def test_what_we_do_not_compute_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="it computes what our encoder does not"):
         KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"classifier_bias": True}, {"classifier_activation": "relu"}, {"decoder_bias": False}],
+    ids=str,
+)
+def test_a_head_that_we_do_not_compute_is_not_taken(fields: dict[str, Any]) -> None:
+    """The encoder below it is."""
+    named = {"architectures": ["ModernBertForMaskedLM"]}
+    KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**named, **fields))
+    assert KNOWN.has_head(transformers.ModernBertConfig(**named), "token")
+    assert not KNOWN.has_head(transformers.ModernBertConfig(**named, **fields), "token")

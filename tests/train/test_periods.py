@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from batches import built
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
-from electrify.data.phases import Phase, Phases
+from electrify.data.phases import Phase, Phases, phases_of
+from electrify.doctor.recipe import silent_tokens
 from electrify.flops.count import PeriodFlops, flops_before, recipe_flops
 from electrify.pretraining import pretrain
 from electrify.text.shards import Corpus
@@ -34,6 +36,14 @@ def test_flops_of_periods_by_hand() -> None:
         *(0, 30, 40 + 20),
         40 + 2 * 20 + 3 * 3 * 20,
     ]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.99])
+def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
+    """As the objective's last period does, to the update: `doctor` has the recipe alone."""
+    config = override(load_recipe("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
+    last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
+    assert silent_tokens(config) == phases_of(config).slots(last.first(100))
 
 
 @pytest.mark.parametrize(

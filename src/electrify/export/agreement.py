@@ -23,8 +23,7 @@ from .quiet import quiet
 # Tokens of the longest sequence that is compared.
 MOST_TOKENS = 1024
 # How far hidden states and logits may differ, relative to their largest value where that exceeds 1.
-# The library computes some factors of attention in float32 whatever the type of the network is.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-6}
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-9}
 
 
 class ExportError(UserError):

@@ -24,10 +24,9 @@ def write_results(
     folder: Path, files: Mapping[str, str | bytes], ours: Collection[str] = ()
 ) -> None:
     """Writes each file whole or not at all. An existing file of that name with other content than
-    ours is kept as NAME.changed, which is reported. ours: names of files that are as we
-    write them, which counts where this folder does not know what we wrote: they were carried here.
-    Needs the folder's lock; raises OSError if the disk
-    fails."""
+    ours is kept as NAME.changed, which is reported. ours: names of files that are as we write
+    them, which counts where this folder does not know what we wrote: they were carried here. Needs
+    the folder's lock; raises OSError if the disk fails."""
     known = _known(folder)
     data = {
         name: content.encode("utf-8") if isinstance(content, str) else content

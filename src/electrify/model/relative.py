@@ -7,8 +7,6 @@ N rows of the table that a batch needs, E = 2 * L distances.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -66,7 +64,7 @@ class RelativeContext:
         keys of the rows of the table [N, 2 D]."""
         qkv_3HRLW = qkv_TX.view(self.rows, self.length, 3, heads, -1).permute(2, 3, 0, 1, 4)
         q_HRLW, k_HRLW, v_HRLW = qkv_3HRLW.unbind(0)
-        scale = 1 / math.sqrt(TERMS * q_HRLW.shape[-1])
+        scale = scale_of(q_HRLW.shape[-1])
         scaled_N2HW = (relative_NX * scale).view(len(relative_NX), 2, heads, -1)
         rq_HNW, rk_HNW = scaled_N2HW.permute(1, 2, 0, 3).unbind(0)
         # From one key to the next the distance of a query falls, from one query to the next that
@@ -83,6 +81,12 @@ class RelativeContext:
             scale=scale,
         )
         return mixed_HRLW.permute(1, 2, 0, 3).reshape(len(qkv_TX), -1)
+
+
+def scale_of(width: int) -> float:
+    """Of the scores of a head: the root is rounded to float32 as it is in the public code, also in
+    a network of float64. So an export's numbers are the library's in any type."""
+    return 1 / float(torch.tensor(float(TERMS * width)).sqrt())
 
 
 def products(x_HRLW: Tensor, table_HEW: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ class Monitor:
         self.unigram_entropy = unigram_entropy
         self.generator_learns = generator_learns
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
-        self.detects_after = max(self.grace_tokens, silent_tokens and silent_tokens + GRACE_TOKENS)
+        self.detects_after = max(self.grace_tokens, silent_tokens + GRACE_TOKENS)
         self._in_trouble: set[str] = set()
 
     def watch(self, record: Mapping[str, Any]) -> list[str]:
