@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,7 +15,12 @@ from electrify import pretraining
 from electrify.compare import measures
 from electrify.compare.cell import OUTCOME, Work, do, last_words, measured
 from electrify.compare.measures import Found, Measuring
+from electrify.config.finetune import FinetuneConfig
+from electrify.config.finetune_settings import FinetuneSettings
+from electrify.config.networks import KEPT
 from electrify.config.pretrain import dump, load_recipe, override
+from electrify.downstream.finetune import finetune
+from electrify.downstream.records import read_records
 from electrify.errors import UserError
 
 WORK = Work(
@@ -74,17 +79,15 @@ def test_a_first_stage_counts(
 
 def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:
     """On weights that never changed, both texts of a pair are as likely: about one half."""
-    from electrify.config.networks import KEPT
-    from electrify.pretraining import pretrain
-
     config = override(tiny("electra-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
-    result = pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    result = pretraining.pretrain(small_data, output_dir=tmp_path / "run", config=config)
     how = Measuring(str(small_data), str(tmp_path), 1, max_eval_samples=20)
     found = measures.measure("planted", result.exported[KEPT], how, tmp_path / "out")
     assert found.metric == "accuracy"
     assert 0.1 < found.median < 0.9
-    with pytest.raises(UserError, match="leave :frozen away"):
-        measures.place_of("planted:frozen", str(tmp_path))
+    for way in ("frozen", "frozen-all"):
+        with pytest.raises(UserError, match=f"leave :{way} away"):
+            measures.place_of(f"planted:{way}", str(tmp_path))
     with pytest.raises(UserError, match="stsb is not made of pairs of texts; leave :mlm away"):
         measures.place_of("stsb:mlm", str(tmp_path))
 
@@ -107,16 +110,9 @@ def test_planted_words_by_the_language_model(small_data: Path, tmp_path: Path) -
         assert found[task]["scores"] == alone.scores
 
 
-def test_a_task_is_evaluated_once(small_data: Path, tmp_path: Path) -> None:
-    """What `finetune` shows on the way costs time and changes nothing: the score of a study is that
-    of a run which is evaluated often and answers further sets."""
-    from electrify.config.finetune import FinetuneConfig
-    from electrify.config.networks import KEPT
-    from electrify.downstream.finetune import finetune
-    from electrify.downstream.records import read_records
-    from electrify.pretraining import pretrain
-
-    folder = tmp_path / "conll2000"
+def tagger(small_data: Path, out: Path) -> str:
+    """A small encoder that is not trained, and beside it sentences of CoNLL-2000's format."""
+    folder = out / "conll2000"
     folder.mkdir()
     sentences = {
         "train.txt": "the D B-NP\ncat N I-NP\nsees V B-VP\n\n" * 40,
@@ -126,18 +122,53 @@ def test_a_task_is_evaluated_once(small_data: Path, tmp_path: Path) -> None:
     for name, text in sentences.items():
         (folder / name).write_text(text)
     recipe = override(tiny("bert-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
-    model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
-    how = Measuring(str(small_data), str(tmp_path), 2, device="cpu")
-    found = measures.measure("conll2000", model, how, tmp_path / "study")
-    assert [len(r["curve"]) for r in read_records(tmp_path / "study")] == [1, 1]
-    often = finetune(
-        FinetuneConfig(
-            models=(str(model),),
-            output_dir=str(tmp_path / "often"),
-            task=("conll2000",),
-            data_dir=str(tmp_path),
-            seeds=2,
-        )
+    result = pretraining.pretrain(small_data, output_dir=out / "run", config=recipe)
+    return str(result.exported[KEPT])
+
+
+def finetuned(model: str, data_dir: Path, out: Path, settings: FinetuneSettings) -> list[float]:
+    """The chunks' scores of two seeds, by the verb."""
+    config = FinetuneConfig(
+        models=(model,),
+        output_dir=str(out),
+        task=("conll2000",),
+        data_dir=str(data_dir),
+        seeds=2,
+        settings=settings,
     )
-    assert [r["scores"][found.metric] for r in often.records] == found.scores
-    assert all(len(r["curve"]) > 1 for r in often.records)
+    return [float(r["scores"]["f1"]) for r in finetune(config).records]
+
+
+def test_a_task_is_evaluated_once(small_data: Path, tmp_path: Path) -> None:
+    """What `finetune` shows on the way costs time and changes nothing: the score of a study is that
+    of a run which is evaluated often and answers further sets."""
+    model = tagger(small_data, tmp_path)
+    how = Measuring(str(small_data), str(tmp_path), 2, device="cpu")
+    found = measures.measure("conll2000", Path(model), how, tmp_path / "study")
+    assert [len(r["curve"]) for r in read_records(tmp_path / "study")] == [1, 1]
+    assert found.scores == finetuned(model, tmp_path, tmp_path / "often", FinetuneSettings())
+    assert all(len(r["curve"]) > 1 for r in read_records(tmp_path / "often"))
+
+
+@pytest.mark.parametrize(
+    ("way", "layers", "pooling"),
+    [("frozen", "last", "first"), ("frozen-last4", "last4", None), ("frozen-all", "all", None)],
+)
+def test_a_frozen_encoder_is_read_as_the_verb_reads_it(
+    way: str,
+    layers: Literal["last", "last4", "all"],
+    pooling: Literal["first"] | None,
+    small_data: Path,
+    tmp_path: Path,
+) -> None:
+    model = tagger(small_data, tmp_path)
+    how = Measuring(str(small_data), str(tmp_path), 2, device="cpu")
+    found = measures.measure(f"conll2000:{way}", Path(model), how, tmp_path / "study")
+    settings = FinetuneSettings(
+        frozen_encoder=layers, word_pooling=pooling, eval_steps=measures.LAST_ONLY, device="cpu"
+    )
+    assert found.scores == finetuned(model, tmp_path, tmp_path / "verb", settings)
+    theirs, ours = (read_records(tmp_path / place) for place in ("verb", "study"))
+    # Those of the head: each layer adds some.
+    assert [r["parameters"] for r in ours] == [r["parameters"] for r in theirs]
+    assert [r["curve"][-1]["loss"] for r in ours] == [r["curve"][-1]["loss"] for r in theirs]

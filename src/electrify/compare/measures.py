@@ -1,7 +1,8 @@
 """How an encoder is measured: the names after `--tasks` -> scores.
 
 stsb          fine-tuned
-stsb:frozen   a linear head on the encoder as it is
+stsb:frozen   a linear head on the last layer of the encoder as it is; stsb:frozen-last4 and
+              stsb:frozen-all: on its last four layers, or all of them, side by side
 stsb:cosine   cosines of mean states, without any training
 blimp         minimal pairs of grammar
 supplement    those of its folder supplement/: questions, turns of a dialogue
@@ -15,7 +16,7 @@ import hashlib
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.compare import CompareConfig
 from ..config.evaluate import EvaluateConfig
@@ -36,7 +37,13 @@ SUPPLEMENT = "supplement"
 PLANTED = "planted"
 # Measured with the head that an encoder was trained with: there is nothing to train.
 PAIRS = (BLIMP, SUPPLEMENT, PLANTED)
-WAYS = ("", "frozen", "cosine")
+# The way -> the layers that a head reads of an encoder that is left as it is.
+LAYERS: dict[str, Literal["last", "last4", "all"]] = {
+    "frozen": "last",
+    "frozen-last4": "last4",
+    "frozen-all": "all",
+}
+WAYS = ("", *LAYERS, "cosine")
 # Pairs are judged by the head of the kept network, or by the one that says which token stood there.
 LM = "mlm"
 # The folder inside DATA_DIR that may hold all tasks of a kind.
@@ -159,7 +166,7 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
         from ..downstream.similarity import cosine_score
 
         return Found("spearman", [cosine_score(data, str(model), device=how.device)])
-    return _finetuned(data, model, folder, how, out, frozen=way == "frozen")
+    return _finetuned(data, model, folder, how, out, way)
 
 
 def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
@@ -191,7 +198,7 @@ def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
 
 
 def _finetuned(
-    data: TaskData, model: Path, folder: str, how: Measuring, out: Path, *, frozen: bool
+    data: TaskData, model: Path, folder: str, how: Measuring, out: Path, way: str
 ) -> Found:
     from ..downstream.finetune import finetune
 
@@ -200,9 +207,9 @@ def _finetuned(
     settings = FinetuneSettings(
         eval_steps=LAST_ONLY,
         max_train_samples=how.max_train_samples,
-        frozen_encoder="last" if frozen else "none",
-        # Probes of tags stay comparable with those of earlier studies.
-        word_pooling="first" if frozen and data.kind == "tagging" else None,
+        frozen_encoder=LAYERS.get(way, "none"),
+        # Probes of the last layer stay comparable with those of earlier studies.
+        word_pooling="first" if way == "frozen" and data.kind == "tagging" else None,
         device=how.device,
     )
     report = finetune(

@@ -61,10 +61,11 @@ class CompareConfig(Checked):
     """Also measure the first recipe untrained, and untrained with words from co-occurrence."""
     tasks: tuple[str, ...]
     """Tasks of `electrify finetune` by name, fine-tuned; NAME:frozen for a linear head on the
-    encoder as it is; stsb:cosine for cosines of mean states without any training; blimp, and
-    supplement for the files of BLiMP's folder supplement; planted, for minimal pairs made of the
-    corpus's own held-out text; blimp:mlm, supplement:mlm and planted:mlm, by the masked language
-    model that a run leaves of its encoder."""
+    last layer of the encoder as it is, NAME:frozen-last4 and NAME:frozen-all on four layers or all;
+    stsb:cosine for cosines of mean states without any training; blimp, and supplement for the files
+    of BLiMP's folder supplement; planted, for minimal pairs made of the corpus's own held-out text;
+    blimp:mlm, supplement:mlm and planted:mlm, by the masked language model that a run leaves of its
+    encoder."""
     data_dir: str
     """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
     them."""
