@@ -308,7 +308,9 @@ def test_parts_are_what_the_objectives_take() -> None:
 )
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load_recipe(f"{recipe}-tiny")
-    exports = compose(config, Vocabulary(500, SPECIAL)).exports
+    composed = compose(config, Vocabulary(500, SPECIAL))
+    exports = composed.exports
     assert set(exports) == {KEPT, *beside(config)} <= set(network_names())
+    assert composed.objective.networks().keys() == beside(config).keys()
     for name, shown in beside(config).items():
         assert (exports[name].head.kind == "token") == (shown.logits in ("token", "choice"))

@@ -214,6 +214,41 @@ def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_p
     assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
 
 
+def test_a_text_file_is_prepared_for_the_start(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
+    """With the tokenizer of the folder from which the run starts: ids of a new vocabulary would
+    stand for other words. A run that is continued needs neither that folder nor its tokenizer."""
+    text = write_text(tmp_path / "text.txt", size=30_000, seed=3)
+    start = tmp_path / "start"
+    shutil.copytree(finished / "discriminator", start)
+    run = tmp_path / "run"
+    fields = {"recipe": "electra-tiny", "init_discriminator": start, "max_steps": 6}
+    for stop in (1e-6, None):
+        minutes = {} if stop is None else {"max_minutes": stop}
+        assert pretrain(text, run, **fields, **minutes) == (0 if stop is None else 75)
+        if stop is not None:
+            shutil.rmtree(start)
+    words = [
+        json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+        for folder in (finished / "discriminator", tmp_path / "run-data" / "tokenizer")
+    ]
+    assert words[0] == words[1]
+    assert f"with the tokenizer of {start}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("half", ["init_discriminator", "init_generator"])
+def test_rows_that_a_start_cannot_read_are_refused_before_text_is_prepared(
+    half: str, capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=3000)
+    own = {"max_seq_length": 64, "max_position_embeddings": 64, half: finished / "discriminator"}
+    said = mistake(capsys, *pretrain_words(text, tmp_path / "run", **SHORT | own))
+    assert "rows of 64 tokens" in said
+    assert "exceed the 32 positions" in said
+    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
+
+
 def test_a_corpus_that_was_never_finished(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .architectures import architecture_named
 from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
-from .config.networks import KEPT
+from .config.networks import KEPT, beside
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
 from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
@@ -125,7 +125,9 @@ def compose(
     for encoder in [kept] if frozen else encoders_of(objective):
         options = config.model.options
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
-    left = {KEPT: Network(objective.encoder, objective.head)} | objective.networks()
+    possible = objective.networks()
+    left = {KEPT: Network(objective.encoder, objective.head)}
+    left |= {name: possible[name] for name in beside(config)}
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
         for name, network in left.items()

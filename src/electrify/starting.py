@@ -27,12 +27,25 @@ from .train.header import saved_shape
 Starts = dict[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 
 
-def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> PretrainConfig:
-    """The recipe with the kept encoder's shape taken from the folder from which it starts."""
+def must_read_rows(config: PretrainConfig) -> None:
+    """Raises UserError where the folders from which a new run starts cannot be its start, whatever
+    the corpus: before one is prepared."""
+    config = from_folders(config, None, None)
+    start = config.train.init_generator
+    if start:
+        must_hold_rows(config, shape_from(start, config, None), start)
+
+
+def from_folders(
+    config: PretrainConfig, run: Path | None, vocab_size: int | None
+) -> PretrainConfig:
+    """The recipe with the kept encoder's shape taken from the folder from which it starts. run:
+    None for a new one. vocab_size: that of the corpus, if there is one."""
     start = config.train.init_discriminator
     if not start:
         return config
-    shape = saved_shape(run, "discriminator") or shape_from(start, config, vocab_size)
+    saved = saved_shape(run, "discriminator") if run is not None else None
+    shape = saved or shape_from(start, config, vocab_size)
     must_hold_rows(config, shape, start)
     known = section_of()
     config = override(
@@ -47,7 +60,7 @@ def from_folders(config: PretrainConfig, run: Path, vocab_size: int) -> Pretrain
     return config
 
 
-def shape_from(start: str, config: PretrainConfig, vocab_size: int) -> Shape:
+def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
     """The shape of the encoder in a folder, with what the recipe extends of it. Raises
     UserError."""
     m = config.model

@@ -67,12 +67,18 @@ def pretrain(args: argparse.Namespace) -> int:
     must_not_be_in_a_checkpoint(output_dir)
 
     from .export.places import check_place
-    from .text.given import prepared
+    from .text.given import is_prepared, prepared
 
-    for start in (config.train.init_discriminator, config.train.init_generator):
-        if start and not output_dir.exists():  # a continued run does not need them any more
-            check_place(start)
-    data = prepared(args.data, output_dir)
+    t = config.train
+    starts = [start for start in (t.init_discriminator, t.init_generator) if start]
+    # A continued run does not need them any more.
+    for start in starts if not output_dir.exists() else ():
+        check_place(start)
+    if starts and not output_dir.exists() and not is_prepared(args.data):
+        from .starting import must_read_rows
+
+        must_read_rows(config)
+    data = prepared(args.data, output_dir, tokenizer=next(iter(starts), None))
 
     from .pretraining import pretrain
 

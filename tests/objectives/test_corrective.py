@@ -259,13 +259,24 @@ def test_the_form_of_the_detecting_head() -> None:
     assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
 
 
-@pytest.mark.parametrize("correction", ["plain", "none"])
-def test_a_corrector_that_learns_to_the_end_is_left(correction: str) -> None:
-    """With `none` its head stays as the beginning of the run has left it."""
-    fields = {"mlm_share": 0.4, "correction": correction}
-    leaves = {"generator", "corrector"} if correction == "plain" else {"generator"}
-    assert built("corrective-tiny", **fields).exports.keys() == {"discriminator"} | leaves
-    assert beside(override(load_recipe("corrective-tiny"), fields)).keys() == leaves
+@pytest.mark.parametrize(
+    ("recipe", "fields", "beside_the_generator"),
+    [
+        ("corrective", {"mlm_share": 0.4}, {"corrector"}),
+        ("corrective", {"mlm_share": 0.4, "correction": "none"}, set()),
+        ("corrective", {"term_weights": {"generator": 1, "rtd": 50, "correct": 0}}, set()),
+        ("teams", {}, {"selector"}),
+        ("teams", {"term_weights": {"generator": 1, "rtd": 5, "select": 0}}, set()),
+    ],
+)
+def test_a_network_that_learns_to_the_end_is_left(
+    recipe: str, fields: dict[str, Any], beside_the_generator: set[str]
+) -> None:
+    """With `none` a corrector's head stays as the beginning of the run has left it, and one whose
+    loss has weight 0 as it was drawn."""
+    leaves = {"generator"} | beside_the_generator
+    assert built(f"{recipe}-tiny", **fields).exports.keys() == {"discriminator"} | leaves
+    assert beside(override(load_recipe(f"{recipe}-tiny"), fields)).keys() == leaves
 
 
 def test_what_it_cannot_grade_is_refused() -> None:

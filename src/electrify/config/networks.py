@@ -15,7 +15,7 @@ KEPT = "discriminator"
 def beside(config: PretrainConfig) -> dict[str, Exported]:
     """The networks that a run of this recipe leaves beside the one that it is for."""
     o = config.objective
-    return o.row.leaving(o.options) | config.corruption.row.leaves
+    return o.row.leaving(o.term_weights, o.options) | config.corruption.row.leaves
 
 
 def every_one_beside() -> dict[str, Exported]:

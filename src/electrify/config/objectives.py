@@ -69,8 +69,9 @@ class Objective:
     """What the head of the kept network says."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
-    untrained: Callable[[Any], Collection[str]] = lambda options: ()
-    """Those of them that a run with these options does not train to its end, and does not leave."""
+    untrained: Callable[[Mapping[str, float], Any], Collection[str]] = lambda weights, options: ()
+    """Those of them that a run with these weights of the losses and these own options does not
+    train to its end, and does not leave."""
     silent_share: Callable[[Any], float] = lambda options: 0.0
     """The share of the run, from its start, in which the head of the kept network is not asked."""
     masked_lm: bool = False
@@ -90,9 +91,9 @@ class Objective:
     tokens."""
     card: Card
 
-    def leaving(self, options: Any) -> dict[str, Exported]:
-        """The further networks that a run with these options leaves."""
-        untrained = self.untrained(options)
+    def leaving(self, weights: Mapping[str, float], options: Any) -> dict[str, Exported]:
+        """The further networks that a run with these weights and options leaves."""
+        untrained = self.untrained(weights, options)
         return {name: its for name, its in self.leaves.items() if name not in untrained}
 
 
@@ -149,7 +150,7 @@ OBJECTIVES: dict[str, Objective] = {
         options=CorrectiveOptions,
         check=corrective_check,
         check_weights=corrective_weights,
-        untrained=lambda o: ("corrector",) if o.correction == "none" else (),
+        untrained=lambda w, o: () if w["correct"] and o.correction != "none" else ("corrector",),
         silent_share=lambda o: o.mlm_share,
         needs={"mlm_share": ("generator",)},
         moving=("mlm_share",),
@@ -178,6 +179,7 @@ OBJECTIVES: dict[str, Objective] = {
         losses={"rtd": 5.0, "select": 2.0},
         options=SelectiveOptions,
         check=selective_check,
+        untrained=lambda w, o: () if w["select"] else ("selector",),
         logits="replaced",
         leaves={
             "selector": Exported(

@@ -129,8 +129,6 @@ class Corrective(Objective):
         return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), **own)
 
     def networks(self) -> dict[str, Network]:
-        if self.correction == "none":  # its head stays as the beginning of the run has left it
-            return super().networks()
         return super().networks() | {"corrector": Network(self.encoder, self.corrector)}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> CorrectivePlan:

@@ -143,8 +143,9 @@ class Objective(nn.Module, ABC):
         return [Period(0.0, self.passes())]
 
     def networks(self) -> dict[str, Network]:
-        """The networks that it leaves beside the encoder that is kept, by the name of their folder:
-        those that the rows of the objective and of the corruptor name."""
+        """The networks that it can leave beside the encoder that is kept, by the name of their
+        folder: those that the rows of the objective and of the corruptor name. The options of a run
+        decide which of them it trains to the end, and leaves (config/networks.py)."""
         return self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UserError
@@ -10,14 +11,20 @@ from ..progress import say
 from .manifest import MANIFEST
 
 
-def prepared(data: str, run: Path) -> Path:
+def is_prepared(data: str) -> bool:
+    """Whether it is a prepared corpus, by its manifest."""
+    return os.path.lexists(Path(data) / MANIFEST)
+
+
+def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
-    of `electrify prepare`."""
+    of `electrify prepare`. tokenizer: the one to take in place of a trained one: a folder, or a Hub
+    id. Raises UserError."""
     from ..config.prepare import PrepareConfig
     from .placed import unfinished_state
     from .prepare import prepare
 
-    if os.path.lexists(Path(data) / MANIFEST):
+    if is_prepared(data):
         return Path(data)
     if unfinished_state(Path(data)) is not None:
         raise UserError(
@@ -41,6 +48,11 @@ def prepared(data: str, run: Path) -> Path:
             "--output-dir"
         )
     folder = run.with_name(run.name + "-data")
-    say(f"{data} is not a prepared corpus: preparing it into {folder}")
-    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder)))
+    begun = run.exists() and (folder / MANIFEST).exists()
+    if tokenizer and begun and not os.path.isdir(tokenizer):
+        return folder  # a run that is continued needs neither that folder nor the Hub any more
+    words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
+    say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
+    options = PrepareConfig(inputs=(data,), output_dir=str(folder))
+    prepare(replace(options, tokenizer=tokenizer) if tokenizer else options)
     return folder
