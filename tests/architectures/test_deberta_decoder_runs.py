@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import partial
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Any
@@ -177,6 +178,20 @@ def test_a_run_of_each(
     out = capsys.readouterr().out
     assert status == 0, out
     assert "have no place" not in out
+
+
+def test_a_frozen_generator_keeps_its_decoder(
+    decoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it the words that it draws would be others, and nothing trains it to do without."""
+    fields: dict[str, Any] = {"architecture": "deberta", "init": "published", "tie": "none"}
+    fields |= {"generator_training": "frozen", "init_generator": decoder / "generator"}
+    line = partial(words, small_data, tmp_path / "run", "electra", term_weights="rtd=50", **fields)
+    said = mistake(capsys, *line(mask_decoder=False))
+    assert f"left out {POSITIONS}, the table of a mask decoder; with --mask-decoder true" in said
+    assert "a frozen generator does not learn to do without it" in said
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert cli.main(line(mask_decoder=True)) == 0
 
 
 def test_the_doctor_misses_the_table(

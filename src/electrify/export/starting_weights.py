@@ -94,6 +94,11 @@ def load_model(
     if not own.architecture.has_head(config, own.head.kind):
         missing |= {name for row in table.head for name in row.theirs}
     _must_be_there(table, missing, start, what=what, learns=learns)
+    left = own.architecture.left_out(own.head.kind, missing)
+    if left and not learns:
+        raise UserError(
+            f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it"
+        )
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
     wanted = {name for row in rows for name in row.theirs} | set(table.tied)
     state = {name: t for name, t in model.state_dict().items() if name in wanted}
@@ -103,7 +108,6 @@ def load_model(
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
     lines = _fill(own, new, start, what=what, given=given)
     lines += _account(table, rows, extra, start, what=what)
-    left = own.architecture.left_out(own.head.kind, missing)
     lines += [f"{what}: {start}: {left}"] if left else []
     return lines or [f"{what}: {start}: every weight found and used"]
 
