@@ -533,6 +533,7 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
             check=False,
         )
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert "be reached" in done.stderr
         assert "nobody/nothing-at-all" in one_sentence(done.stderr)
         assert time.monotonic() - began < 120
     assert not (tmp_path / "out").exists()

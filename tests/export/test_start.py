@@ -250,13 +250,13 @@ def test_places_that_are_no_model(tmp_path):
     for name, says in (
         ("empty", "has no config.json"),
         ("gpt", "model of type 'gpt2'"),
-        ("torn", "could not be read as a Hugging Face model"),
+        ("torn", "cannot be loaded as a Hugging Face model"),
         ("file", "there is no folder"),
         ("absent", "there is no folder"),
     ):
         with pytest.raises(UserError, match=says):
             folder_shape(str(tmp_path / name), "electra")
-    with pytest.raises(UserError, match="could not be read as a Hugging Face model"):
+    with pytest.raises(UserError, match=r"no such folder, and the Hub, .* cannot be reached"):
         folder_shape("nobody-here/no-such-model", "electra")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -88,12 +90,12 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
             f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; "
             "convert the weights to model.safetensors"
         )
-    return UserError(f"{path}: its weights cannot be loaded: {_said(error)}")
+    return UserError(f"{path}: its weights cannot be loaded: {said(error)}")
 
 
-def _said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """A library's words on one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return shorten(str(error), 200, placeholder=" ...") or type(error).__name__
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
@@ -135,7 +137,12 @@ def must_be_finite(path: str, model: Any) -> None:
 
 def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint as one sentence."""
-    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {_said(error)}")
+    if isinstance(error.__cause__, LocalEntryNotFoundError) and not Path(path).is_dir():
+        return UserError(
+            f"{path}: there is no such folder, and the Hub, where a model of this name may be, "
+            "cannot be reached; name a folder, or repeat the command with a network"
+        )
+    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(error)}")
 
 
 def from_hub(name: str, config: Any) -> None:

@@ -20,7 +20,15 @@ from ..files.tokenizers import must_be_plain
 from ..model.shape import Shape
 from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
 from ..train.memory import loaded_must_fit
-from .folders import SAFE_WEIGHTS, computing_plainly, from_hub, logits_of, must_be_finite
+from .folders import (
+    SAFE_WEIGHTS,
+    computing_plainly,
+    from_hub,
+    logits_of,
+    must_be_finite,
+    said,
+    unloadable,
+)
 from .quiet import quiet
 
 
@@ -59,7 +67,7 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as e:  # Rust code panics, which is not an Exception
-        raise UserError(f"{start}: its tokenizer cannot be loaded ({_line(e)})") from e
+        raise UserError(f"{start}: its tokenizer cannot be loaded ({said(e)})") from e
     ours = load_tokenizer(tokenizer).get_vocab()
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
     if odd:
@@ -237,16 +245,14 @@ def _config(start: str, architecture: str) -> Any:
         if local:
             look_over(Path(place))
     except FileError as e:
-        raise (
-            e if e.advice else UserError(f"{start} could not be read as a Hugging Face model ({e})")
-        ) from e
+        raise e if e.advice else unloadable(start, e) from e
     try:
         with quiet(), without_code(start):
             config = AutoConfig.from_pretrained(place, trust_remote_code=False, **local)
     except UserError:
         raise
     except Exception as e:  # a config.json may hold anything, and each has an exception of its own
-        raise UserError(f"{start} could not be read as a Hugging Face model ({_line(e)})") from e
+        raise unloadable(start, e) from e
     if not local:
         from_hub(place, config)
     known = ARCHITECTURES[architecture].model_types
@@ -279,7 +285,7 @@ def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
             )
     except Exception as e:  # damaged weights raise types of three libraries
         raise UserError(
-            f"{start} has no readable model.safetensors ({_line(e)}); convert its weights to "
+            f"{start} has no readable model.safetensors ({said(e)}); convert its weights to "
             "safetensors first"
         ) from e
     wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
@@ -291,7 +297,3 @@ def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
         from_hub(place, model.config)  # the weights are in the cache now
     must_be_finite(start, model)
     return model, set(info["missing_keys"]), set(info["unexpected_keys"])
-
-
-def _line(e: BaseException) -> str:
-    return " ".join(str(e).split())[:200]
