@@ -207,8 +207,11 @@ def since(crossing: Crossing, unit: str) -> str:
     if not crossing.always and not math.isfinite(at.value):
         return "at the largest budget, and it was otherwise in between"
     if not math.isfinite(at.value):
-        moves = "more and more" if at.value < 0 else "less and less"
-        return f"at every budget, by {moves}: where they cross is not within the range"
+        more = "more" if at.value < 0 else "less"
+        return (
+            f"at every budget, by {more} at the largest than at the smallest: where they cross is "
+            "not within the range"
+        )
     if crossing.seeds < 2:
         return f"from {at.value:.3g} {unit} on (one seed)"
     return f"from {at.value:.3g} {unit} on ({bound(at.low)} to {bound(at.high)})"

@@ -61,8 +61,8 @@ class FinetuneSettings(Checked):
     per_device_train_batch_size: int = 32
     """Examples per update."""
     num_train_epochs: float | None = None
-    """Passes over the training examples; none takes the task's (3, STS-B 10), and more for a small
-    set (--min-train-steps)."""
+    """Passes over the training examples; none takes the task's (3; STS-B and RTE 10,
+    SQuAD 2), and more for a small set (--min-train-steps)."""
     min_train_steps: int | None = None
     """Fewest updates: a set too small for them is shown more often. None takes 1,000 for tags
     and your own examples and 0 for GLUE's and SQuAD's, and under --protocol published; no effect

@@ -283,7 +283,7 @@ VERBS = {
         doctor_flags,
     ),
     "demo": Verb(
-        "the whole path on the documentation of this Python installation, in ten minutes on "
+        "the whole path on the documentation of this Python installation; 8 to 20 minutes on "
         "two cores",
         demo_flags,
     ),
