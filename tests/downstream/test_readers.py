@@ -14,6 +14,7 @@ from electrify.downstream.read.columns import Columns
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
 from electrify.downstream.read.task import read_task
+from electrify.downstream.read.where import folder_of
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
 
@@ -554,6 +555,28 @@ def test_wikiann_with_its_prefixes(tmp_path: Path):
     assert read_task(TASKS["wikiann"], str(tmp_path)).train[0] == Sentence(
         ("Sioux", "Falls"), ("B-ORG", "I-ORG")
     )
+
+
+def test_one_folder_for_the_tasks_of_all_groups(tmp_path: Path):
+    """Tasks in glue/ and tagging/, unless the folder holds the task itself."""
+    for group, folder in (("glue", "CoLA"), ("tagging", "wikiann-en"), ("squad", "squad")):
+        (tmp_path / group / folder).mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / "glue" / "CoLA" / name).write_text(COLA)
+    for name in ("train", "dev", "test"):
+        (tmp_path / "tagging" / "wikiann-en" / name).write_text("en:Sioux B-ORG\nen:Falls O\n")
+    assert len(read_task(TASKS["cola"], str(tmp_path)).train) == 2
+    assert len(read_task(TASKS["wikiann"], str(tmp_path)).train) == 1
+    for name, inside in (("cola", "glue"), ("wikiann", "tagging"), ("rte", "glue")):
+        assert folder_of(TASKS[name], str(tmp_path)) == str(tmp_path / inside)
+    # squad/ is the task's own folder already.
+    assert folder_of(TASKS["squad1"], str(tmp_path)) == str(tmp_path)
+    (tmp_path / "CoLA").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / "CoLA" / name).write_text(COLA * 2)
+    assert len(read_task(TASKS["cola"], str(tmp_path)).train) == 4
+    with pytest.raises(UserError, match=r"glue.RTE"):
+        read_task(TASKS["rte"], str(tmp_path))
 
 
 def test_own_files_do_not_take_the_name_of_a_benchmark(tmp_path: Path):

@@ -68,6 +68,8 @@ def test_files_and_terms(data: Path):
     ]
     assert [len(p.pairs) for p in read_blimp(data, limit=2)] == [1, 2, 2, 1]
     assert "\n" in found[3].pairs[0].good
+    data.rename(data.parent / "blimp")
+    assert read_blimp(data.parent) == found
 
 
 def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: Path, data: Path):

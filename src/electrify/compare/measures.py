@@ -26,6 +26,7 @@ from ..config.networks import KEPT, beside
 from ..config.pretrain import PretrainConfig
 from ..downstream.known_tasks import tasks_named
 from ..downstream.read.task import read_task
+from ..downstream.read.where import folder_of
 from ..downstream.tasks import AnswerTask, TagTask, TaskData, TextTask
 from ..errors import UserError, nearest
 
@@ -46,8 +47,6 @@ LAYERS: dict[str, Literal["last", "last4", "all"]] = {
 WAYS = ("", *LAYERS, "cosine")
 # Pairs are judged by the head of the kept network, or by the one that says which token stood there.
 LM = "mlm"
-# The folder inside DATA_DIR that may hold all tasks of a kind.
-FOLDERS = {TextTask: "glue", TagTask: "tagging", AnswerTask: "squad"}
 # More updates than any fine-tuning takes: evaluated after its last one alone, which is the score.
 # With evaluations on the way, MNLI takes half as long again.
 LAST_ONLY = 10**9
@@ -105,11 +104,10 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
         why = "is measured without training" if task in PAIRS else "is not made of pairs of texts"
         raise UserError(f"tasks: {name}: {task} {why}; leave :{way} away")
     if task in PAIRS:
-        kind = BLIMP
-    else:
-        task, kind = _kind_of(name, task, way)
-    inside = Path(data_dir) / kind
-    return task, way, str(inside if inside.is_dir() else data_dir)
+        inside = Path(data_dir) / BLIMP
+        return task, way, str(inside if inside.is_dir() else data_dir)
+    row = _row_of(name, task, way)
+    return row.name, way, folder_of(row, data_dir)
 
 
 def network_of(name: str, config: PretrainConfig) -> str:
@@ -128,9 +126,8 @@ def network_of(name: str, config: PretrainConfig) -> str:
     return found[0]
 
 
-def _kind_of(name: str, task: str, way: str) -> tuple[str, str]:
-    """The task's own name (case does not matter), and the folder of all tasks of its kind. Raises
-    UserError for a task that cannot be measured so."""
+def _row_of(name: str, task: str, way: str) -> TextTask | TagTask | AnswerTask:
+    """Raises UserError for a task that cannot be measured so."""
     rows = tasks_named([task])
     if len(rows) > 1:
         raise UserError(f"tasks: {name} stands for several tasks; name each of them")
@@ -138,7 +135,7 @@ def _kind_of(name: str, task: str, way: str) -> tuple[str, str]:
         raise UserError(f"tasks: {name}: questions are answered by a fine-tuned encoder only")
     if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
         raise UserError(f"tasks: {name}: cosines are for stsb")
-    return rows[0].name, FOLDERS[type(rows[0])]
+    return rows[0]
 
 
 def digest_of(name: str, data_dir: str, *, data: str) -> str:

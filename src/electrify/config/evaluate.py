@@ -21,8 +21,8 @@ class EvaluateConfig(Checked):
     task: Literal["blimp"] = "blimp"
     """blimp: of two sentences, the grammatical one should get the higher score."""
     data_dir: str
-    """The folder of BLiMP's .jsonl files, one for each paradigm; those in its folder supplement are
-    reported separately."""
+    """The folder of BLiMP's .jsonl files, one for each paradigm, or the one that has it as blimp/;
+    those in its folder supplement are reported separately."""
     output_dir: str | None = None
     """Folder for blimp.json (every paradigm) and blimp.md; none only prints the table."""
     max_eval_samples: int | None = None

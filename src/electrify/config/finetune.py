@@ -47,8 +47,8 @@ class FinetuneConfig(Checked):
     both)."""
     data_dir: str | None = None
     """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003,
-    ud_..., squad), or a data set's folder or id on the Hub in GLUE's or SQuAD's layout; none loads
-    nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
+    ud_..., squad), itself or in glue/, tagging/ and squad/; or a data set's folder or id on the Hub
+    in GLUE's or SQuAD's layout; none loads nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
     train_file: str | None = None
     """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns
     (.conll, .conllu, .txt), for questions SQuAD's .json."""

@@ -64,11 +64,11 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs.
+    its first `limit` pairs. Where a folder has no such file, those of blimp/ inside it.
 
     Raises UserError naming file and line.
     """
-    folder = Path(data_dir)
+    folder = _folder(Path(data_dir))
     found = [
         _paradigm(path, part, limit)
         for part, where in (("blimp", folder), ("supplement", folder / "supplement"))
@@ -80,6 +80,11 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
             "paradigm"
         )
     return found
+
+
+def _folder(data_dir: Path) -> Path:
+    inside = data_dir / "blimp"
+    return inside if inside.is_dir() and not _files(data_dir) else data_dir
 
 
 def _files(folder: Path) -> list[Path]:

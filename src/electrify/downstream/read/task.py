@@ -19,6 +19,7 @@ from .files import whole
 from .glue import read_glue
 from .hub import GLUE_ON_HUB, read_hub_glue, read_hub_squad
 from .squad import read_questions
+from .where import folder_of
 
 # What may stand in for an official file of SQuAD, said in the notes.
 _PARTS = ("-subset", "-half")
@@ -27,8 +28,9 @@ _PARTS = ("-subset", "-half")
 def read_task(
     task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False
 ) -> TaskData:
-    """The examples of a task in a folder, or of a data set of the Hub (`data_dir` its id, or none
-    for the task's own). test: also GLUE's test sets.
+    """The examples of a task in a folder, or in the one of its group there (glue, tagging, squad),
+    or of a data set of the Hub (`data_dir` its id, or none for the task's own). test: also GLUE's
+    test sets.
 
     Raises UserError naming file and line.
     """
@@ -38,6 +40,8 @@ def read_task(
         and (isinstance(task, TagTask) or not may_be_on_hub(data_dir))
     ):
         raise UserError(f"--data-dir {data_dir}: no such folder")
+    if data_dir is not None and Path(data_dir).is_dir():
+        data_dir = folder_of(task, data_dir)
     on_hub = data_dir is None or not Path(data_dir).is_dir() or _is_clone(Path(data_dir))
     match task:
         case TextTask():
