@@ -21,6 +21,7 @@ from electrify.compare.report import as_csv, as_json, markdown, sentences, since
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
 from electrify.compare.table import Crossing, Table, table_of
+from electrify.config.compare import with_unit
 from electrify.downstream.plot import named
 
 BUDGETS = (1e14, 4e14, 1e15)
@@ -237,6 +238,7 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     assert "passes over the corpus on (" in page
     assert "FLOPs" not in page + text(table)
     assert json.loads(as_json(table))["equal"] == "epochs"
+    assert with_unit(1, "epochs") == "1 pass over the corpus"
     assert table.costs["late", 10.0]["flops"] == 1e15
     pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
     assert len(pictures) == 3  # other axes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ..config.compare import UNITS, Equal
+from ..config.compare import Equal, with_unit
 from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig
 from ..data.phases import Phases, phases_of, phases_of_first_stage
@@ -49,7 +49,7 @@ class Cost:
 
     def shown(self, budget: float) -> str:
         """A budget with its unit."""
-        return f"{budget:.3g} {UNITS[self.equal]}"
+        return with_unit(budget, self.equal)
 
 
 def tokens_of(config: PretrainConfig) -> int:

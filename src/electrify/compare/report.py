@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..config.compare import SCORE
+from ..config.compare import SCORE, with_unit
 from ..console import inert
 from ..files import results
 from ..files.csv_text import csv_text
@@ -119,7 +119,7 @@ def pretraining(table: Table) -> list[str]:
     ]
     if not rows:
         return []
-    title = f"## Pre-training, on held-out text: {table.budgets[-1]:.3g} {table.unit}"
+    title = f"## Pre-training, on held-out text: {with_unit(table.budgets[-1], table.equal)}"
     return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *rows]
 
 
@@ -148,7 +148,7 @@ def tables(table: Table, *, marks: bool = False) -> list[tuple[str, list[list[st
             shown = rank_shown(rank) if rank else "-"
             row.append(_marked(shown, rank.difference, better=-1) if rank and marks else shown)
             rows.append(row)
-        found.append((f"{budget:.3g} {table.unit}", rows))
+        found.append((with_unit(budget, table.equal), rows))
     untrained = [
         [name, *(spread(p.mean) if p else "-" for p in points)]
         for name in UNTRAINED

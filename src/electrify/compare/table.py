@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..config.compare import UNITS, Equal
+from ..config.compare import UNITS, Equal, with_unit
 from .results import PRETRAIN, Result
 from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
 from .study import UNTRAINED
@@ -163,7 +163,7 @@ def table_of(
         _costs(trained),
         list(_held_out(trained)),
         equal,
-        list(_failures(results, UNITS[equal])),
+        list(_failures(results, equal)),
     )
 
 
@@ -190,10 +190,10 @@ def _points(results: Iterable[Result], tasks: Sequence[str], first: str) -> list
     ]
 
 
-def _failures(results: Iterable[Result], unit: str) -> Iterable[str]:
+def _failures(results: Iterable[Result], equal: Equal) -> Iterable[str]:
     for r in results:
         for task, reason in r.failed.items():
-            yield f"{r.entry} at {r.budget:.3g} {unit}, seed {r.seed}: {task}: {reason}"
+            yield f"{r.entry} at {with_unit(r.budget, equal)}, seed {r.seed}: {task}: {reason}"
 
 
 def _ranks(points: Iterable[Point], budget: float, first: str) -> dict[str, Rank]:

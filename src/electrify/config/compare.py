@@ -19,9 +19,16 @@ UNITS: dict[Equal, str] = {
     "epochs": "passes over the corpus",
 }
 """What a budget counts, as it stands behind a number."""
+
 STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
 
 MOST_SEEDS = 1000
+
+
+def with_unit(budget: float, equal: Equal) -> str:
+    """A budget with its unit."""
+    unit = "pass over the corpus" if equal == "epochs" and budget == 1 else UNITS[equal]
+    return f"{budget:.3g} {unit}"
 
 
 @dataclass(frozen=True, kw_only=True)
