@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from electrify.compare.statistics import crossing, mean, mean_ranks, paired, reached
+from electrify.compare.statistics import crossing, mean, mean_ranks, paired, reached, tasks_won
 
 STUDIES = 1000
 # Of so many studies with a chance of .95 each, fewer than this hold the truth once in 10,000.
@@ -87,3 +87,10 @@ def test_mean_ranks_by_hand() -> None:
     }
     assert mean_ranks(scores) == {"bert": 1.75, "electra": 1.25, "random": 3.0}
     assert mean_ranks({}) == {}
+
+
+def test_tasks_won_by_hand() -> None:
+    ours = {"cola": {0: 10.0, 1: 10.0, 2: 9.0}, "stsb": {0: 60.0, 1: 50.0, 3: 1.0}}
+    theirs = {"cola": {0: 8.0, 1: 12.0, 2: 1.0}, "stsb": {0: 60.0, 1: 60.0, 2: 1.0}}
+    assert tasks_won(ours, theirs) == {0: 1.5, 1: 0.0}
+    assert tasks_won(theirs, ours) == {0: 0.5, 1: 2.0}

@@ -145,20 +145,55 @@ def test_where_the_curves_cross() -> None:
     assert cheaper["a"].times == pytest.approx(1e15 / cheaper["a"].at.value)
 
 
+def test_tasks_won_do_not_depend_on_other_recipes() -> None:
+    """A third recipe that is better than one of two on a task moves their ranks apart."""
+    results = [
+        result(name, 1e14, seed, a=a, b=b, c=c)
+        for name, a, b, c in (("first", 0.5, 0.5, 0.5), ("late", 0.7, 0.49, 0.5))
+        for seed in range(3)
+    ]
+    between = [result("between", 1e14, seed, a=0.6, b=0.495, c=0.5) for seed in (0, 2)]
+    ranks = [
+        table_of(of, recipes=["first", "between", "late"], tasks=["a", "b", "c"]).ranks[1e14]
+        for of in (results, [*results, *between])
+    ]
+    for found in ranks:
+        assert found["late"].won_by_seed == {0: 1.5, 1: 1.5, 2: 1.5}
+        assert found["late"].won == exactly(1.5)
+        assert found["late"].lead == exactly(0.0)
+        assert (found["first"].won, found["first"].lead, found["late"].tasks) == (None, None, 3)
+    assert ranks[1]["between"].won_by_seed == {0: 1.5, 2: 1.5}
+    skewed = [*results, *(result("between", 1e14, seed, a=0.6, b=0.4, c=0.5) for seed in range(3))]
+    rank = table_of(skewed, recipes=["first", "late", "between"], tasks=["a", "b", "c"]).ranks[1e14]
+    assert ranks[0]["late"].difference == exactly(0.0)
+    assert rank["late"].difference is not None
+    assert rank["late"].difference.value == pytest.approx(-1 / 3)
+    assert rank["late"].won == exactly(1.5)
+
+
 def test_the_report(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     table = made()
     write_report(table, tmp_path, against="flops")
     page = (tmp_path / "report.md").read_text()
-    assert "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | **1.00 ± 0.00** |" in page
+    assert (
+        "| late | **55.5 ± 0.7** | **62.0 ± 0.5** | **1.00 ± 0.00** | **2.0 ± 0.0 of 2** |" in page
+    )
     # Behind outside the interval at the first budget, on the one task; in the middle on the other.
-    assert "| late | *45.5 ± 0.7* | **60.0 ± 0.5** | 1.50 ± 0.00 |" in page
+    assert "| late | *45.5 ± 0.7* | **60.0 ± 0.5** | 1.50 ± 0.00 | 1.0 ± 0.0 of 2 |" in page
+    assert "| first | 50.0 ± 0.5 | 40.0 ± 0.5 | 1.50 ± 0.00 | - |" in page
     assert "## Before training" in page
     assert "b: late is ahead of first at every budget, by more" in page
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page
     rows = list(csv.DictReader(io.StringIO(as_csv(table))))
     assert len(table.points) == 14
-    assert len(rows) == 14 + 6
+    assert len(rows) == 14 + 6 + 3
+    won = [row for row in rows if row["task"] == "tasks won"]
+    assert [(row["recipe"], row["mean"], row["metric"]) for row in won] == [
+        ("late", "1.0", "of 2"),
+        ("late", "1.0", "of 2"),
+        ("late", "2.0", "of 2"),
+    ]
     ranks = [row for row in rows if row["metric"] == "rank"]
     assert [float(row["mean"]) for row in ranks] == [1.5, 1.5, 1.5, 1.5, 2.0, 1.0]
     assert {row["seeds"] for row in ranks} == {"3"}
@@ -180,7 +215,7 @@ def test_one_budget_and_one_seed_have_no_intervals() -> None:
     )
     assert table.tasks == ["a"]
     assert not table.crossings
-    assert "| late | 60.0 | 1.00 |" in markdown(table)
+    assert "| late | 60.0 | 1.00 | 1.0 of 1 |" in markdown(table)
 
 
 def test_failures_are_told() -> None:
@@ -188,7 +223,7 @@ def test_failures_are_told() -> None:
     table = table_of([result("first", 1e14, 0, a=0.5), bad], recipes=["first", "late"], tasks=["a"])
     assert sentences(table) == ["failed: late at 1e+14 FLOPs, seed 0: pretrain: no | space"]
     assert "no \\| space" in markdown(table)
-    assert "| late | - | - |" in markdown(table)
+    assert "| late | - | - | - |" in markdown(table)
 
 
 def test_long_names_are_cut_and_stay_apart() -> None:

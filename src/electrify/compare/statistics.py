@@ -101,6 +101,21 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean(r)) for name, r in ranks.items()}
 
 
+def tasks_won(
+    ours: Mapping[str, Mapping[int, float]], theirs: Mapping[str, Mapping[int, float]]
+) -> dict[int, float]:
+    """Task -> seed -> score (higher is better) of two recipes becomes seed -> on how many of the
+    tasks ours is higher, a tie one half. Seeds that lack a task are left out."""
+    seeds = set.intersection(*(set(of) for of in (*ours.values(), *theirs.values())))
+    return {
+        seed: sum(
+            0.5 * ((ours[task][seed] > of[seed]) + (ours[task][seed] >= of[seed]))
+            for task, of in theirs.items()
+        )
+        for seed in sorted(seeds)
+    }
+
+
 # ------------------------------------------------------------------ drawing curves again
 
 

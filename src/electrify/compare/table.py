@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..config.compare import UNITS, Equal, with_unit
+from .ranks import Rank, ranks_of
 from .results import PRETRAIN, Result
-from .statistics import Interval, crossing, mean, mean_ranks, paired, reached
+from .statistics import Interval, crossing, mean, paired, reached
 from .study import UNTRAINED
 
 LONGEST = 40
@@ -74,19 +75,6 @@ class HeldOut:
     figure: str
     seeds: int
     mean: Interval
-
-
-@dataclass(frozen=True)
-class Rank:
-    """The score that decides, of a recipe at a budget: its mean rank over the tasks, 1 the best,
-    over the seeds that every ranked recipe has; without such a seed, the rank of its means."""
-
-    by_seed: dict[int, float]
-    """Of these seeds."""
-    mean: Interval
-    difference: Interval | None
-    """To the first recipe, over the same seeds: below 0 where this one is better. None for the
-    first recipe itself, and where the first one has no rank."""
 
 
 @dataclass(frozen=True)
@@ -197,25 +185,11 @@ def _failures(results: Iterable[Result], equal: Equal) -> Iterable[str]:
 
 
 def _ranks(points: Iterable[Point], budget: float, first: str) -> dict[str, Rank]:
-    there = [p for p in points if p.budget == budget]
-    of_means = mean_ranks(_by_task((p, p.mean.value) for p in there))
-    ranked = [p for p in there if p.recipe in of_means]
-    seeds = set.intersection(*(set(p.by_seed) for p in ranked)) if ranked else set()
-    by_seed = {s: mean_ranks(_by_task((p, p.by_seed[s]) for p in ranked)) for s in sorted(seeds)}
-    found = {}
-    for recipe, rank in of_means.items():
-        own = {s: ranks[recipe] for s, ranks in by_seed.items()}
-        its = {s: ranks[first] for s, ranks in by_seed.items() if first in ranks}
-        difference = None if recipe == first else paired(own, its)
-        found[recipe] = Rank(own, mean(list(own.values()) or [rank]), difference)
-    return found
-
-
-def _by_task(scores: Iterable[tuple[Point, float]]) -> dict[str, dict[str, float]]:
-    by_task: dict[str, dict[str, float]] = {}
-    for p, score in scores:
-        by_task.setdefault(p.task, {})[p.recipe] = score
-    return by_task
+    scores: dict[str, dict[str, dict[int, float]]] = {}
+    for p in points:
+        if p.budget == budget:
+            scores.setdefault(p.recipe, {})[p.task] = p.by_seed
+    return ranks_of(scores, first)
 
 
 def _curves(
