@@ -78,6 +78,10 @@ def test_where_a_score_is_reached() -> None:
     assert found.value == pytest.approx(1e15)
     assert reached([1e14, 1e16], [[60.0], [80.0]], 90.0).value == math.inf
     assert reached([1e14, 1e16], [[60.0], [80.0]], 50.0).value == -math.inf
+    # Exactly reached is reached; exactly equal is not ahead.
+    assert reached([1e14, 1e16], [[60.0], [80.0]], 60.0).value == -math.inf
+    assert reached([1e14, 1e16], [[60.0], [80.0]], 80.0).value == pytest.approx(1e16)
+    assert crossing([1e14, 1e16], [[-1.0], [0.0]]).value == math.inf
 
 
 def test_mean_ranks_by_hand() -> None:

@@ -15,6 +15,7 @@ import yaml
 from safetensors.torch import load_file
 
 from electrify.compare import forecast as forecast_module
+from electrify.compare import processes
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.measures import Measuring, digest_of, measure, network_of, place_of
@@ -790,3 +791,17 @@ def test_names_of_folders_are_short_and_distinct(small_data: Path, tmp_path: Pat
     found = {folder_name(c) for c in study.cells}
     assert len(found) == len(study.cells)
     assert max(map(len, found)) < 120
+
+
+def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "gpus", lambda device: 2)
+    for ours, names in (
+        ("2,3", ["2", "3"]),
+        ("GPU-a, MIG-b", ["GPU-a", "MIG-b"]),
+        ("", ["0", "1"]),
+    ):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ours)
+        found = [environment(slot, "auto") for slot in processes.slots(2, "auto")]
+        assert [own["CUDA_VISIBLE_DEVICES"] for own in found] == names
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert environment(1, "auto")["CUDA_VISIBLE_DEVICES"] == "1"

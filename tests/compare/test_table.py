@@ -236,12 +236,13 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 def test_where_a_crossing_lies_in_words() -> None:
     inf = math.inf
 
-    def words(at: Interval, *, always: bool) -> str:
-        return since(Crossing("late", "a", ahead=True, always=always, seeds=3, at=at), "FLOPs")
+    def words(at: Interval, *, always: bool, grows: float = 1.0) -> str:
+        found = Crossing("late", "a", ahead=True, always=always, grows=grows, seeds=3, at=at)
+        return since(found, "FLOPs")
 
     never = Interval(inf, -inf, inf)
     for at, more in ((Interval(-inf, -inf, -inf), "more"), (never, "less")):
-        assert words(at, always=True) == (
+        assert words(at, always=True, grows=1.0 if more == "more" else -1.0) == (
             f"at every budget, by {more} at the largest than at the smallest: where they cross is "
             "not within the range"
         )
@@ -345,3 +346,22 @@ def test_a_logarithmic_axis_and_hidden_names() -> None:
     assert [_minor(x, (2, 5)) for x in (0.02, 2.0, 50.0)] == ["0.02", "2", "50"]
     assert named("_mine") == " _mine"
     assert named("a\x1bb") == r"a\x1bb"
+
+
+def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
+    """Matthews of 0 is what every encoder has that says one class."""
+
+    def said(*ahead: float) -> list[str]:
+        results = [
+            result(name, budget, seed, a=0.5 + (by if name == "late" else 0.0))
+            for budget, by in zip(BUDGETS, ahead, strict=True)
+            for name in ("first", "late")
+            for seed in range(3)
+        ]
+        return sentences(table_of(results, recipes=["first", "late"], tasks=["a"]))
+
+    assert said(0.0, 0.0, 0.0) == ["a: late reaches the 50.0 of first at least 10.0 times cheaper"]
+    assert not any("behind" in line or "ahead" in line for line in said(0.125, 0.125, 0.0))
+    assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
+    assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
+    assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]

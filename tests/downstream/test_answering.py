@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -481,3 +482,29 @@ def test_the_shared_files(name: str, train: int, dev: int, notes: int):
         pytest.skip("no ../shared/data/squad")
     data = read_task(ANSWERING[name], str(DATA.parent))
     assert (len(data.train), len(data.validation), len(data.notes)) == (train, dev, notes)
+
+
+@pytest.mark.parametrize("head", ["joint", "plain"])
+def test_a_part_without_one_kind_of_questions(zoo: Path, head: str) -> None:
+    """The metrics are those of the whole set; a part of it may have no question of one kind."""
+    good = (Answer("good", 13),)
+    some = [Question(f"q{k}", "film", "the film was good", good) for k in range(4)]
+    problem = of(zoo, some, length=16, stride=4, head=head, answerless=True)
+    every = [q for q in problem.task.validation if isinstance(q, Question)]
+    net = problem.model(dropout=0.0, std=0.5).eval()
+    scores = {}
+    for name, part in (("answered", every[:4]), ("unanswered", every[4:]), ("both", every)):
+        held = problem.held_out(part)
+        with torch.no_grad():
+            answers = net.answers(held.data.batch(torch.arange(len(held.spots))))
+        scores[name] = problem.score(held, answers)
+        assert [key for key in scores[name] if key in problem.task.metrics] == [
+            *problem.task.metrics
+        ]
+    found = scores["answered"]
+    assert math.isnan(found["no_answer_exact"])
+    assert found["has_answer_f1"] == found["f1"] <= found["best_f1"]
+    assert found["has_answer_exact"] == found["exact"] <= found["best_exact"]
+    assert math.isnan(scores["unanswered"]["has_answer_f1"])
+    assert scores["unanswered"]["no_answer_exact"] == scores["unanswered"]["exact"]
+    assert all(map(math.isfinite, scores["both"].values()))

@@ -108,3 +108,24 @@ def test_files(
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "corpus.txt", "out.npy", "out.parquet", "texts.csv", "texts.txt",
     ]  # fmt: skip
+
+
+def test_a_table_of_vectors_loses_no_column(
+    zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--output-file", str(tmp_path / "out.parquet")]
+    (tmp_path / "a.csv").write_text("text,id\nthe film,1\n")
+    (tmp_path / "b.csv").write_text("text,name\nthe plot,x\n")
+    (tmp_path / "c.jsonl").write_text('{"text": "the film"}\n{"text": "the plot", "id": 2}\n')
+    for files, says in (
+        (["a.csv", "b.csv"], "b.csv has other columns than"),
+        (["c.jsonl"], "a row has a column 'id' that the first row has not"),
+    ):
+        assert run("embed", str(zoo / "bert"), *(str(tmp_path / f) for f in files), *out) == 2
+        assert says in capsys.readouterr().err
+        assert not (tmp_path / "out.parquet").exists()
+    npy = ["--output-file", str(tmp_path / "out.npy")]
+    assert (
+        run("embed", str(zoo / "bert"), *(str(tmp_path / f) for f in ("a.csv", "b.csv")), *npy) == 0
+    )
+    assert np.load(tmp_path / "out.npy").shape[0] == 2

@@ -28,6 +28,7 @@ from transformers import (
 from electrify import PredictConfig, UserError, predict_files
 from electrify.downstream.read import files
 from electrify.downstream.reading import noted
+from electrify.inference import source
 from electrify.inference.sentences import split
 from electrify.inference.source import Files
 from electrify.text.small_files import lines_of
@@ -445,3 +446,39 @@ def test_blocks_are_bounded_by_what_is_carried_through(tmp_path: Path) -> None:
     options = PredictConfig(model="m", files=(str(path),))
     sizes = [len(block) for block in Files(options, "classification").blocks()]
     assert sizes == [16, 16, 8]
+
+
+def test_tags_of_a_table(
+    models: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Sentences keep their number, and their row's other columns, over all blocks; what a line of
+    a word and its tag has no place for is refused, or told."""
+    monkeypatch.setattr(source, "BLOCK_ITEMS", 2)
+    path = tmp_path / "new.csv"
+    path.write_text("id,text\n" + "".join(f"n{k},the film {k}\n" for k in range(5)))
+    rows = list(csv.DictReader(predicted(models["tags"], path, ".csv").splitlines()))
+    assert list(rows[0]) == ["sentence", "word", "predicted_tag", "id"]
+    assert [(r["sentence"], r["word"], r["id"]) for r in rows] == [
+        (str(k + 1), word, f"n{k}") for k in range(5) for word in ("the", "film", str(k))
+    ]
+    out = str(tmp_path / "tags.tsv")
+    says = "no place for the column 'id' of the input; write .csv or .jsonl"
+    assert says in mistake(capsys, "predict", models["tags"], path, "--output-file", out)
+    assert not Path(out).exists()
+    assert run("predict", models["tags"], str(path)) == 0
+    assert (
+        "the columns 'id' of the input are not shown: --json shows them" in capsys.readouterr().err
+    )
+    words = tmp_path / "words.jsonl"
+    words.write_text('{"tokens": ["the", "film"], "n": 1}\n{"tokens": ["good"], "m": 2}\n')
+    says = "a row has a column 'm' that the first row has not"
+    assert says in mistake(
+        capsys, "predict", models["tags"], words, "--output-file", out[:-3] + "csv"
+    )
+    taken = tmp_path / "taken.csv"
+    taken.write_text("text,word\nthe film,x\n")
+    said = mistake(capsys, "predict", models["tags"], taken, "--output-file", out[:-3] + "csv")
+    assert "has a column 'word' already" in said

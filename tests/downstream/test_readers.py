@@ -569,8 +569,12 @@ def test_one_folder_for_the_tasks_of_all_groups(tmp_path: Path):
     assert len(read_task(TASKS["wikiann"], str(tmp_path)).train) == 1
     for name, inside in (("cola", "glue"), ("wikiann", "tagging"), ("rte", "glue")):
         assert folder_of(TASKS[name], str(tmp_path)) == str(tmp_path / inside)
-    # squad/ is the task's own folder already.
+    # squad/ may be the task's own folder, or that of its group; others beside it do not matter.
+    (tmp_path / "squad-tools").mkdir()
+    assert folder_of(TASKS["squad1"], str(tmp_path)) == str(tmp_path / "squad")
+    (tmp_path / "train-v1.1-subset.json").write_text("{}")
     assert folder_of(TASKS["squad1"], str(tmp_path)) == str(tmp_path)
+    assert folder_of(TASKS["squad2"], str(tmp_path)) == str(tmp_path / "squad")
     (tmp_path / "CoLA").mkdir()
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / "CoLA" / name).write_text(COLA * 2)

@@ -270,3 +270,20 @@ def test_nothing_is_held_out_unless_it_is_asked_for(
     found = finetune_one(str(zoo / "electra"), read_own(*reviews), seed=0, settings=settings)
     assert found.scores == found.curve[-1].metrics
     assert not any(p.chosen for p in found.curve)
+
+
+def test_the_order_of_own_pairs_is_the_users_to_know(tmp_path: Path) -> None:
+    """A premise is not a hypothesis: no protocol shows own pairs the other way round."""
+    path = tmp_path / "nli.csv"
+    path.write_text("sentence1,sentence2,label\n" + "a man sleeps,a person rests,0\nx,y,1\n" * 3)
+    own = read_own(str(path), str(path))
+    known = replace(own, symmetric=True)
+    for settings, count in (
+        (FinetuneSettings(protocol="published"), 6),
+        (FinetuneSettings(double_unordered=True), 12),
+        (FinetuneSettings(protocol="published", double_unordered=False), 6),
+    ):
+        assert len(training_examples(own, seed=0, settings=settings)) == count
+    published = FinetuneSettings(protocol="published")
+    assert len(training_examples(known, seed=0, settings=published)) == 12
+    assert len(training_examples(replace(own, symmetric=False), seed=0, settings=published)) == 6

@@ -105,3 +105,25 @@ def test_a_refusal_shows_the_columns_and_two_values(tmp_path: Path) -> None:
     says = r"words: 'first one', 'second one'; p_np: '1', '0'\).*name it with --text-column"
     with pytest.raises(UserError, match=says):
         read_asked(config)
+
+
+def test_what_a_file_leaves_out_is_told_when_it_is_split(tmp_path: Path) -> None:
+    """Counted once; that a file shares its texts with itself is no news."""
+    path = tmp_path / "tox.csv"
+    rows = "".join(f"t{k},{k % 2},\n" for k in range(20)) + "u,,\nv,,\n"
+    path.write_text("text,a,b\n" + rows)
+    given_ = {"models": ("m",), "output_dir": "out", "train_file": str(path), "label_column": "a,b"}
+    (found,) = read_asked(FinetuneConfig(**given_, validation_fraction=0.25))  # type: ignore[arg-type]
+    assert found.notes == ("2 examples have no label at all and are left out",)
+    (found,) = read_asked(FinetuneConfig(**given_, validation_file=str(path)))  # type: ignore[arg-type]
+    assert found.notes[1] == "4 examples have no label at all and are left out"
+    words = tmp_path / "tags.conll"
+    words.write_text("".join(f"w{k} {'B-rare' if k == 9 else 'O'}\nx B-x\n\n" for k in range(10)))
+    given_ = {"models": ("m",), "output_dir": "out", "train_file": str(words)}
+    told = set()
+    for seed in range(8):
+        (found,) = read_asked(FinetuneConfig(**given_, validation_fraction=0.3, seed=seed))  # type: ignore[arg-type]
+        rare = any("B-rare" in s.tags for s in found.validation)  # type: ignore[union-attr]
+        told.add(rare)
+        assert bool(found.notes) == rare
+    assert told == {True, False}

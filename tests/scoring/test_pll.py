@@ -149,6 +149,13 @@ def test_the_short_way_is_the_whole_way(config: Any):
         assert model(**inputs).logits.shape == (3, 7, 40), "the hook is gone"
 
 
+def test_the_short_way_is_found_for_every_device(run: Path):
+    """It is tried before the model is moved."""
+    scorer = load_scorer(str(run / "generator"), device=torch.device("meta"))
+    assert scorer.short
+    assert next(scorer.model.parameters()).is_meta
+
+
 def test_a_head_that_needs_the_whole_row_gets_it():
     """A model whose logits depend on the other places: noticed, and run the whole way."""
 

@@ -12,6 +12,7 @@ from ..errors import UserError
 CELL = [sys.executable, "-P", "-m", "electrify.compare.cell"]
 PACKAGE = str(Path(__file__).resolve().parents[2])
 # A cell is a run of one process, whatever started this one.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -45,4 +46,10 @@ def environment(slot: int | None, device: str) -> dict[str, Any]:
     own = {k: v for k, v in os.environ.items() if k not in RANKS}
     # The current folder is not searched for modules (-P); the package is found where it is now.
     own["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE, own.get("PYTHONPATH")]))
-    return own | ({"CUDA_VISIBLE_DEVICES": str(slot)} if gpus(device) else {"OMP_NUM_THREADS": "1"})
+    return own | ({VISIBLE: _gpu(slot)} if gpus(device) else {"OMP_NUM_THREADS": "1"})
+
+
+def _gpu(slot: int | None) -> str:
+    """The name of a GPU, of those that this process may use."""
+    names = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    return names[slot] if slot is not None and slot < len(names) else str(slot)

@@ -223,11 +223,11 @@ def since(crossing: Crossing, unit: str) -> str:
     if not crossing.always and not math.isfinite(at.value):
         return "at the largest budget, and it was otherwise in between"
     if not math.isfinite(at.value):
-        more = "more" if at.value < 0 else "less"
-        return (
-            f"at every budget, by {more} at the largest than at the smallest: where they cross is "
-            "not within the range"
-        )
+        how = ", by as much at the largest as at the smallest"
+        if crossing.grows:
+            more = "more" if crossing.grows > 0 else "less"
+            how = f", by {more} at the largest than at the smallest"
+        return f"at every budget{how}: where they cross is not within the range"
     if crossing.seeds < 2:
         return f"from {at.value:.3g} {unit} on (one seed)"
     return f"from {at.value:.3g} {unit} on ({bound(at.low)} to {bound(at.high)})"

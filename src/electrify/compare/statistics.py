@@ -73,17 +73,20 @@ def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -
 def reached(budgets: Sequence[float], scores: Sequence[Sequence[float]], score: float) -> Interval:
     """The smallest budget from which on the mean score is at least `score`. -inf where it is from
     the first budget on, inf where it is not within the range."""
-    return _positive_from(budgets, [[x - score for x in values] for values in scores])
+    differences = [[x - score for x in values] for values in scores]
+    return _positive_from(budgets, differences, zero_too=True)
 
 
-def _positive_from(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -> Interval:
+def _positive_from(
+    budgets: Sequence[float], differences: Sequence[Sequence[float]], *, zero_too: bool = False
+) -> Interval:
     log_B = np.log(np.asarray(budgets, float))
     means_B = np.array([np.mean(d) for d in differences])
-    at = _last_change(log_B, means_B[None])[0]
+    at = _last_change(log_B, means_B[None], zero_too=zero_too)[0]
     if max(map(len, differences)) < 2:  # nothing says how much the seeds spread
         low, high = -math.inf, math.inf
     else:
-        low, high = _bounds(_last_change(log_B, _drawn(differences)))
+        low, high = _bounds(_last_change(log_B, _drawn(differences), zero_too=zero_too))
     return Interval(*(float(np.exp(x) if math.isfinite(x) else x) for x in (at, low, high)))
 
 
@@ -132,10 +135,10 @@ def _drawn(values: Sequence[Sequence[float]]) -> np.ndarray:
     return means_B + spread_D[:, None] * rng.standard_normal((DRAWS, len(n_B))) / np.sqrt(n_B)
 
 
-def _last_change(log_B: np.ndarray, curve_DB: np.ndarray) -> np.ndarray:
-    """[D] where each curve rises above 0 for the last time: -inf where it is above 0 everywhere,
-    inf where it ends below."""
-    below_DB = curve_DB <= 0
+def _last_change(log_B: np.ndarray, curve_DB: np.ndarray, *, zero_too: bool) -> np.ndarray:
+    """[D] where each curve rises above 0 (zero_too: reaches it) for the last time: -inf where it is
+    above 0 everywhere, inf where it ends below."""
+    below_DB = curve_DB < 0 if zero_too else curve_DB <= 0
     found_D = np.full(len(curve_DB), -math.inf)
     for k in range(len(log_B) - 1):
         before, after = curve_DB[:, k], curve_DB[:, k + 1]

@@ -48,6 +48,8 @@ class Crossing:
     """Whether the recipe is ahead at the largest budget."""
     always: bool
     """Whether that is so at every budget."""
+    grows: float
+    """By how much the distance is larger at the largest budget than at the smallest."""
     seeds: int
     """The most that a budget has."""
     at: Interval
@@ -218,11 +220,14 @@ def _crossings(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cr
             [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
             for a, b in zip(ours, theirs, strict=True)
         ]
-        if all(differences):
-            ahead = [statistics.fmean(found) > 0 for found in differences]
+        means = [statistics.fmean(found) for found in differences if found]
+        # Two that end equal are neither ahead nor behind.
+        if len(means) == len(differences) and means[-1]:
+            ahead = [x > 0 for x in means]
             at = crossing([p.budget for p in ours], differences)
             always, seeds = len(set(ahead)) == 1, max(map(len, differences))
-            yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], always, seeds, at)
+            grows = abs(means[-1]) - abs(means[0])
+            yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], always, grows, seeds, at)
 
 
 def _cheaper(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cheaper]:

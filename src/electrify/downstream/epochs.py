@@ -32,7 +32,9 @@ def _drawn(task: TaskData, seed: int, settings: FinetuneSettings) -> list[Any]:
 
 
 def _both_orders(examples: list[Any], task: TaskData, settings: FinetuneSettings) -> list[Any]:
-    if not (settings.filled().double_unordered and task.symmetric):
+    # Of own pairs only the user knows, so that no protocol decides it.
+    known = settings if task.symmetric is None else settings.filled()
+    if not known.double_unordered or task.symmetric is False:
         return examples
     return examples + [replace(e, text=e.pair or "", pair=e.text) for e in examples]
 

@@ -27,7 +27,7 @@ def require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
             metrics.require(task.metrics)
     kinds: set[Kind] = {task.kind for task in tasks}
     _require_kinds(options.settings, kinds)
-    if options.settings.double_unordered and not any(task.symmetric for task in tasks):
+    if options.settings.double_unordered and all(task.symmetric is False for task in tasks):
         raise UserError(
             "--double-unordered is for pairs whose order does not matter (MRPC, STS-B, your own); "
             "none of the tasks has such"

@@ -110,7 +110,8 @@ class TaskData:
     epochs: float
     train: Examples
     validation: Examples
-    symmetric: bool = False
+    symmetric: bool | None = False
+    """Whether the order of a pair's texts does not matter; None where only the user knows."""
     value_range: tuple[float, float] | None = None
     """The least and the largest value there can be in a regression; none where that is not
     known."""

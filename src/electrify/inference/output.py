@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Layout:
 
     ending: .jsonl, .csv or .tsv; shown: for a terminal, on which no character of a text may have an
     effect. blanks: cells of a .tsv that held a tab or a line break, in whose place a blank stands.
+    left_out: columns of the input for which a line with a word and its tag has no place.
     """
 
     def __init__(
@@ -94,13 +95,11 @@ class Layout:
         self.every = every
         self.shown = shown
         self.blanks = 0
+        self.left_out: tuple[str, ...] = ()
         self._number = 0
-        different = [other for other in head.others if other.columns != head.columns]
-        if different and ending != ".jsonl":
-            raise UserError(
-                f"{different[0].path} has other columns than {head.path}, so they do not go into "
-                "one table; write .jsonl, or run a command for each"
-            )
+        self._beside: tuple[str, ...] = ()
+        if ending != ".jsonl":
+            must_go_together(head, "write .jsonl, or run a command for each")
 
     def text(self, items: list[Item], predictions: list[Prediction]) -> str:
         both = list(zip(items, predictions, strict=True))
@@ -112,7 +111,7 @@ class Layout:
             rows = [self._cells(item, found) for item, found in both]
             if self._number == 0:
                 rows.insert(0, [*self.columns, *self._added(both[0])])
-        self._number += len(both)
+            self._number += len(both)
         if self.ending == ".csv":
             return csv_text(rows)
         return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
@@ -144,33 +143,70 @@ class Layout:
         return json.dumps(row, ensure_ascii=self.shown) + "\n"
 
     def _cells(self, item: Item, found: Prediction) -> list[str]:
-        odd = next((name for name in item.columns if name not in self._known), None)
-        if odd is not None:
-            raise UserError(
-                f"a row has a column {odd!r} that the first row has not, so they do not go into "
-                "one table; write .jsonl"
-            )
+        must_fit(item, self._known, "write .jsonl")
         kept = [as_text(item.columns.get(name)) for name in self.columns]
         return [*kept, *map(as_text, self._added((item, found)).values())]
 
     def _words(self, item: Item, found: Prediction) -> Iterator[list[str]]:
-        """A row a word. In .tsv a blank line ends a sentence; in .csv its number stands first."""
+        """A row a word. In .tsv a blank line ends a sentence; in .csv its number stands first, and
+        the columns of the input last."""
         example = item.example
         assert isinstance(example, Untagged)
         assert isinstance(found, Tagged)
         self._number += 1
-        if self.ending == ".csv" and self._number == 1:
-            yield ["sentence", "word", "predicted_tag"]
+        if self.ending == ".csv":
+            yield from self._numbered(item, example, found)
+            return
+        if example.beside and not self.shown:
+            raise UserError(
+                f"a .tsv of tags has a word and its tag on a line, and no place for the column "
+                f"{example.beside[0]!r} of the input; write .csv or .jsonl"
+            )
+        self.left_out = self.left_out or example.beside
         cells = example.cells or tuple((word,) for word in found.words)
-        for word, row, tag in zip(found.words, cells, found.tags, strict=True):
-            yield [str(self._number), word, tag] if self.ending == ".csv" else [*row, tag]
-        if self.ending == ".tsv":
-            yield []
+        for row, tag in zip(cells, found.tags, strict=True):
+            yield [*row, tag]
+        yield []
+
+    def _numbered(self, item: Item, example: Untagged, found: Tagged) -> Iterator[list[str]]:
+        if self._number == 1:
+            self._beside = example.beside
+            head = ["sentence", "word", "predicted_tag"]
+            taken = next((name for name in self._beside if name in head), None)
+            if taken is not None:
+                raise UserError(
+                    f"the input has a column {taken!r} already, which would be lost; rename it"
+                )
+            yield [*head, *self._beside]
+        must_fit(item, self._known, "write .jsonl")
+        kept = [as_text(item.columns.get(name)) for name in self._beside]
+        for word, tag in zip(found.words, found.tags, strict=True):
+            yield [str(self._number), word, tag, *kept]
 
     def _cell(self, text: str) -> str:
         clean = text.translate(_BREAKS)
         self.blanks += clean != text
         return harmless(clean) if self.shown else clean
+
+
+def must_fit(item: Item, known: Container[str], advice: str) -> None:
+    """Raises UserError where a row has a column that the first one has not."""
+    odd = next((name for name in item.columns if name not in known), None)
+    if odd is not None:
+        raise UserError(
+            f"a row has a column {odd!r} that the first row has not, so they do not go into one "
+            f"table; {advice}"
+        )
+
+
+def must_go_together(head: Head, advice: str) -> None:
+    """Raises UserError where the files have different columns."""
+    different = [other for other in head.others if other.columns != head.columns]
+    if different:
+        raise UserError(
+            f"{different[0].path} has other columns than {head.path}, so they do not go into one "
+            f"table; {advice}"
+        )
 
 
 def as_text(value: Any) -> str:

@@ -70,6 +70,9 @@ def predict_files(options: PredictConfig) -> Summary:
         say(_about_pairs(head.path, pair=head.pair))
     number = _run(predictor, files, layout, options)
     notes = tuple(note for note in (predictor.cut.text(), _cut_questions(predictor)) if note)
+    if layout.left_out:
+        names = ", ".join(map(repr, layout.left_out))
+        notes += (f"the columns {names} of the input are not shown: --json shows them",)
     if layout.blanks and options.output_file is not None:
         notes += (f"{layout.blanks:,} cells held a tab or a line break: .tsv has a blank there",)
     for note in notes:

@@ -29,6 +29,8 @@ class Untagged:
     words: tuple[str, ...]
     columns: dict[str, Any]
     cells: tuple[tuple[str, ...], ...] = ()
+    beside: tuple[str, ...] = ()
+    """The names of the columns of its row that do not hold the words."""
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -64,10 +66,15 @@ def _of_row(path: str, row: Row, column: str | None) -> Untagged:
     number, cells = row
     given = next((name for name in TOKENS if isinstance(cells.get(name), list)), None)
     if given is not None and column is None:
-        return Untagged(words_of(cells, f"{path}, line {number}"), cells)
+        words = words_of(cells, f"{path}, line {number}")
+        return Untagged(words, cells, beside=_others(cells, given))
     text = column_named(path, [cells], column, TEXT_COLUMNS, "--text-column")
     words = split(texts_of(path, row, text, None)[0])
-    return Untagged(words, cells)
+    return Untagged(words, cells, beside=_others(cells, text))
+
+
+def _others(cells: dict[str, Any], words: str) -> tuple[str, ...]:
+    return tuple(name for name in cells if name != words)
 
 
 def _holds_columns(path: str, column: str | None) -> bool:

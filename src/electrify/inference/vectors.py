@@ -12,7 +12,7 @@ import numpy as np
 from ..config.embed import EmbedConfig
 from ..errors import UserError
 from ..files.whole import written
-from .output import as_text
+from .output import as_text, must_fit, must_go_together
 from .source import Head, Item
 
 
@@ -74,6 +74,7 @@ def parquet_rows(stream: IO[bytes], head: Head, *, width: int) -> Iterator[Sink]
         from pyarrow import parquet
     except ImportError as e:
         raise UserError("writing .parquet needs pyarrow: pip install 'electrify[data]'") from e
+    must_go_together(head, "write .npy, or run a command for each")
     if "embedding" in head.columns:
         raise UserError(f"{head.path} has a column 'embedding' already; rename it, or write .npy")
     kind = pyarrow.list_(pyarrow.float32(), width)
@@ -92,6 +93,8 @@ class _Table:
 
     def write(self, items: list[Item], vectors_ND: np.ndarray) -> None:
         pa = self.pyarrow
+        for item in items:
+            must_fit(item, self.columns, "write .npy")
         texts = [
             pa.array([_text(item.columns.get(name)) for item in items], pa.string())
             for name in self.columns

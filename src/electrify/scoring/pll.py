@@ -232,6 +232,8 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     if lacking:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
+    # On the CPU, where the model still is.
+    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
     return Scorer(
         model,
         kind,
@@ -239,5 +241,5 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
         tokenizer,
         positions_of(loaded),
         architecture,
-        short=kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size),
+        short=short,
     )

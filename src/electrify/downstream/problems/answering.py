@@ -10,6 +10,7 @@ from all of them: a window without the answer points at the class token, of SQuA
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,9 +129,17 @@ class Answering:
         best, none = self.predictions(held, answers, self.guesses(held, answers))
         if not self.answerless:
             return score_answers(held.examples, best, None)
-        found = score_answers(held.examples, best, none)
-        found |= score_answers(held.examples, silenced(best, none, 0.0), None)
-        return {name: found.pop(name) for name in self.task.metrics} | found
+        found = score_answers(held.examples, silenced(best, none, 0.0), None)
+        if all(q.answers for q in held.examples):
+            found |= {f"has_answer_{name}": score for name, score in found.items()}
+            # It is best to answer each of them.
+            given = score_answers(held.examples, best, None)
+            found |= {f"best_{name}": score for name, score in given.items()}
+            found |= {f"best_{name}_threshold": max(none.values()) for name in given}
+        else:
+            found = score_answers(held.examples, best, none) | found
+        # Of questions of a kind that this part does not have there is no score.
+        return {name: found.pop(name, math.nan) for name in self.task.metrics} | found
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
         """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;

@@ -3,11 +3,13 @@ wrong file or column is reported within a second."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...config.finetune import FinetuneConfig
 from ..known_tasks import tasks_named
 from ..tasks import TaskData
 from .columns import Columns
-from .own import read_own
+from .own import read_own, untrained
 from .split import split
 from .task import read_task
 
@@ -29,9 +31,12 @@ def read_asked(options: FinetuneConfig) -> list[TaskData]:
     fraction = options.validation_fraction
     task = read_own(
         train,
-        options.validation_file or train,
+        options.validation_file if fraction is None else None,
         columns=columns,
         problem_type=options.problem_type,
         metrics=options.metrics,
     )
-    return [task if fraction is None else split(task, fraction, seed=options.seed)]
+    if fraction is None:
+        return [task]
+    task = split(task, fraction, seed=options.seed)
+    return [replace(task, notes=(*task.notes, *untrained(task)))]

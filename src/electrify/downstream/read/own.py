@@ -26,15 +26,16 @@ _SAYS_NOTHING = ("train", "training", "train_data", "data")
 
 def read_own(
     train_file: str,
-    validation_file: str,
+    validation_file: str | None,
     *,
     columns: Columns | None = None,
     problem_type: str = "auto",
     metrics: Sequence[str] = (),
 ) -> TaskData:
     """A task of one's own files; the columns and the kind of label are detected where they are not
-    given, and so are the metrics. Raises UserError naming file and line."""
-    files = (train_file, validation_file)
+    given, and so are the metrics. validation_file: None where one file is to be split; its examples
+    then stand in both places. Raises UserError naming file and line."""
+    files = (train_file,) if validation_file is None else (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = _name_of(Path(train_file))
     # Under a known name the report would compare it with published scores.
@@ -44,8 +45,7 @@ def read_own(
     match kind:
         case "answering":
             chosen(metrics, "answering")
-            train, validation = (_questions(path) for path in files)
-            return answering_of(name, train, validation, epochs=2)
+            return answering_of(name, *map(_questions, files), epochs=2)
         case "tagging":
             chosen(metrics, "tagging")
             return _tagging(files, name, columns.text, columns.label)
@@ -74,24 +74,27 @@ def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> Non
 
 
 def _tagging(
-    files: tuple[str, str], name: str, word_column: str | None, tag_column: str | None
+    files: Sequence[str], name: str, word_column: str | None, tag_column: str | None
 ) -> TaskData:
     found = [_sentences(path, word_column, tag_column) for path in files]
     tags = {tag for sentence in found[0] for tag in sentence.tags}
     must_be_classes(files[0], len(tags), "the column of tags")
-    scored = {tag for sentence in found[1] for tag in sentence.tags} - {"O"}
+    scored = {tag for sentence in found[-1] for tag in sentence.tags} - {"O"}
     if scored and not scored & tags:
         known = _first(tags)
-        raise UserError(f"{files[1]}: none of its tags ({_first(scored)}) is one of {known}")
-    shared = shared_examples(*([sentence.words for sentence in part] for part in found))
-    task = tagging_of(name, found[0], found[1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
-    return replace(task, notes=(*task.notes, *_untrained(task)))
+        raise UserError(f"{files[-1]}: none of its tags ({_first(scored)}) is one of {known}")
+    shared = shared_examples([[sentence.words for sentence in part] for part in found])
+    task = tagging_of(name, found[0], found[-1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
+    return replace(task, notes=(*task.notes, *untrained(task)))
 
 
-def _untrained(task: TaskData) -> tuple[str, ...]:
+def untrained(task: TaskData) -> tuple[str, ...]:
     """A note on the tags that only the validation data has."""
-    sentences = [one for one in task.validation if isinstance(one, Sentence)]
-    odd = [tag for one in sentences for tag in one.tags if tag not in task.labels]
+    known, scored = (
+        [tag for one in part if isinstance(one, Sentence) for tag in one.tags]
+        for part in (task.train, task.validation)
+    )
+    odd = [tag for tag in scored if tag not in set(known)]
     if not odd:
         return ()
     said = f"{len(odd):,} validation words have tags that no training word has"

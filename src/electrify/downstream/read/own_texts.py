@@ -39,10 +39,11 @@ _UNKNOWN = ("", "nan")
 
 
 def texts_task(
-    files: tuple[str, str], name: str, columns: Columns, wanted: str, metrics: Sequence[str] = ()
+    files: Sequence[str], name: str, columns: Columns, wanted: str, metrics: Sequence[str] = ()
 ) -> TaskData:
-    """A task of texts, or pairs of them, with labels. wanted: the kind of label, or auto. metrics:
-    none takes those of the kind."""
+    """A task of texts, or pairs of them, with labels. files: for training and, unless that is to
+    be split, for validation. wanted: the kind of label, or auto. metrics: none takes those of the
+    kind."""
     train_file = files[0]
     (_, pair, labels), parts = _parts(files, columns, wanted)
     values = [value for _, _, value, _ in parts[0]]
@@ -54,19 +55,17 @@ def texts_task(
     must_be_classes(train_file, len(names), "--label-column")
     classes = {name: i for i, name in enumerate(names)}
     examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
-    (train, validation), notes = _known(examples, classes=len(names))
-    shared = shared_examples(
-        *([(one.text, one.pair) for one in part] for part in (train, validation))
-    )
+    known, notes = _known(examples, classes=len(names))
+    shared = shared_examples([[(one.text, one.pair) for one in part] for part in known])
     return TaskData(
         name,
         kind,
         tuple(names),
         chosen(metrics, kind) or _usual(kind, classes=len(names)),
         OWN_EPOCHS,
-        train,
-        validation,
-        symmetric=pair is not None,
+        known[0],
+        known[-1],
+        symmetric=False if pair is None else None,
         notes=(*shared, *notes),
         min_updates=MIN_UPDATES,
     )
@@ -120,7 +119,7 @@ Cells = tuple[str, str | None, Any, str]
 
 
 def _parts(
-    files: tuple[str, str], columns: Columns, wanted: str
+    files: Sequence[str], columns: Columns, wanted: str
 ) -> tuple[tuple[str, str | None, list[str]], list[list[Cells]]]:
     """The columns of the text, of the second text and of the labels, and the rows of each file."""
     tables = [(path, list(rows(path, header=columns.header))) for path in files]

@@ -51,7 +51,7 @@ def split(
             f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty; give another "
             "share"
         )
-    return replace(task, train=parts[0], validation=parts[1], notes=())
+    return replace(task, train=parts[0], validation=parts[1])
 
 
 def _belongs(example: Example | Sentence | Question) -> Hashable:

@@ -19,7 +19,7 @@ from .files import whole
 from .glue import read_glue
 from .hub import GLUE_ON_HUB, read_hub_glue, read_hub_squad
 from .squad import read_questions
-from .where import folder_of
+from .where import folder_of, parts_too
 
 # What may stand in for an official file of SQuAD, said in the notes.
 _PARTS = ("-subset", "-half")
@@ -205,14 +205,16 @@ def _read_squad(task: AnswerTask, data_dir: Path) -> TaskData:
 def answering_of(
     name: str,
     train: tuple[Question, ...],
-    validation: tuple[Question, ...],
+    validation: tuple[Question, ...] | None = None,
     *,
     epochs: float,
     notes: tuple[str, ...] = (),
 ) -> TaskData:
-    """A task of questions; contexts that are in both parts are told. Where some validation
-    questions have no answer, the metrics are SQuAD 2.0's."""
-    shared = {q.context for q in train} & {q.context for q in validation}
+    """A task of questions; contexts that are in both parts are told. Without a second part the
+    first one is to be split. Where some validation questions have no answer, the metrics are SQuAD
+    2.0's."""
+    shared = {q.context for q in train} & {q.context for q in validation or ()}
+    validation = train if validation is None else validation
     if shared:
         notes = (
             *notes,
@@ -231,7 +233,7 @@ def answering_of(
 def _folder(data_dir: Path, task: TagTask | AnswerTask) -> Path:
     for pattern in task.folders:
         if pattern == "":
-            if any(_match(data_dir, (name,), task.name) for name in _stems(task.train)):
+            if any(_match(data_dir, (name,), task.name) for name in parts_too(task.train)):
                 return data_dir
             continue
         there = sorted(
@@ -252,10 +254,6 @@ def _folder(data_dir: Path, task: TagTask | AnswerTask) -> Path:
         f"{data_dir}: no folder {' or '.join(p for p in task.folders if p)}; --data-dir must hold "
         f"it for task {task.name!r}"
     )
-
-
-def _stems(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.replace(".json", "*.json") for name in names)
 
 
 def _match(folder: Path, patterns: tuple[str, ...], task: str) -> Path | None:

@@ -18,7 +18,19 @@ def folder_of(task: TextTask | TagTask | AnswerTask, data_dir: str) -> str:
 
 
 def _holds(folder: Path, task: TextTask | TagTask | AnswerTask) -> bool:
-    patterns = (task.folder,) if isinstance(task, TextTask) else tuple(filter(None, task.folders))
-    return any(
-        p.is_dir() and any(fnmatchcase(p.name, n) for n in patterns) for p in folder.iterdir()
-    )
+    match task:
+        case TextTask():
+            return (folder / task.folder).is_dir()
+        case TagTask():
+            return any(p.is_dir() and _is(p, task.folders) for p in folder.iterdir())
+        case AnswerTask():  # whose own folder may be called as that of its group
+            return any(_is(p, parts_too(task.train)) for p in folder.iterdir())
+
+
+def _is(path: Path, names: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(path.name, name) for name in names)
+
+
+def parts_too(files: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns of the files of SQuAD, and of those that may stand in for them."""
+    return tuple(name.replace(".json", "*.json") for name in files)
