@@ -264,6 +264,12 @@ def test_a_warm_up_that_never_ends_is_said() -> None:
     )
     (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 1, "warmup_steps": 1}))
     assert said.endswith("give --warmup-steps 0 or so")
+    own = {"generator_warmup_steps": 10_000, "generator_learning_rate": 1e-3, "warmup_steps": 9}
+    (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 500} | own))
+    assert said == (
+        "generator_warmup_steps 10,000 is not below max_steps 500, so the learning rate never "
+        "reaches 0.001; give --generator-warmup-steps 50 or so"
+    )
 
 
 def test_too_many_open_files() -> None:

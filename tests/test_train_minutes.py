@@ -43,6 +43,9 @@ def test_by_hand() -> None:
     config = of_time(recipe(warmup_steps=50), 60.0, per_slot=PER_SLOT)
     assert config is not None
     assert config.train.warmup_steps == 9
+    config = of_time(recipe(warmup_steps=5, generator_warmup_steps=50), 60.0, per_slot=PER_SLOT)
+    assert config is not None
+    assert (config.train.warmup_steps, config.train.generator_warmup_steps) == (5, 9)
 
 
 @settings(max_examples=50)

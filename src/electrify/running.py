@@ -293,8 +293,6 @@ def announce(run: Run, parameters: int) -> None:
         f"{parameters / 1e6:.1f} M parameters, {rows}, {batch}, {config.max_steps:,} steps = "
         f"{epochs:.1f} epochs" + (f", continuing after step {run.step:,}" if run.step else "")
     )
-    if config.eval_steps and run.data.valid is None:
-        say(
-            "warning: the corpus has no valid split, so nothing is validated; prepare it with "
-            "--valid-fraction 0.01"
-        )
+    why = run.data.unvalidated(config.eval_rows, processes=run.world.size)
+    if config.eval_steps and why:
+        say(f"warning: {why}")

@@ -36,6 +36,7 @@ MARGIN = 0.96
 FORWARD = 1 / 3
 # Longest warm-up, as a share of the run.
 WARMUP = 0.1
+WARMUPS = ("warmup_steps", "generator_warmup_steps")
 
 
 def in_time(job: Job, minutes: float) -> Job:
@@ -47,7 +48,7 @@ def in_time(job: Job, minutes: float) -> Job:
     check_minutes(job.config, minutes)
     if is_run(job.folder):
         earlier = load_file(job.folder / CONFIG).train
-        length = {"max_steps": earlier.max_steps, "warmup_steps": earlier.warmup_steps}
+        length = {name: getattr(earlier, name) for name in ("max_steps", *WARMUPS)}
         return replace(job, config=override(job.config, length))
     began = monotonic()
     per_slot = seconds_per_slot(job, limit_s=min(LONGEST_S, SHARE * 60 * minutes))
@@ -72,8 +73,9 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
     these are fewer than five. per_slot: seconds for one token of a batch, padding included."""
 
     def length(steps: int) -> PretrainConfig:
-        warmup = min(config.train.warmup_steps, int(WARMUP * steps))
-        return override(config, {"max_steps": steps, "warmup_steps": warmup})
+        given = {name: getattr(config.train, name) for name in WARMUPS}
+        warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
+        return override(config, {"max_steps": steps} | warmups)
 
     def fits(steps: int) -> bool:
         found = length(steps)

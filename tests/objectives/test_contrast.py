@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from batches import built, draws_of, ragged_batch, terms_of, text_batch, value
+from batches import built, draws_of, pack, ragged_batch, terms_of, text_batch, value
 from electrify.config.checks import check
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
+from electrify.corruption.cropping import crop
+from electrify.corruption.plan import enough
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops
 from electrify.objectives.losses import partner_ce
@@ -164,3 +166,25 @@ def test_the_second_view_costs_a_pass_of_the_encoder(convention: Convention) -> 
 def test_bad_options(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         check(override(load_recipe("corrective-tiny"), fields))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_rows_of_padding_alone(training: bool, fixed: bool) -> None:
+    """What one of several processes may get of the last batch of a validation."""
+    empty = pack([[], []], row_length=32)
+    objective = built("corrective-tiny", **ASKED).objective.train(training)
+    terms = terms_of(objective, empty, draws_of(empty), fixed=fixed)
+    for name in ("contrast", "contrast_accuracy"):
+        assert (value(terms[name].sum), value(terms[name].count)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("runs", [7, 20, 40])
+def test_the_runs_of_a_crop_are_one_of_few_numbers(runs: int) -> None:
+    """A compiled step is compiled anew for each."""
+    tokens = replace(text_batch(seed=4, rows=4, row_length=32), runs=runs)
+    exact = crop(tokens, draws_of(tokens), share=0.9, fixed=False).tokens.runs
+    few = crop(tokens, draws_of(tokens), share=0.9, fixed=True).tokens.runs
+    assert exact == 3 * runs
+    assert few == enough(4, 3 * runs) >= 3 * runs
+    assert crop(tokens, draws_of(tokens), share=0.9, fixed=True).tokens.runs == few

@@ -86,7 +86,31 @@ WAITER = """
 """
 
 
-def torchrun(tmp_path: Path, script: str) -> subprocess.Popen[str]:
+# The hash of the gradients after each of some backward passes over the same numbers.
+AVERAGING = """
+    import hashlib, json, sys
+    from pathlib import Path
+    import torch
+    from torch import nn
+    from electrify.train import dist
+    world = dist.start(torch.device("cpu"), timeout_s=60.0)
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Linear(50, 50) for _ in range(6)))
+    module = dist.averaging(net, "float32")
+    torch.manual_seed(world.rank)
+    x = torch.randn(8, 50)
+    found = []
+    for _ in range(3):
+        net.zero_grad(set_to_none=True)
+        module(x).square().sum().backward()
+        flat = torch.cat([p.grad.flatten() for p in net.parameters()])
+        found.append(hashlib.sha256(flat.numpy().tobytes()).hexdigest())
+    Path(sys.argv[1], f"{world.rank}.json").write_text(json.dumps(found))
+    dist.stop()
+"""
+
+
+def torchrun(tmp_path: Path, script: str, *, processes: int = 2) -> subprocess.Popen[str]:
     (tmp_path / "worker.py").write_text(textwrap.dedent(script))
     command = [
         sys.executable,
@@ -94,7 +118,7 @@ def torchrun(tmp_path: Path, script: str) -> subprocess.Popen[str]:
         "torch.distributed.run",
         "--standalone",
         "--nproc-per-node",
-        "2",
+        str(processes),
         str(tmp_path / "worker.py"),
         str(tmp_path),
     ]
@@ -207,3 +231,14 @@ def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UserError, match="could not find each other"):
         dist.start(CPU, timeout_s=60.0)
+
+
+@pytest.mark.timeout(90)
+def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
+    """Or a run of three processes would go on from a checkpoint with other bits."""
+    with torchrun(tmp_path, AVERAGING, processes=3) as process:
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, err
+    assert "Warning" not in err
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
+    assert len({digest for of_rank in found for digest in of_rank}) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -380,3 +381,18 @@ def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
     config = override(config, {"batch_size_schedule": {6: 0.5}})
     with pytest.raises(UserError, match="a batch of 6 rows cannot be cut evenly into 1 process"):
         split_batch(config, 1)
+
+
+def test_why_nothing_is_validated() -> None:
+    def data(rows: int | None, group: int = 1) -> TrainingData:
+        valid: Any = None if rows is None else SimpleNamespace(num_rows=rows)
+        return TrainingData(
+            loader=Any, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group
+        )  # type: ignore[arg-type]
+
+    assert "no valid split" in str(data(None).unvalidated(512, processes=1))
+    said = data(20, group=32).unvalidated(512, processes=1)
+    assert said is not None
+    assert said.startswith("the corpus's valid split has 20 rows and the contrast compares 32")
+    assert data(20).unvalidated(512, processes=1) is None
+    assert data(32, group=32).unvalidated(512, processes=2) is None

@@ -127,3 +127,22 @@ def test_the_change_is_not_a_spike(
 def test_a_shorter_run_does_not_start_from_it() -> None:
     assert not can_share(recipe(lr_scheduler_type="wsd"))
     assert can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0))
+
+
+def test_longer_rows_are_not_a_spike(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are larger batches: the guard forgets the losses before each change, and no others."""
+    told: list[int] = []
+    forget = Safety.expects_another_loss
+
+    def heard(self: Safety) -> None:
+        told.append(self.state.step)
+        forget(self)
+
+    monkeypatch.setattr(Safety, "expects_another_loss", heard)
+    config = recipe(
+        seq_length_schedule={8: 0.5}, batch_size_schedule={2: 0.25}, max_seq_length=16, spike="skip"
+    )
+    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    assert told == [5, 8, 10]

@@ -37,7 +37,12 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
     check_drawing(c, m)
     check_temperature(c)
     default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
-    odd = [name for name in row.uncovered if getattr(c, name) != getattr(default, name)]
+    odd = []
+    for named in row.uncovered:
+        name, _, value = named.partition("=")
+        given = getattr(c, name)
+        if given == value if value else given != getattr(default, name):
+            odd.append(name)
     need(
         not odd,
         (

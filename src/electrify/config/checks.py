@@ -34,12 +34,14 @@ def check(config: PretrainConfig) -> None:
 def cautions(config: PretrainConfig) -> Iterator[str]:
     """Warnings, shown at the start of a run, about settings that work but are hardly intended."""
     t = config.train
-    if t.warmup_steps >= t.max_steps:
-        yield (
-            f"warmup_steps {t.warmup_steps:,} is not below max_steps {t.max_steps:,}, so the "
-            f"learning rate never reaches {t.learning_rate:g}; "
-            f"give --warmup-steps {t.max_steps // 10} or so"
-        )
+    of_generator = t.generator_learning_rate or t.learning_rate
+    for name, peak in (("warmup_steps", t.learning_rate), ("generator_warmup_steps", of_generator)):
+        steps = getattr(t, name)
+        if steps is not None and steps >= t.max_steps:
+            yield (
+                f"{name} {steps:,} is not below max_steps {t.max_steps:,}, so the learning rate "
+                f"never reaches {peak:g}; give --{name.replace('_', '-')} {t.max_steps // 10} or so"
+            )
 
 
 def check_stages(config: PretrainConfig) -> None:

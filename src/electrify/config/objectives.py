@@ -62,7 +62,8 @@ class Objective:
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """A sentence if own options do not go together or with the model, else None."""
     uncovered: tuple[str, ...] = ()
-    """Options of the corruption that its mathematics does not cover."""
+    """Options of the corruption, or a value of one (`option=value`), that its mathematics does not
+    cover."""
     rewarded: bool = False
     """Whether its generator is trained by a reward in place of likelihood."""
     logits: Logits
@@ -221,7 +222,7 @@ OBJECTIVES: dict[str, Objective] = {
         help="energies by noise contrast",
         corruptors=("two_tower", "unigram", "uniform"),
         losses={"nce": 50.0},
-        uncovered=(*_DRAWING, "clean_rate", "mask_choice"),
+        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word"),
         logits="energy",
         card=Card(
             title="Electric encoder",

@@ -151,7 +151,7 @@ class CorruptionConfig(Checked):
     masks at the rate of its moment, so its losses at different moments do not compare."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
     """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
-    (corruptors mask and generator)."""
+    (corruptors mask, generator and mixture)."""
     mask_unit: Literal["token", "word", "span"] = "token"
     """Unit of masking: single tokens, whole words with all their pieces, or spans of 1 to
     span_length tokens."""

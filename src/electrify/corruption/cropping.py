@@ -16,7 +16,7 @@ from torch import Tensor
 from ..draws import Draws
 from ..tokens import Tokens
 from .choosing import per_sequence
-from .plan import positions
+from .plan import enough, positions
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,19 @@ def crop(tokens: Tokens, draws: Draws, *, share: float, fixed: bool = False) -> 
         seq_T=torch.where(within_T, tokens.seq_T, 0),
         pos_T=torch.where(within_T, tokens.pos_T - start_T, 0),
         segment_T=torch.where(begins_T, 0, tokens.segment_T),
-        # A sequence leaves padding on both sides.
-        runs=None if tokens.runs is None else 3 * tokens.runs,
+        runs=_runs(tokens, fixed=fixed),
     )
     fixed_for = 1 / length if fixed else None
     first_S, valid_S = positions(tokens.first_T, fixed_for=fixed_for)
     crop_first_S, _ = positions(begins_T, fixed_for=fixed_for)
     return View(crops, first_S, crop_first_S, valid_S)
+
+
+def _runs(tokens: Tokens, *, fixed: bool) -> int | None:
+    """A sequence leaves padding on both sides. fixed: one of a few numbers."""
+    if tokens.runs is None:
+        return None
+    return enough(tokens.num_rows, 3 * tokens.runs) if fixed else 3 * tokens.runs
 
 
 def of_sequence(values_RS: Tensor, tokens: Tokens) -> Tensor:

@@ -30,6 +30,8 @@ def partner_ce(
     compared, by cosine / temperature, with all others of the same group. valid_S: which entries are
     sequences.
     """
+    if not len(vectors_KD):  # a part of a validation may be padding alone
+        return vectors_KD.float().sum(-1), torch.zeros(0, dtype=torch.bool, device=group_S.device)
     unit_KD = F.normalize(vectors_KD.float(), dim=-1)
     if valid_S is not None:  # fillers are a group of their own
         group_S = torch.where(valid_S, group_S, -1)

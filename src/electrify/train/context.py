@@ -55,6 +55,21 @@ class TrainingData:
         groups = -(-limit // (processes * self.group_rows))
         return limit, min(self.micro_rows, groups * self.group_rows)
 
+    def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
+        """Why nothing is validated; None where something is."""
+        if self.valid is None:
+            return (
+                "the corpus has no valid split, so nothing is validated; prepare it with "
+                "--valid-fraction 0.01"
+            )
+        if self.validated(eval_rows, processes=processes)[0]:
+            return None
+        return (
+            f"the corpus's valid split has {self.valid.num_rows:,} rows and the contrast compares "
+            f"{self.group_rows:,}, so nothing is validated; prepare it with a larger "
+            "--valid-fraction, or give smaller --contrast-rows"
+        )
+
     def lost(self) -> list[str]:
         """The files of the corpus that were lost on disk but are still open here. Raises UserError
         if an open file was changed: what was trained since the last save may be based on it, and is

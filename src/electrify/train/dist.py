@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as td
@@ -241,14 +242,34 @@ def barrier() -> None:
 
 def averaging(module: nn.Module, dtype: str) -> nn.Module:
     """A module whose gradients are averaged over the processes while the backward pass still runs.
-    They are sent as `dtype`, float32 or bfloat16."""
+    They are sent as `dtype`, float32 or bfloat16.
+
+    Three numbers or more have sums that depend on their order, and so on the place of a gradient
+    among those that are sent together. torch arranges them anew after the first backward pass,
+    unless it looks for unused parameters in each: then every update is averaged in the same way,
+    and a run that goes on from a checkpoint does what it would have done.
+    """
     from torch.nn.parallel import DistributedDataParallel
 
-    wrapped = DistributedDataParallel(module)
+    wrapped = DistributedDataParallel(_WithUnused(module), find_unused_parameters=True)
     if dtype == "bfloat16":
         # A lambda, because torch inspects the hook's annotations, and they must not be strings.
         wrapped.register_comm_hook(None, lambda _, bucket: _in_bfloat16(bucket))
     return wrapped
+
+
+class _WithUnused(nn.Module):
+    """A module with a parameter that it does not use: without one, torch warns on every process
+    that there is nothing to be looked for."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        at = next(module.parameters())
+        self.unused = nn.Parameter(torch.zeros((), dtype=at.dtype, device=at.device))
+
+    def forward(self, *given: Any) -> Any:
+        return self.module(*given)
 
 
 def at_home(module: nn.Module) -> AbstractContextManager[None]:

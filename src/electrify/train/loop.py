@@ -184,7 +184,8 @@ class Run:
         self.set_learning_rates()
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
-        if any(self.step == p.first for p in self.periods[1:]):
+        changes = (*self.periods[1:], *self.data.loader.phases.all[1:])
+        if any(self.step == change.first for change in changes):
             self.safety.expects_another_loss()
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)

@@ -13,6 +13,7 @@ from .. import faults
 from ..errors import UserError
 from . import checkpoint
 from .context import RunContext, TrainingData
+from .dist import same_across, together
 from .guard import BEGIN_ANEW, Guard, Recent, Verdict
 from .log import MetricsLog
 from .run_state import RunState
@@ -39,7 +40,7 @@ class Safety:
 
     def expects_another_loss(self) -> None:
         """Called before the first update of a period in which the objective asks for something
-        else: its loss is not to be compared with those before."""
+        else, or the rows have another length: its loss is not to be compared with those before."""
         self.guard.recent = Recent(self.context.world.device)
 
     def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
@@ -89,7 +90,10 @@ class Safety:
     def go_back(self, *, behind: Verdict) -> None:
         """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
         The number of refused updates and the time spent still count."""
-        found = checkpoint.newest(self.context.folder)
+        # Ranks may see the folder of a shared file system at different times.
+        with together():
+            found = checkpoint.newest(self.context.folder)
+        same_across(str(found and found.step), what="newest checkpoint")
         if found is None:
             flag = behind.kind.replace("_", "-")
             raise UserError(
@@ -104,9 +108,10 @@ class Safety:
         spent = meter.seconds_before, meter.joules_before
         left_out = behind.step + state.left_out - found.step
         state.sums = MetricSums(world.device)
-        tensors, facts = checkpoint.load(found.path)
-        tensors = current_names(tensors)
-        must_go_on(found.path, tensors, facts)
+        with together():
+            tensors, facts = checkpoint.load(found.path)
+            tensors = current_names(tensors)
+            must_go_on(found.path, tensors, facts)
         state.load(tensors, facts, folder=self.context.folder, rank=world.rank)
         self.guard.refused = refused
         state.left_out = left_out
