@@ -221,9 +221,10 @@ def electrify(
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def torchrun(words: Sequence[str], folder: Path) -> Process:
-    """`electrify WORDS` in two processes."""
-    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=TORCHRUN)
+def torchrun(words: Sequence[str], folder: Path, *, processes: int = 2) -> Process:
+    """`electrify WORDS` in two processes, or more."""
+    prefix = (*TORCHRUN[:-1], str(processes))
+    return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=prefix)
 
 
 def stop_at(
