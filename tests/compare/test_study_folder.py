@@ -47,6 +47,7 @@ from electrify.compare.study import (
     key_of,
     must_be_ours,
     plan_study,
+    untrained,
     write_study,
 )
 from electrify.config.checks import check
@@ -805,3 +806,24 @@ def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPat
         assert [own["CUDA_VISIBLE_DEVICES"] for own in found] == names
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert environment(1, "auto")["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        *(
+            (name, {})
+            for name in ("two-stage-tiny", "fast-electra-tiny", "electra-modernbert-long")
+        ),
+        *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
+        ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
+        ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
+    ],
+    ids=str,
+)
+def test_every_recipe_has_untrained_rows(recipe: str, fields: dict[str, Any]) -> None:
+    config = override(load_recipe(recipe), fields)
+    for name in UNTRAINED:
+        cell = untrained(config, name, 0)
+        check(cell.config)
+        assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)

@@ -320,7 +320,7 @@ def test_rows_of_a_single_budget() -> None:
     table = table_of(results, recipes=["first", "late"], tasks=["a"])
     figure = figures.Figure()
     _fill_rows(figure, table)
-    task, ranks = figure.axes
+    task, ranks, won = figure.axes
     assert [label.get_text() for label in task.get_yticklabels()] == ["first", "late"]
     drawn_at = [line.get_xydata().tolist() for line in task.lines]
     first = table.point("first", 1e14, "a")
@@ -332,6 +332,11 @@ def test_rows_of_a_single_budget() -> None:
     assert drawn_at[3] == [[pytest.approx(60.0), 1]], "one seed has no interval"
     assert task.lines[-1].get_label() == "untrained"
     assert ranks.xaxis_inverted(), "the best on the right, as in the other panels"
+    assert won.get_title() == "tasks won against first, of 1"
+    assert [line.get_xydata().tolist() for line in won.lines] == [
+        *([[1.0, 1]], [[1.0, 1.25]]),
+        [[0.5, 0], [0.5, 1]],  # half of the tasks
+    ]
 
 
 def test_a_name_is_not_a_formula() -> None:

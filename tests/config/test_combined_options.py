@@ -78,16 +78,6 @@ def test_they_go_together(recipe: str, fields: dict[str, Any]) -> None:
             {"mlm_share": 0.99, "max_steps": 12},
             "mlm_share 0.99 of 12 updates leaves none for what comes after",
         ),
-        (
-            "electra-tiny",
-            {"seq_length_schedule": {32: 0.99}, "max_steps": 20},
-            "seq_length_schedule .* leaves none of 20 updates for what comes after",
-        ),
-        (
-            "electra-tiny",
-            {"batch_size_schedule": {8: 0.5, 16: 0.49}, "max_steps": 20},
-            "batch_size_schedule .* leaves none of 20 updates",
-        ),
         ("electric-tiny", {"mask_unit": "word"}, "exact for plain draws only: leave mask_unit"),
         ("bert-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),
         ("two-stage-tiny", {"clip": "apart"}, "clip apart: no generator is trained"),

@@ -272,18 +272,21 @@ def test_nothing_is_held_out_unless_it_is_asked_for(
     assert not any(p.chosen for p in found.curve)
 
 
-def test_the_order_of_own_pairs_is_the_users_to_know(tmp_path: Path) -> None:
+def test_the_order_of_own_pairs_is_the_users_to_know(zoo: Path, tmp_path: Path) -> None:
     """A premise is not a hypothesis: no protocol shows own pairs the other way round."""
     path = tmp_path / "nli.csv"
     path.write_text("sentence1,sentence2,label\n" + "a man sleeps,a person rests,0\nx,y,1\n" * 3)
     own = read_own(str(path), str(path))
     known = replace(own, symmetric=True)
+    few = FinetuneSettings(num_train_epochs=1, max_seq_length=16)
+    published = replace(few, protocol="published")
     for settings, count in (
-        (FinetuneSettings(protocol="published"), 6),
-        (FinetuneSettings(double_unordered=True), 12),
-        (FinetuneSettings(protocol="published", double_unordered=False), 6),
+        (published, 6),
+        (replace(few, double_unordered=True), 12),
+        (replace(published, double_unordered=False), 6),
     ):
         assert len(training_examples(own, seed=0, settings=settings)) == count
-    published = FinetuneSettings(protocol="published")
+        found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings)
+        assert found.train_examples == count
     assert len(training_examples(known, seed=0, settings=published)) == 12
     assert len(training_examples(replace(own, symmetric=False), seed=0, settings=published)) == 6

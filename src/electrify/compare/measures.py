@@ -104,8 +104,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
         why = "is measured without training" if task in PAIRS else "is not made of pairs of texts"
         raise UserError(f"tasks: {name}: {task} {why}; leave :{way} away")
     if task in PAIRS:
-        inside = Path(data_dir) / BLIMP
-        return task, way, str(inside if inside.is_dir() else data_dir)
+        return task, way, data_dir
     row = _row_of(name, task, way)
     return row.name, way, folder_of(row, data_dir)
 
@@ -174,7 +173,7 @@ def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[P
 
         found = read_blimp(folder, limit=limit)
         if all(p.part != task for p in found):
-            where = Path(folder, SUPPLEMENT) if task == SUPPLEMENT else folder
+            where = f"{SUPPLEMENT}/ of {folder}" if task == SUPPLEMENT else folder
             raise UserError(f"tasks: {task}: no .jsonl file in {where}")
         return found
     from ..scoring.planted_pairs import COUNT, planted_pairs

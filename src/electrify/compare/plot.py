@@ -10,6 +10,7 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from ..downstream.plot import named, our_style
+from .ranks import Rank
 from .statistics import Interval
 from .study import UNTRAINED
 from .table import Table
@@ -23,6 +24,8 @@ PANEL = (4.6, 3.6)
 MOST_TICKS = 6
 CLOSE = 0.1
 """The share of an axis that the number at a tick takes."""
+RANK = "mean rank over the tasks"
+WON = "tasks won"
 ROW = 0.3
 """Inches that a recipe takes where each is a row."""
 LABELS = {
@@ -52,19 +55,19 @@ def drawn(table: Table, *, against: str) -> bytes | None:
 
 
 def _fill(figure: Any, table: Table, against: str) -> None:
-    """A panel for each task, and one for the ranks."""
-    panels = [*table.tasks, ""]
+    """The panels of several budgets."""
+    panels = _panels(table)
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     figure.set_size_inches(PANEL[0] * columns, PANEL[1] * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False)
     # A machine may not measure a cost (joules).
     measured = any(_cost(table, p.recipe, p.budget, against) > 0 for p in table.points)
-    for axis, task in zip(axes.flat, panels, strict=False):
-        if task:
-            _task(axis, table, task, against)
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        if panel in table.tasks:
+            _task(axis, table, panel, against)
         else:
-            _ranks(axis, table, against)
+            _together(axis, table, panel, against)
         if measured:
             _scale(axis, table.budgets if against == table.equal else None)
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
@@ -77,6 +80,11 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     room = int(PANEL[0] * columns / (0.09 * longest + 0.7))
     ncols = max(1, min(4, room, len(labels)))
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
+
+
+def _panels(table: Table) -> list[str]:
+    """The tasks, and what they say together."""
+    return [*table.tasks, RANK, *([WON] if len(table.recipes) > 1 else [])]
 
 
 def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
@@ -159,48 +167,69 @@ def _band(
         axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
 
 
-def _ranks(axis: Any, table: Table, against: str) -> None:
-    """The score that decides, 1 at the top."""
+def _together(axis: Any, table: Table, panel: str, against: str) -> None:
+    """What all tasks say together: RANK or WON, the best at the top."""
     for k, recipe in enumerate(table.recipes):
-        there = [b for b in table.budgets if recipe in table.ranks[b]]
+        ranks = {b: table.ranks[b].get(recipe) for b in table.budgets}
+        found = {b: _of(rank, panel) for b, rank in ranks.items() if rank is not None}
+        there = [b for b in found if found[b][0] is not None]
+        means = [m for b in there if (m := found[b][0]) is not None]
         x = [_cost(table, recipe, b, against) for b in there]
-        ranks = [table.ranks[b][recipe].mean for b in there]
         color = COLORS[k % len(COLORS)]
-        axis.plot(x, [r.value for r in ranks], marker=MARKERS[k % len(MARKERS)], color=color)
-        _band(axis, x, ranks, color)
+        axis.plot(x, [m.value for m in means], marker=MARKERS[k % len(MARKERS)], color=color)
+        _band(axis, x, means, color)
         for at, budget in zip(x, there, strict=True):
-            values = list(table.ranks[budget][recipe].by_seed.values())
+            values = list(found[budget][1].values())
             axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
-    axis.invert_yaxis()
-    axis.set_title("mean rank over the tasks")
+    _frame(axis, table, panel, axis.axhline)
+    if panel == RANK:
+        axis.invert_yaxis()
+
+
+def _of(rank: Rank, panel: str) -> tuple[Interval | None, dict[int, float]]:
+    """What a panel shows of a recipe, and for each seed."""
+    return (rank.mean, rank.by_seed) if panel == RANK else (rank.won, rank.won_by_seed)
+
+
+def _frame(axis: Any, table: Table, panel: str, line: Any) -> None:
+    """The title, and a line where a recipe wins as many tasks as the first one."""
+    if panel == RANK:
+        axis.set_title(f"{RANK}, 1 the best")
+        return
+    tasks = max((r.tasks for of in table.ranks.values() for r in of.values()), default=0)
+    line(tasks / 2, color="gray", linestyle="--", linewidth=1)
+    axis.set_title(named(f"{WON} against {table.shown[table.recipes[0]]}, of {tasks}"))
 
 
 def _fill_rows(figure: Any, table: Table) -> None:
     """The panels of a single budget."""
     (budget,) = table.budgets
-    panels = [*table.tasks, ""]
+    panels = _panels(table)
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     height = 1.0 + ROW * len(table.recipes)
     figure.set_size_inches(PANEL[0] * columns, height * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    for axis, task in zip(axes.flat, panels, strict=False):
+    for axis, panel in zip(axes.flat, panels, strict=False):
         for k, recipe in enumerate(table.recipes):
-            point = table.point(recipe, budget, task) if task else None
+            point = table.point(recipe, budget, panel)
+            rank = table.ranks[budget].get(recipe)
             if point is not None:
                 _bar(axis, k, point.mean, scale=100)
-                values = [100 * v for v in point.by_seed.values()]
-                _dots(axis, k, values)
-            elif not task and recipe in table.ranks[budget]:
-                _bar(axis, k, table.ranks[budget][recipe].mean)
-                _dots(axis, k, list(table.ranks[budget][recipe].by_seed.values()))
-        if task:
-            metric = next(p.metric for p in table.points if p.task == task)
-            axis.set_title(named(f"{task} ({metric})"))
-            _untrained(axis.axvline, table, task)
+                _dots(axis, k, [100 * v for v in point.by_seed.values()])
+            elif panel not in table.tasks and rank is not None:
+                mean, by_seed = _of(rank, panel)
+                if mean is not None:
+                    _bar(axis, k, mean)
+                    _dots(axis, k, list(by_seed.values()))
+        if panel in table.tasks:
+            metric = next(p.metric for p in table.points if p.task == panel)
+            axis.set_title(named(f"{panel} ({metric})"))
+            _untrained(axis.axvline, table, panel)
         else:
-            axis.set_title("mean rank over the tasks, 1 the best")
-            axis.invert_xaxis()
+            _frame(axis, table, panel, axis.axvline)
+            if panel == RANK:
+                axis.invert_xaxis()
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)

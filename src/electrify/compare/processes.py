@@ -11,8 +11,8 @@ from ..errors import UserError
 
 CELL = [sys.executable, "-P", "-m", "electrify.compare.cell"]
 PACKAGE = str(Path(__file__).resolve().parents[2])
-# A cell is a run of one process, whatever started this one.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# A cell is a run of one process, whatever started this one.
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 

@@ -99,8 +99,9 @@ def markdown(table: Table) -> str:
             "100, means over the seeds of pre-training with their 95 % intervals, each the median "
             f"over the seeds of the task. Bold: ahead of {first}, the interval of the difference "
             f"excludes 0; italic: behind it. {WON.capitalize()}: on how many a recipe is ahead of "
-            f"{first} with the same seed, a tie one half; unlike the mean rank, that does not "
-            "depend on the other recipes."
+            f"{first} with the same seed, a tie one half (bold or italic: half of the tasks lies "
+            "outside the interval); unlike the mean rank, that does not depend on the other "
+            "recipes."
         ),
         "",
     ]

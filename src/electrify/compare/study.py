@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -138,21 +139,23 @@ def entries_of(config: CompareConfig) -> list[Entry]:
 
 
 def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
-    """The encoder of a recipe before it is trained: after one update at a rate that moves no
-    weight."""
+    """The encoder of a recipe before it is trained: after the fewest updates, at a rate that moves
+    no weight."""
     fields: dict[str, Any] = dict.fromkeys(("init_discriminator", "init_generator"))
     fields |= dict.fromkeys(base.model.extends)
     if base.corruption.generator_training == "frozen":
         # No first stage or folder: its generator is one that nothing has trained, too.
         fields |= {"generator_training": "joint", "term_weights": {}}
         fields["discriminator_start"] = "generator"
+    # A part of the run that comes later has one update, too.
+    shares = [getattr(base.objective.options, name) for name in base.objective.row.moving]
     config = override(
         base,
         fields
         | {
             "seed": seed,
             "init_words": UNTRAINED[name],
-            "max_steps": 1,
+            "max_steps": math.ceil(1 / (1 - max(shares, default=0.0))),
             "warmup_steps": 0,
             "learning_rate": 1e-12,
             "generator_learning_rate": None,

@@ -225,8 +225,9 @@ def _crossings(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cr
         if len(means) == len(differences) and means[-1]:
             ahead = [x > 0 for x in means]
             at = crossing([p.budget for p in ours], differences)
-            always, seeds = len(set(ahead)) == 1, max(map(len, differences))
-            grows = abs(means[-1]) - abs(means[0])
+            always = len(set(ahead)) == 1 and all(means)
+            seeds = max(map(len, differences))
+            grows = round(abs(means[-1]) - abs(means[0]), 12)
             yield Crossing(ours[0].recipe, ours[0].task, ahead[-1], always, grows, seeds, at)
 
 

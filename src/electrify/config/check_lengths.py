@@ -59,11 +59,6 @@ def check_schedules(config: PretrainConfig) -> None:
             all(0 < s < 1 for s in shares) and sum(shares) < 1,
             f"the shares of {name} must be positive and sum to less than 1: {schedule}",
         )
-        need(
-            round(sum(shares) * t.max_steps) < t.max_steps,
-            f"{name} {schedule} leaves none of {t.max_steps:,} updates for what comes after; give "
-            "smaller shares, or more max_steps",
-        )
     for length in d.seq_length_schedule:
         need(
             8 <= length <= longest,

@@ -12,6 +12,7 @@ continues its stream where an earlier phase stopped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..config.pretrain import PretrainConfig, override
 
@@ -68,6 +69,11 @@ class Phases:
     @property
     def row_lengths(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys(p.row_length for p in self.all))
+
+    @property
+    def length_changes(self) -> set[int]:
+        """The updates from which on rows have another length."""
+        return {b.first for a, b in pairwise(self.all) if a.row_length != b.row_length}
 
     @property
     def batch_rows(self) -> dict[int, int]:

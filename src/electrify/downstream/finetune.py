@@ -187,8 +187,9 @@ def _outcome(
 def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
     """Writes the predictions and the record of a run."""
     submission.write_files(run.predictions, outcome.files, top=out)
+    why = ": no validation question is of that kind" if run.task.kind == "answering" else ""
     odd = [
-        f"{name} of {run.label} is not a number with seed {run.seed}"
+        f"{name} of {run.label} is not a number with seed {run.seed}{why}"
         for name, value in outcome.scores.items()
         if not math.isfinite(value)
     ]

@@ -101,14 +101,17 @@ def finetune_one(
     fail. Raises UserError.
     """
     began = time.monotonic()
-    settings = settings.filled()
+    given, settings = settings, settings.filled()
     device = loop.device_named(settings.device)
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
         must_be_unchanged(model, hashes)
-        shown = examples_of(task, seed=seed, settings=settings)
-        curve = _trained(ready, task, shown, seed=seed, settings=settings, progress=progress)
+        # In which order a pair is shown is asked of what the user gave.
+        shown = examples_of(task, seed=seed, settings=given)
+        expected = updates_of(task, given)
+        how: Any = {"seed": seed, "settings": settings, "progress": progress, "expected": expected}
+        curve = _trained(ready, task, shown, **how)
         scores = curve.chosen.metrics | curve.further(task)
         files = curve.files(task)
         size = sum(p.numel() for p in ready.net.parameters())
@@ -160,8 +163,10 @@ def _trained(
     seed: int,
     settings: FinetuneSettings,
     progress: Progress | None,
+    expected: int,
 ) -> Curve:
-    """Trains and returns the evaluations; the weights are those of the chosen one."""
+    """Trains and returns the evaluations; the weights are those of the chosen one. expected: the
+    updates by which `progress` is advanced."""
     data = ready.problem.training(shown.examples)
     size = settings.per_device_train_batch_size
     epochs = epochs_of(task, settings, examples=len(shown.examples))
@@ -180,7 +185,7 @@ def _trained(
         curve.best = Best(held, task.metrics[0], settings.early_stopping_patience)
     rounds = -(-math.ceil(epochs) // _EVALUATIONS)  # over all examples, between two evaluations
     curve.every = settings.eval_steps or -(-len(data.lengths_N) // size) * rounds
-    curve.share = updates_of(task, settings) / curve.total
+    curve.share = expected / curve.total
     torch.manual_seed(seed + _DROPOUT_SEED)
     plan = {"settings": settings, "epochs": epochs, "seed": seed, "bf16": ready.bf16}
     net = _compiled(ready.net, settings)

@@ -157,11 +157,6 @@ class Layout:
         if self.ending == ".csv":
             yield from self._numbered(item, example, found)
             return
-        if example.beside and not self.shown:
-            raise UserError(
-                f"a .tsv of tags has a word and its tag on a line, and no place for the column "
-                f"{example.beside[0]!r} of the input; write .csv or .jsonl"
-            )
         self.left_out = self.left_out or example.beside
         cells = example.cells or tuple((word,) for word in found.words)
         for row, tag in zip(cells, found.tags, strict=True):
@@ -199,14 +194,16 @@ def must_fit(item: Item, known: Container[str], advice: str) -> None:
         )
 
 
-def must_go_together(head: Head, advice: str) -> None:
-    """Raises UserError where the files have different columns."""
-    different = [other for other in head.others if other.columns != head.columns]
-    if different:
-        raise UserError(
-            f"{different[0].path} has other columns than {head.path}, so they do not go into one "
-            f"table; {advice}"
-        )
+def must_go_together(head: Head, advice: str, *, fewer: bool = False) -> None:
+    """Raises UserError where the files have different columns. fewer: columns that only the first
+    one has, and another order, are no difference."""
+    for other in head.others:
+        same = set(other.columns) <= set(head.columns) if fewer else other.columns == head.columns
+        if not same:
+            raise UserError(
+                f"{other.path} has other columns than {head.path}, so they do not go into one "
+                f"table; {advice}"
+            )
 
 
 def as_text(value: Any) -> str:

@@ -71,8 +71,10 @@ def predict_files(options: PredictConfig) -> Summary:
     number = _run(predictor, files, layout, options)
     notes = tuple(note for note in (predictor.cut.text(), _cut_questions(predictor)) if note)
     if layout.left_out:
-        names = ", ".join(map(repr, layout.left_out))
-        notes += (f"the columns {names} of the input are not shown: --json shows them",)
+        names = "".join(f", {name!r}" for name in layout.left_out)[2:]
+        columns = "columns" if len(layout.left_out) > 1 else "column"
+        way = "--json has" if options.output_file is None else ".csv and .jsonl have"
+        notes += (f"a word and its tag leave no place for the {columns} {names}; {way} one",)
     if layout.blanks and options.output_file is not None:
         notes += (f"{layout.blanks:,} cells held a tab or a line break: .tsv has a blank there",)
     for note in notes:

@@ -74,7 +74,7 @@ def parquet_rows(stream: IO[bytes], head: Head, *, width: int) -> Iterator[Sink]
         from pyarrow import parquet
     except ImportError as e:
         raise UserError("writing .parquet needs pyarrow: pip install 'electrify[data]'") from e
-    must_go_together(head, "write .npy, or run a command for each")
+    must_go_together(head, "write .npy, or run a command for each", fewer=True)
     if "embedding" in head.columns:
         raise UserError(f"{head.path} has a column 'embedding' already; rename it, or write .npy")
     kind = pyarrow.list_(pyarrow.float32(), width)

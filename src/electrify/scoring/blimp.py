@@ -64,7 +64,7 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs. Where a folder has no such file, those of blimp/ inside it.
+    its first `limit` pairs. Where a folder has a folder blimp/, those of that one.
 
     Raises UserError naming file and line.
     """
@@ -84,7 +84,7 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
 
 def _folder(data_dir: Path) -> Path:
     inside = data_dir / "blimp"
-    return inside if inside.is_dir() and not _files(data_dir) else data_dir
+    return inside if inside.is_dir() else data_dir
 
 
 def _files(folder: Path) -> list[Path]:

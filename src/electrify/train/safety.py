@@ -7,13 +7,14 @@ newest checkpoint.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
 from . import checkpoint
 from .context import RunContext, TrainingData
-from .dist import same_across, together
+from .dist import sum_across, together
 from .guard import BEGIN_ANEW, Guard, Recent, Verdict
 from .log import MetricsLog
 from .run_state import RunState
@@ -90,11 +91,14 @@ class Safety:
     def go_back(self, *, behind: Verdict) -> None:
         """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
         The number of refused updates and the time spent still count."""
-        # Ranks may see the folder of a shared file system at different times.
+        world = self.context.world
+        # Ranks may see the folder of a shared file system at different times: the first one says.
         with together():
-            found = checkpoint.newest(self.context.folder)
-        same_across(str(found and found.step), what="newest checkpoint")
-        if found is None:
+            found = checkpoint.newest(self.context.folder) if world.is_main else None
+        number = torch.tensor(found.step if found else 0)
+        sum_across([number])
+        step = int(number)
+        if not step:
             flag = behind.kind.replace("_", "-")
             raise UserError(
                 f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
@@ -103,15 +107,15 @@ class Safety:
             )
         state = self.state
         meter = self.state.meter
-        world = self.context.world
         refused = self.guard.refused.copy()
         spent = meter.seconds_before, meter.joules_before
-        left_out = behind.step + state.left_out - found.step
+        left_out = behind.step + state.left_out - step
         state.sums = MetricSums(world.device)
+        path = self.context.folder / f"checkpoint-{step}"
         with together():
-            tensors, facts = checkpoint.load(found.path)
+            tensors, facts = checkpoint.load(path)
             tensors = current_names(tensors)
-            must_go_on(found.path, tensors, facts)
+            must_go_on(path, tensors, facts)
         state.load(tensors, facts, folder=self.context.folder, rank=world.rank)
         self.guard.refused = refused
         state.left_out = left_out

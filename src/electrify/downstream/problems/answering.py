@@ -132,10 +132,10 @@ class Answering:
         found = score_answers(held.examples, silenced(best, none, 0.0), None)
         if all(q.answers for q in held.examples):
             found |= {f"has_answer_{name}": score for name, score in found.items()}
-            # It is best to answer each of them.
-            given = score_answers(held.examples, best, None)
+            at = threshold_of(held.examples, best, none)
+            given = score_answers(held.examples, silenced(best, none, at), None)
             found |= {f"best_{name}": score for name, score in given.items()}
-            found |= {f"best_{name}_threshold": max(none.values()) for name in given}
+            found |= {f"best_{name}_threshold": at for name in given}
         else:
             found = score_answers(held.examples, best, none) | found
         # Of questions of a kind that this part does not have there is no score.

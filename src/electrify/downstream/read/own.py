@@ -90,11 +90,9 @@ def _tagging(
 
 def untrained(task: TaskData) -> tuple[str, ...]:
     """A note on the tags that only the validation data has."""
-    known, scored = (
-        [tag for one in part if isinstance(one, Sentence) for tag in one.tags]
-        for part in (task.train, task.validation)
-    )
-    odd = [tag for tag in scored if tag not in set(known)]
+    learnt = {tag for one in task.train if isinstance(one, Sentence) for tag in one.tags}
+    scored = [tag for one in task.validation if isinstance(one, Sentence) for tag in one.tags]
+    odd = [tag for tag in scored if tag not in learnt]
     if not odd:
         return ()
     said = f"{len(odd):,} validation words have tags that no training word has"

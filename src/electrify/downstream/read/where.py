@@ -22,7 +22,8 @@ def _holds(folder: Path, task: TextTask | TagTask | AnswerTask) -> bool:
         case TextTask():
             return (folder / task.folder).is_dir()
         case TagTask():
-            return any(p.is_dir() and _is(p, task.folders) for p in folder.iterdir())
+            there = (folder.resolve(), *(p for p in folder.iterdir() if p.is_dir()))
+            return any(_is(p, task.folders) for p in there)
         case AnswerTask():  # whose own folder may be called as that of its group
             return any(_is(p, parts_too(task.train)) for p in folder.iterdir())
 
