@@ -575,6 +575,10 @@ def test_one_folder_for_the_tasks_of_all_groups(tmp_path: Path):
     (tmp_path / "train-v1.1-subset.json").write_text("{}")
     assert folder_of(TASKS["squad1"], str(tmp_path)) == str(tmp_path)
     assert folder_of(TASKS["squad2"], str(tmp_path)) == str(tmp_path / "squad")
+    # A task's folder may be given itself, whatever lies in it.
+    own = tmp_path / "tagging" / "wikiann-en"
+    (own / "tagging").mkdir()
+    assert len(read_task(TASKS["wikiann"], str(own)).train) == 1
     (tmp_path / "CoLA").mkdir()
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / "CoLA" / name).write_text(COLA * 2)
