@@ -16,6 +16,7 @@ import torch
 from folders import edit, levels, of
 from safetensors.torch import load_file, save_file
 
+from electrify.doctor.kind import kind_of
 from electrify.doctor.model import examine_model
 from electrify.doctor.usable import same_ids
 from electrify.export.folders import load_tokenizer
@@ -214,3 +215,11 @@ def test_the_advice_names_the_file(model: Path) -> None:
     (model / MARK).unlink()
     found = next(f for f in examine_model(model).findings if f.code == "cannot-load")
     assert "restore tokenizer_config.json" in found.advice
+
+
+def test_the_folder_of_another_trainer_is_its_model(model: Path) -> None:
+    (model / "checkpoint-500").mkdir()
+    (model / "checkpoint-500" / "optimizer.pt").write_bytes(b"x")
+    assert kind_of(model) == "MODEL"
+    (model / "config.json").unlink()
+    assert kind_of(model) == "RUN"

@@ -10,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ import pytest
 from electrify.config.prepare import PrepareConfig
 from electrify.downstream.read.tables import rows
 from electrify.errors import UserError
-from electrify.text import choosing
+from electrify.text import choosing, space
 from electrify.text.parquet import rows_at_once
 from electrify.text.prepare import prepare
-from small import mistake, write_text
+from electrify.text.sample import _taken  # pyright: ignore[reportPrivateUsage]
+from electrify.text.source import Source
+from small import mistake, run, write_text
 from texts import read
 
 
@@ -275,3 +278,62 @@ def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
     size, peak = json.loads(done.stdout)
     assert size > 256 * 7_000_000
     assert peak < 400
+
+
+def test_a_folder_called_as_a_kind_of_tokenizer_is_none(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vocabulary is trained, whatever lies beside."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wordpiece").mkdir()
+    (tmp_path / "wordpiece" / "vocab.txt").write_text("hello\n")
+    words = ["prepare", str(text), "--output-dir", "data", "--vocab-size", "100"]
+    assert run(*words) == 0
+    (tmp_path / "wordpiece" / "vocab.txt").unlink()
+    (tmp_path / "wordpiece" / "vocab.txt").symlink_to(text)
+    assert run(*words) == 0
+    assert (
+        "tokenizer_content" not in json.loads(Path("data", "manifest.json").read_text())["options"]
+    )
+
+
+def test_what_a_stopped_attempt_has_written_is_room(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / "data"))
+    found = [Source("a.txt", "text", text)]
+    need = space.bytes_needed(options, found)
+    part = tmp_path / "data" / "unfinished" / "parts" / "00000" / "00000000.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(1000))
+    free = type("Usage", (), {"free": need - 1000})
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda path: free)
+    space.must_fit(options, found, tmp_path / "data")
+    part.unlink()
+    with pytest.raises(UserError, match="make room"):
+        space.must_fit(options, found, tmp_path / "data")
+
+
+def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path: Path) -> None:
+    """With --max-documents, a document that comes again is not one more."""
+    path = tmp_path / "lines.txt"
+    path.write_text("the same line\n" * 20 + "".join(f"word{chr(97 + k)} x\n" for k in range(20)))
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), document_boundary="line",
+        max_documents=12, valid_fraction=0.0,
+    )  # fmt: skip
+    lines = path.read_text().splitlines()
+    assert [text for text, _ in _taken(lines, options)] == ["the same line", *lines[20:31]]
+    again = replace(options, deduplicate=False)
+    assert [text for text, _ in _taken(lines, again)] == lines[:12]
+    assert len([*_taken(lines, replace(options, max_documents=None))]) == 40
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
+def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a{ending}"
+    head = b"" if ending == ".txt" else b"text\n"
+    text = b"caf\xe9 au lait" if ending != ".jsonl" else b'{"text": "caf\\udce9 au \\ud800lait"}'
+    path.write_bytes((head if ending != ".jsonl" else b"") + text + b"\n")
+    found, _ = read(path, encoding_errors="replace", text_column="text")
+    assert found == ["caf\ufffd au lait" if ending != ".jsonl" else "caf\ufffd au \ufffdlait"]

@@ -24,9 +24,9 @@ def kind_of(path: Path) -> Kind:
         raise UserError(f"{path} cannot be read ({e.strerror})") from e
     if "state.json" in names and any(n.endswith(".safetensors") for n in names):
         raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
-    if names & {"config.yaml", "run.json", "metrics.jsonl"} or any(
-        n.startswith("checkpoint-") for n in names
-    ):
+    # Another program's checkpoints may lie in the folder of its model.
+    numbered = any(n.startswith("checkpoint-") for n in names) and "config.json" not in names
+    if numbered or names & {"config.yaml", "run.json", "metrics.jsonl"}:
         return "RUN"
     if (
         names & {MANIFEST, "unigram.npy"}

@@ -3,8 +3,9 @@ letters that become [UNK]. The tokenizers library reads them; no code from a fol
 
 from __future__ import annotations
 
+import json
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,7 @@ def cases(
         )
     elif lowers:
         yield from lower_cased(options, ids)
-        yield from never_occurring(ids)
+        yield from never_occurring(texts_of(tokenizer, ids))
 
 
 def unknown_letters(tokenizer: Any, letters: str, unk: int) -> int:
@@ -204,17 +205,28 @@ def unknown_letters(tokenizer: Any, letters: str, unk: int) -> int:
     return sum(unk in tokenizer.encode(letter, add_special_tokens=False).ids for letter in letters)
 
 
-def never_occurring(ids: dict[str, int]) -> Iterator[Finding]:
+def texts_of(tokenizer: Any, pieces: Iterable[str]) -> list[str]:
+    """Pieces as they stand in a text: byte-level ones write other letters for most bytes."""
+    decoder = json.loads(tokenizer.to_str()).get("decoder") or {}
+    if decoder.get("type") != "ByteLevel":
+        return list(pieces)
+    from tokenizers.decoders import ByteLevel
+
+    level = ByteLevel()
+    return [level.decode([piece]) for piece in pieces]
+
+
+def never_occurring(pieces: list[str]) -> Iterator[Finding]:
     """Entries with upper-case letters although the tokenizer lower-cases its text."""
     shouted = [
         w
-        for w in ids
+        for w in pieces
         if w != w.lower() and not (w.startswith(("[", "<")) and w.endswith(("]", ">")))
     ]
-    if len(shouted) > len(ids) // 10:
+    if len(shouted) > len(pieces) // 10:
         yield note(
             "upper-case-unused",
-            f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(ids):,} "
+            f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(pieces):,} "
             "entries have upper-case letters: they never occur",
             "Either the vocabulary is of a cased model and lower-casing is wrong, or "
             "another vocabulary would use its rows better.",

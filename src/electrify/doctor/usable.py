@@ -14,7 +14,7 @@ from ..files.tokenizers import TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, warning
-from .tokenizers import load
+from .tokenizers import load, options_of
 from .weights import Header
 
 # The dtypes of trained weights. Integers, Booleans and 8-bit floats are codes that have a meaning
@@ -121,8 +121,15 @@ def cannot_load(refused: UserError, path: str, advice: str) -> Finding:
 def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
     """Whether the class that the folder names reads tokenizer.json as it is written: some use only
     the vocabulary, and split words by rules of their own."""
-    want = load(folder / TOKENIZER_FILE).encode(PROBE, add_special_tokens=False).ids
-    if tokenizer(PROBE, add_special_tokens=False)["input_ids"] != want:
+    written = load(folder / TOKENIZER_FILE)
+    # What is set in tokenizer_config.json has findings of its own.
+    told = options_of(folder).keys() & {"do_lower_case", "strip_accents"}
+    probes = (PROBE,) if told else (PROBE, "The Tokens of a Text, as they Stand in It")
+    if any(
+        tokenizer(text, add_special_tokens=False)["input_ids"]
+        != written.encode(text, add_special_tokens=False).ids
+        for text in probes
+    ):
         fact = (
             f"transformers reads the tokenizer as {type(tokenizer).__name__} and gives other ids "
             f"than {TOKENIZER_FILE} does"

@@ -68,6 +68,9 @@ def trained_here(manifest: Manifest) -> bool:
 
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
     v = manifest.vocab_size
+    if manifest.options.get("tokenizer") == "byte":
+        yield ok("vocabulary", "every byte has an entry, whether the text has it or not")
+        return
     own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
     unused = int((own == 0).sum())
     rare = int((own < RARE).sum())

@@ -21,7 +21,7 @@ from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS, read_part
-from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest
+from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest, wrong_in
 from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
@@ -86,6 +86,13 @@ def join(
     files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
     space.placed.must_be_there([*files, "unigram.npy"])
     space.placed.must_be_free(MANIFEST)
+    odd = next(wrong_in(manifest), None)
+    if odd is not None:
+        raise UserError(
+            f"{space.folder} would not be a corpus: {odd}. Texts that differ only in what the "
+            "tokenizer does not see are the same there: give more text, or another "
+            "--valid-fraction"
+        )
     write_manifest(space.folder, manifest)
     return manifest
 

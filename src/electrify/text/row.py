@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
 
+_HALF = re.compile("[\ud800-\udfff]")
 Advance = Callable[[int], None] | None
 
 
@@ -31,11 +33,7 @@ def valid_text(text: Any, where: str, options: PrepareConfig, counts: Counter[st
                 "replace or skip"
             ) from e
         counts["encoding_errors"] += 1
-        return (
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-            if options.encoding_errors == "replace"
-            else None
-        )
+        return _whole(text) if options.encoding_errors == "replace" else None
     return text
 
 
@@ -44,3 +42,12 @@ def no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
         f"{where} has no {options.text_column!r}; it has "
         f"{', '.join(map(str, found)) or 'nothing'}; choose one with text_column"
     )
+
+
+def _whole(text: str) -> str:
+    """With U+FFFD for what is not a character: for bytes that were not UTF-8 as elsewhere, and for
+    half a surrogate pair."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", text)

@@ -34,7 +34,8 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
         if rest[name] == usual:
             del rest[name]
     rest["strip_accents"] = options.accents_stripped
-    if Path(options.tokenizer).is_dir():
+    # One that is trained is not the folder that happens to be called so.
+    if not options.trains_tokenizer and Path(options.tokenizer).is_dir():
         rest["tokenizer"] = legible(Path(options.tokenizer).resolve().name)
         rest[GIVEN] = tokenizer_content(Path(options.tokenizer))
     return rest

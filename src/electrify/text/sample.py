@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -87,9 +88,8 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
                 s, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)
             )
         )
-        for text in islice(every, options.max_documents):
+        for text, hashed in _taken(every, options):
             read += 1
-            hashed = digest(text.encode())
             if fraction(hashed, stream=0) >= options.valid_fraction:
                 kept.add(fraction(hashed, stream=1), text, limit=limit)
     texts = kept.texts()
@@ -101,6 +101,17 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
         )
         raise UserError(f"the corpus is empty: {why}")
     return texts
+
+
+def _taken(texts: Iterable[str], options: PrepareConfig) -> Iterator[tuple[str, bytes]]:
+    """The documents that the corpus may take, with their hashes: the first max_documents, without
+    those that occurred before if the corpus leaves them out."""
+    pairs = ((text, digest(text.encode())) for text in texts)
+    if options.max_documents is not None and options.deduplicate:
+        seen: set[bytes] = set()
+        # set.add returns None.
+        pairs = (pair for pair in pairs if pair[1] not in seen and not seen.add(pair[1]))
+    return islice(pairs, options.max_documents)
 
 
 class Sample:

@@ -26,7 +26,8 @@ def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> Non
     """Raises UserError if the disk is too small."""
     need = bytes_needed(options, sources)
     room = shutil.disk_usage(_existing(folder)).free
-    done = _written(folder) + _written(folder / UNFINISHED)
+    begun = folder / UNFINISHED
+    done = sum(map(_written, (folder, begun, *begun.glob("parts/*"))))
     if need > room + done:
         raise UserError(
             f"{folder} needs about {need >> 20} MB and its disk has {room >> 20} MB left; make "
