@@ -315,14 +315,3 @@ def test_a_checkpoint_is_no_model(finished: Path, capsys: pytest.CaptureFixture[
     assert checkpoint.newest(finished) is not None
     assert cli.main(["doctor", str(finished / "checkpoint-8")]) == 2
     assert "name the run's folder" in capsys.readouterr().err
-
-
-def test_a_cased_vocabulary_that_is_read_in_lower_case(model: Path) -> None:
-    """Without tokenizer_config.json the library takes BERT's class, which lower-cases."""
-    path = model / "tokenizer.json"
-    raw = json.loads(path.read_text())
-    raw["normalizer"]["lowercase"] = False
-    path.write_text(json.dumps(raw))
-    (model / "tokenizer_config.json").unlink()
-    (model / "README.md").unlink()
-    assert levels(examine_model(model))["tokenizer-class"] == "warning"

@@ -223,3 +223,22 @@ def test_the_folder_of_another_trainer_is_its_model(model: Path) -> None:
     assert kind_of(model) == "MODEL"
     (model / "config.json").unlink()
     assert kind_of(model) == "RUN"
+
+
+def test_a_cased_vocabulary_that_is_read_in_lower_case(tmp_path: Path) -> None:
+    """Without tokenizer_config.json the library takes BERT's class, which lower-cases."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    from transformers import BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    roles = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*roles, *letters, *letters.upper(), *(f"##{letter}" for letter in letters)]
+    made = Tokenizer(models.WordPiece({w: k for k, w in enumerate(words)}, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=False)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    read = BertTokenizer.from_pretrained(tmp_path, do_lower_case=True)
+    assert [finding.code for finding in same_ids(tmp_path, read)] == ["tokenizer-class"]
+    read = BertTokenizer.from_pretrained(tmp_path, do_lower_case=False)
+    assert not [*same_ids(tmp_path, read)]
