@@ -15,7 +15,7 @@ from .config.schema import convert
 from .config.sections import GENERATOR_SIZES
 from .draws import hashed
 from .errors import UserError
-from .export.starting_weights import check_vocabulary
+from .export.starting_vocabulary import check_vocabulary
 from .progress import say
 from .running import Job, Result, train_run
 from .starting import from_folders

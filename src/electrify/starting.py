@@ -16,7 +16,8 @@ from .config.pretrain import PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
-from .export.starting_weights import check_vocabulary, folder_shape, load_model
+from .export.starting_vocabulary import check_vocabulary
+from .export.starting_weights import folder_shape, load_model
 from .model.embeddings import DisentangledWords
 from .model.shape import Shape
 from .progress import say

@@ -201,3 +201,17 @@ def test_fingerprints_notice_weights_but_not_for_random_ones(zoo: Path, tmp_path
     edit_weights(folder, lambda t: t["bert.embeddings.LayerNorm.bias"].add_(1))
     assert encoder_fingerprint(str(folder)) != before[0]
     assert encoder_fingerprint(f"random:{folder}") == before[1]
+
+
+def test_the_norm_of_debertas_distances_is_no_final_norm() -> None:
+    """Every layer reads the table, so that its norm has its rate."""
+    names = (
+        *("embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"),
+        *(f"encoder.layer.{k}.output.LayerNorm.weight" for k in range(3)),
+        *("encoder.rel_embeddings.weight", "encoder.LayerNorm.weight", "head.weight"),
+    )
+    rates = learning_rates(dict.fromkeys(names, torch.zeros(1)), peak=1.0, decay=0.5)  # type: ignore[arg-type]
+    assert rates["encoder.LayerNorm.weight"] == rates["encoder.rel_embeddings.weight"] == 0.5**4
+    assert rates["embeddings.LayerNorm.weight"] == 0.5**4
+    assert [rates[f"encoder.layer.{k}.output.LayerNorm.weight"] for k in (2, 0)] == [0.5, 0.5**3]
+    assert rates["head.weight"] == 1.0

@@ -16,7 +16,8 @@ from electrify.architectures import architecture_named
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.export.quiet import quiet
-from electrify.export.starting_weights import check_vocabulary, folder_shape, load_model
+from electrify.export.starting_vocabulary import check_vocabulary
+from electrify.export.starting_weights import folder_shape, load_model
 
 SHAPE = {
     "vocab_size": len(WORDS),

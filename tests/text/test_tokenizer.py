@@ -8,12 +8,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
-from electrify.text.tokenizer import load_tokenizer, save_trained, special_ids, vocabulary_size
+from electrify.text.tokenizer import (
+    load_tokenizer,
+    save_existing,
+    save_trained,
+    special_ids,
+    vocabulary_size,
+)
 from electrify.text.unigram import canonical_pieces
 from electrify.text.vocabulary import train
 from electrify.tokens import SpecialIds
@@ -196,3 +205,46 @@ def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
     found = canonical_pieces(model("zxy"))
     assert found == canonical_pieces(model("yzx"))
     assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]
+
+
+def by_hand(folder: Path, **more: Any) -> Path:
+    """A tokenizer as one gets it by wrapping `tokenizers`: it puts nothing around a text."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
+    made = Tokenizer(models.WordPiece({w: k for k, w in enumerate(words)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    roles = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    PreTrainedTokenizerFast(tokenizer_object=made, **roles | more).save_pretrained(str(folder))
+    return folder
+
+
+def test_a_given_tokenizer_reads_as_pre_training_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
+    given = by_hand(tmp_path / "given", padding_side="left", truncation_side="left")
+    save_existing(str(given), tmp_path / "copy")
+    assert "does not put [CLS] before a text and [SEP] behind it" in capsys.readouterr().err
+    read = AutoTokenizer.from_pretrained(tmp_path / "copy")
+    assert (read.padding_side, read.truncation_side) == ("right", "right")
+    assert read("a b")["input_ids"] == [2, 5, 6, 3]
+    pair = read("a", "b c", return_token_type_ids=True)
+    assert pair["input_ids"] == [2, 5, 3, 6, 7, 3]
+    assert pair["token_type_ids"] == [0, 0, 0, 1, 1, 1]
+    assert read(["a", "a b c"], padding=True)["input_ids"] == [[2, 5, 3, 0, 0], [2, 5, 6, 7, 3]]
+    save_existing(str(tmp_path / "copy"), tmp_path / "again")
+    assert capsys.readouterr().err == ""
+    same = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("copy", "again")]
+    assert same[0] == same[1]
+
+
+def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:
+    """XLNet's puts [CLS] behind: the copy is read by the plain class."""
+    given = by_hand(tmp_path / "given")
+    made = PreTrainedTokenizerFast.from_pretrained(given)
+    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A [SEP] [CLS]", special_tokens=[("[SEP]", 3), ("[CLS]", 2)]
+    )
+    made.save_pretrained(given)
+    assert made("a")["input_ids"] == [5, 3, 2]
+    save_existing(str(given), tmp_path / "copy")
+    assert AutoTokenizer.from_pretrained(tmp_path / "copy")("a")["input_ids"] == [2, 5, 3]

@@ -211,17 +211,7 @@ def _fill_rows(figure: Any, table: Table) -> None:
     figure.set_size_inches(PANEL[0] * columns, height * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
     for axis, panel in zip(axes.flat, panels, strict=False):
-        for k, recipe in enumerate(table.recipes):
-            point = table.point(recipe, budget, panel)
-            rank = table.ranks[budget].get(recipe)
-            if point is not None:
-                _bar(axis, k, point.mean, scale=100)
-                _dots(axis, k, [100 * v for v in point.by_seed.values()])
-            elif panel not in table.tasks and rank is not None:
-                mean, by_seed = _of(rank, panel)
-                if mean is not None:
-                    _bar(axis, k, mean)
-                    _dots(axis, k, list(by_seed.values()))
+        _bars(axis, table, budget, panel)
         if panel in table.tasks:
             metric = next(p.metric for p in table.points if p.task == panel)
             axis.set_title(named(f"{panel} ({metric})"))
@@ -242,6 +232,21 @@ def _fill_rows(figure: Any, table: Table) -> None:
     what = LABELS[table.equal]
     title = f"{budget:.3g} {what}: means, 95 % intervals, and every seed"
     figure.suptitle(title.replace("e+", "e"))
+
+
+def _bars(axis: Any, table: Table, budget: float, panel: str) -> None:
+    """A row for each recipe."""
+    for k, recipe in enumerate(table.recipes):
+        point = table.point(recipe, budget, panel)
+        rank = table.ranks[budget].get(recipe)
+        if point is not None:
+            _bar(axis, k, point.mean, scale=100)
+            _dots(axis, k, [100 * v for v in point.by_seed.values()])
+        elif panel not in table.tasks and rank is not None:
+            mean, by_seed = _of(rank, panel)
+            if mean is not None:
+                _bar(axis, k, mean)
+                _dots(axis, k, list(by_seed.values()))
 
 
 def _bar(axis: Any, row: int, mean: Interval, *, scale: float = 1) -> None:

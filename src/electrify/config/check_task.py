@@ -36,13 +36,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         )
     check_drawing(c, m)
     check_temperature(c)
-    default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
-    odd = []
-    for named in row.uncovered:
-        name, _, value = named.partition("=")
-        given = getattr(c, name)
-        if given == value if value else given != getattr(default, name):
-            odd.append(name)
+    odd = [named.split("=")[0] for named in row.uncovered if _says(c, *named.split("="))]
     need(
         not odd,
         (
@@ -61,6 +55,13 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         ),
     )
     check_weights(c, o)
+
+
+def _says(c: CorruptionConfig, name: str, value: str | None = None) -> bool:
+    """Whether an option has this value or, without one, any but its default."""
+    given = getattr(c, name)
+    default = CorruptionConfig(corruptor=c.corruptor, mask_rate=c.mask_rate)
+    return given != getattr(default, name) if value is None else given == value
 
 
 def check_detecting(o: ObjectiveConfig, m: ModelConfig) -> None:

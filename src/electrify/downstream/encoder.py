@@ -50,6 +50,7 @@ DROPOUTS = (
     "attn_pdrop",
 )
 """The names that model classes use for the dropout of their layers and of attention."""
+_OF_TABLE = ("encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
 
@@ -210,6 +211,7 @@ def learning_rates(
     n = layers_of(named)
     rates = {}
     reached = False
+    tables = any("rel_embeddings" in name for name in named)
     for name in named:
         found = _LAYER.search(name)
         reached = reached or found is not None
@@ -218,7 +220,9 @@ def learning_rates(
         elif found:
             distance = n - int(found[1])
         else:
-            distance = 1 if reached and "embed" not in name else n + 1
+            # A norm of the table of distances, which every layer reads, is no final norm.
+            below = "embed" in name or (tables and name.endswith(_OF_TABLE))
+            distance = 1 if reached and not below else n + 1
         distance += int(skip and distance > 0)
         rates[name] = peak * decay**distance
     return rates

@@ -101,23 +101,20 @@ def finetune_one(
     fail. Raises UserError.
     """
     began = time.monotonic()
-    given, settings = settings, settings.filled()
+    given, settings = settings, settings.filled()  # no protocol decides the order of own pairs
     device = loop.device_named(settings.device)
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         ready = _made_ready(model, task, seed=seed, settings=settings, device=device)
         must_be_unchanged(model, hashes)
-        # In which order a pair is shown is asked of what the user gave.
         shown = examples_of(task, seed=seed, settings=given)
-        expected = updates_of(task, given)
-        how: Any = {"seed": seed, "settings": settings, "progress": progress, "expected": expected}
-        curve = _trained(ready, task, shown, **how)
-        scores = curve.chosen.metrics | curve.further(task)
+        how: Any = {"progress": progress, "expected": updates_of(task, given)}
+        curve = _trained(ready, task, shown, seed=seed, settings=settings, **how)
         files = curve.files(task)
         size = sum(p.numel() for p in ready.net.parameters())
         spent = (time.monotonic() - began, size, peak_memory_bytes(device), files, curve.notes)
         seen = (tuple(curve.points), len(shown.examples), curve.points[-1].step)
-        outcome = Outcome(scores, *seen, *spent)
+        outcome = Outcome(curve.chosen.metrics | curve.further(task), *seen, *spent)
         finished(outcome)
         if save_to is not None:
             _save(ready, curve, task, save_to, top=top)

@@ -287,7 +287,7 @@ def _copy_tokenizer(
     positions = model.encoder.shape.max_position_embeddings
     if not model.architecture.extendable:  # whose rows end where its positions do
         positions = min(positions, options.get("model_max_length") or positions)
-    options["model_max_length"] = positions
+    options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
     if "token_type_ids" not in model.architecture.input_names:
         options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)

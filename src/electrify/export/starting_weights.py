@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,10 @@ from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..config.architectures import ARCHITECTURES
 from ..errors import UserError
-from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import FileError
-from ..files.tokenizers import must_be_plain
 from ..model.shape import Shape
-from ..text.tokenizer import TOKENIZER_FILE, load_tokenizer, must_be_sound, without_code
+from ..text.tokenizer import without_code
 from ..train.memory import loaded_must_fit
 from .folders import (
     SAFE_WEIGHTS,
@@ -30,6 +28,14 @@ from .folders import (
     unloadable,
 )
 from .quiet import quiet
+from .starting_vocabulary import (
+    about_padding,
+    has_vocabulary,
+    may_hold,
+    other_vocabulary,
+    where,
+    without_padding,
+)
 
 
 def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None) -> Shape:
@@ -39,43 +45,11 @@ def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None
     another architecture or computes what our encoder does not.
     """
     shape = architecture_named(architecture).shape_of(_config(start, architecture))
-    if vocab_size is not None and shape.vocab_size != vocab_size:
-        raise UserError(_other_vocabulary(start, shape.vocab_size, vocab_size))
-    return shape
-
-
-def check_vocabulary(start: str, *, tokenizer: Path) -> None:
-    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's
-    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted."""
-    from transformers import AutoTokenizer
-
-    place, local = _where(start)
-    if local and not any(
-        (Path(place) / name).is_file() for name in ("tokenizer.json", "vocab.txt")
-    ):
-        return  # transformers would invent an empty one
-    if local:
-        must_be_plain(Path(place))
-        must_be_sound(Path(place) / TOKENIZER_FILE)
-    try:
-        with quiet():
-            theirs = AutoTokenizer.from_pretrained(
-                place, trust_remote_code=False, **local
-            ).get_vocab()
-    except (OSError, ValueError, KeyError):
-        return
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as e:  # Rust code panics, which is not an Exception
-        raise UserError(f"{start}: its tokenizer cannot be loaded ({said(e)})") from e
-    ours = load_tokenizer(tokenizer).get_vocab()
-    odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
-    if odd:
-        raise UserError(
-            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is "
-            f"{theirs.get(odd[0])} there, {ours.get(odd[0])} here); "
-            f"prepare the corpus with `--tokenizer {start}`, or start from another folder"
-        )
+    if vocab_size is None or shape.vocab_size == vocab_size:
+        return shape
+    if not (may_hold(shape.vocab_size, vocab_size) and has_vocabulary(start)):
+        raise UserError(other_vocabulary(start, shape.vocab_size, vocab_size))
+    return replace(shape, vocab_size=vocab_size)
 
 
 def load_model(
@@ -96,7 +70,7 @@ def load_model(
     fit; then nothing has been changed.
     """
     config = _config(start, own.architecture.name)
-    _must_fit(own, own.architecture.shape_of(config), start, what=what)
+    words = _must_fit(own, own.architecture.shape_of(config), start, what=what)
     table = own.table(model_type=config.model_type)
     model, missing, extra = _read(start, own.architecture.starting_class(table.name), config)
     if not own.architecture.has_head(config, own.head.kind):
@@ -104,9 +78,8 @@ def load_model(
     _must_be_there(table, missing, start, what=what, learns=learns)
     left = own.architecture.left_out(own.head.kind, missing)
     if left and not learns:
-        raise UserError(
-            f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it"
-        )
+        why = f"a frozen {what} does not learn to do without it"
+        raise UserError(f"--init-{what} {start}: {left}; {why}")
     rows = [row for row in table.rows if not missing.intersection(row.theirs)]
     wanted = {name for row in rows for name in row.theirs} | set(table.tied)
     state = {name: t for name, t in model.state_dict().items() if name in wanted}
@@ -114,9 +87,10 @@ def load_model(
         new = to_ours(rows, without_tied(table, state))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines = _fill(own, new, start, what=what, given=given)
+    lines = about_padding(start, what=what, **words)
+    lines += _fill(own, without_padding(new, **words), start, what=what, given=given)
     lines += _account(table, rows, extra, start, what=what)
-    lines += [f"{what}: {start}: {left}"] if left else []
+    lines += [f"{what}: {start}: {left}"] * bool(left)
     return lines or [f"{what}: {start}: every weight found and used"]
 
 
@@ -138,11 +112,14 @@ def _must_be_there(
         )
 
 
-def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> None:
-    """Raises UserError where a folder's encoder has another vocabulary or shape than ours."""
+def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> dict[str, int]:
+    """The rows of a folder's table of words, and our tokens. Raises UserError where its encoder has
+    another vocabulary or shape than ours."""
     shape = own.encoder.shape
-    if theirs.vocab_size != shape.vocab_size:
-        odd = _other_vocabulary(start, theirs.vocab_size, shape.vocab_size)
+    words = {"rows": theirs.vocab_size, "tokens": shape.vocab_size}
+    theirs = replace(theirs, vocab_size=shape.vocab_size)
+    if not may_hold(**words):
+        odd = other_vocabulary(start, words["rows"], words["tokens"])
         raise UserError(f"--init-{what} {odd}")
     names = [f.name for f in fields(shape) if f.name not in own.architecture.extendable]
     differ = [
@@ -155,6 +132,7 @@ def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> No
             f"--init-{what} {start} has another shape than the {what} of this run: "
             f"{'; '.join(differ)}"
         )
+    return words
 
 
 def _fill(
@@ -212,35 +190,11 @@ def _account(
     return lines
 
 
-def _other_vocabulary(start: str, theirs: int, ours: int) -> str:
-    return (
-        f"{start} has a vocabulary of {theirs}, the corpus one of {ours}; prepare the corpus with "
-        f"`--tokenizer {start}`, or start from another folder"
-    )
-
-
-def _where(start: str) -> tuple[str, dict[str, Any]]:
-    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
-    folder that does not exist."""
-    path = Path(start).expanduser()
-    if path.is_dir():
-        must_be_whole(path)
-        if not (path / "config.json").is_file():
-            raise UserError(f"{start} is not a Hugging Face folder: it has no config.json")
-        return str(path), {"local_files_only": True}
-    if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
-        raise UserError(
-            f"there is no folder {start}; give a Hugging Face folder or the name of a model on the "
-            "Hub"
-        )
-    return start, {}
-
-
 def _config(start: str, architecture: str) -> Any:
     """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
     from transformers import AutoConfig
 
-    place, local = _where(start)
+    place, local = where(start)
     try:
         if local:
             look_over(Path(place))
@@ -273,7 +227,7 @@ def _config(start: str, architecture: str) -> Any:
 
 def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
     """The model as one of this class, and the keys it missed and did not know."""
-    place, local = _where(start)
+    place, local = where(start)
     try:
         with quiet():
             model, info = cls.from_pretrained(

@@ -232,8 +232,7 @@ def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
     if lacking:
         raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
-    # On the CPU, where the model still is.
-    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)
+    short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)  # on the CPU
     return Scorer(
         model,
         kind,

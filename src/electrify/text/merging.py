@@ -60,8 +60,11 @@ def join(
 ) -> Manifest:
     """Writes shards, unigram.npy and the manifest into space.folder and returns the manifest."""
     unigram = np.zeros(vocab_size, np.int64)
-    kind = np.dtype(dtype)
-    more: dict[str, Any] = {"dtype": kind, "shard_bytes": shard_bytes, "placed": space.placed}
+    more: dict[str, Any] = {
+        "dtype": np.dtype(dtype),
+        "shard_bytes": shard_bytes,
+        "placed": space.placed,
+    }
     writers: dict[Split, ShardWriter] = {
         split: ShardWriter(space.folder, split, **more) for split in SPLITS
     }
@@ -82,7 +85,14 @@ def join(
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
     faults.at("before_data_manifest")
-    shards = [shard for found in splits.values() for shard in found]
+    _must_be_one(manifest, space)
+    write_manifest(space.folder, manifest)
+    return manifest
+
+
+def _must_be_one(manifest: Manifest, space: Workspace) -> None:
+    """Raises UserError for a corpus that no other verb would read, and where its files are gone."""
+    shards = [shard for found in manifest.splits.values() for shard in found]
     files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
     space.placed.must_be_there([*files, "unigram.npy"])
     space.placed.must_be_free(MANIFEST)
@@ -93,8 +103,6 @@ def join(
             "tokenizer does not see are the same there: give more text, or another "
             "--valid-fraction"
         )
-    write_manifest(space.folder, manifest)
-    return manifest
 
 
 def _shards(

@@ -26,6 +26,7 @@ from ..files.tokenizers import (
 )
 from ..files.whole import temporary, write_atomically
 from ..special import SpecialIds
+from .frame import must_frame, reframe
 from .manifest import Manifest
 
 MAX_LENGTH = 512
@@ -80,11 +81,13 @@ def save_existing(name: str, folder: Path) -> None:
     """Writes the tokenizer in a folder or on the Hub to `folder`. Raises UserError if it cannot be
     loaded, or lacks a special token."""
     tokenizer = load_tokenizer(name)
-    special_ids(tokenizer)
+    special = special_ids(tokenizer)
     vocabulary_size(tokenizer)  # before the library writes a file with a line for every unused id
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
     tokenizer.chat_template = None  # an encoder has no chat
+    tokenizer.padding_side = tokenizer.truncation_side = "right"  # positions count from the left
+    reframe(tokenizer, special, name=name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = temporary(folder.parent)
     try:
@@ -94,6 +97,7 @@ def save_existing(name: str, folder: Path) -> None:
             raise UserError(
                 f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
             )
+        must_frame(part, special, name=name)
         forget_origin(part)
         copy_tokenizer(part, folder, within=part)
     finally:

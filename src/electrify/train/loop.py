@@ -112,7 +112,6 @@ class Run:
         self.by_rows = ByRows(self.objective, told=context.world.rank == 0)
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
-        self.changes = data.loader.phases.length_changes | {p.first for p in self.periods[1:]}
         self.state = fresh_state(
             dict(self.objective.named_parameters()),
             config,
@@ -185,7 +184,8 @@ class Run:
         self.set_learning_rates()
         found, total = self.accumulate(parts)
         faults.at("update", self.step + 1)
-        if self.step in self.changes:
+        changes = self.data.loader.phases.length_changes | {p.first for p in self.periods[1:]}
+        if self.step in changes:
             self.safety.expects_another_loss()
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)

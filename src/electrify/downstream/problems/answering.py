@@ -27,7 +27,7 @@ from ..examples import Question
 from ..heads import Finetuned
 from ..rows import Rows, rows_of
 from ..tasks import TaskData
-from .no_answer import silenced, threshold_of
+from .no_answer import scores_of, silenced, threshold_of
 from .problem import Answers, HeldOut
 from .windows import Window, owned, tokens_of
 
@@ -129,16 +129,7 @@ class Answering:
         best, none = self.predictions(held, answers, self.guesses(held, answers))
         if not self.answerless:
             return score_answers(held.examples, best, None)
-        found = score_answers(held.examples, silenced(best, none, 0.0), None)
-        if all(q.answers for q in held.examples):
-            found |= {f"has_answer_{name}": score for name, score in found.items()}
-            at = threshold_of(held.examples, best, none)
-            given = score_answers(held.examples, silenced(best, none, at), None)
-            found |= {f"best_{name}": score for name, score in given.items()}
-            found |= {f"best_{name}_threshold": at for name in given}
-        else:
-            found = score_answers(held.examples, best, none) | found
-        # Of questions of a kind that this part does not have there is no score.
+        found = scores_of(held.examples, best, none)  # not all, where a kind of questions is absent
         return {name: found.pop(name, math.nan) for name in self.task.metrics} | found
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:

@@ -29,3 +29,17 @@ def silenced(
 ) -> dict[str, str]:
     """The best answers, but "" where the score for "no answer" is above the threshold."""
     return {key: "" if none[key] > threshold else text for key, text in best.items()}
+
+
+def scores_of(
+    questions: Sequence[Question], best: Mapping[str, str], none: Mapping[str, float]
+) -> dict[str, float]:
+    """The scores with the official threshold, 0, and the best ones."""
+    found = score_answers(questions, silenced(best, none, 0.0), None)
+    if not all(q.answers for q in questions):
+        return score_answers(questions, best, none) | found
+    found |= {f"has_answer_{name}": score for name, score in found.items()}
+    at = threshold_of(questions, best, none)
+    given = score_answers(questions, silenced(best, none, at), None)
+    found |= {f"best_{name}": score for name, score in given.items()}
+    return found | {f"best_{name}_threshold": at for name in given}

@@ -1,0 +1,109 @@
+"""The vocabulary of a Hugging Face folder from which a run starts, beside that of its corpus.
+
+Published tables of words are padded to a round number of rows (DeBERTaV3's to 128,100): the rows
+beyond the last token are left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import UserError
+from ..files.model_folder import must_be_whole
+from ..files.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain
+from ..progress import say
+from ..text.tokenizer import load_tokenizer, must_be_sound
+from .folders import said
+from .quiet import quiet
+
+MOST = 1.02
+"""Rows for a token; more of them are another vocabulary."""
+
+
+def where(start: str) -> tuple[str, dict[str, Any]]:
+    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
+    folder that does not exist."""
+    path = Path(start).expanduser()
+    if path.is_dir():
+        must_be_whole(path)
+        if not (path / "config.json").is_file():
+            raise UserError(f"{start} is not a Hugging Face folder: it has no config.json")
+        return str(path), {"local_files_only": True}
+    if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
+        raise UserError(
+            f"there is no folder {start}; give a Hugging Face folder or the name of a model on the "
+            "Hub"
+        )
+    return start, {}
+
+
+def check_vocabulary(start: str, *, tokenizer: Path) -> None:
+    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's
+    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted."""
+    from transformers import AutoTokenizer
+
+    if not has_vocabulary(start):
+        return  # transformers would invent an empty one
+    place, local = where(start)
+    if local:
+        must_be_plain(Path(place))
+        must_be_sound(Path(place) / TOKENIZER_FILE)
+    try:
+        with quiet():
+            theirs = AutoTokenizer.from_pretrained(
+                place, trust_remote_code=False, **local
+            ).get_vocab()
+    except (OSError, ValueError, KeyError) as e:
+        say(
+            f"warning: {start}: its tokenizer cannot be loaded ({said(e)}), so that its words were "
+            "not compared with the corpus's"
+        )
+        return
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as e:  # Rust code panics, which is not an Exception
+        raise UserError(f"{start}: its tokenizer cannot be loaded ({said(e)})") from e
+    ours = load_tokenizer(tokenizer).get_vocab()
+    odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
+    if odd:
+        raise UserError(
+            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is "
+            f"{theirs.get(odd[0])} there, {ours.get(odd[0])} here); "
+            f"prepare the corpus with `--tokenizer {start}`, or start from another folder"
+        )
+
+
+def has_vocabulary(start: str) -> bool:
+    """Whether there is a tokenizer that can be compared with the corpus's."""
+    place, local = where(start)
+    return not local or any((Path(place) / name).is_file() for name in VOCABULARY_FILES)
+
+
+def other_vocabulary(start: str, theirs: int, ours: int) -> str:
+    return (
+        f"{start} has a vocabulary of {theirs}, the corpus one of {ours}; prepare the corpus with "
+        f"`--tokenizer {start}`, or start from another folder"
+    )
+
+
+def may_hold(rows: int, tokens: int) -> bool:
+    """Whether a table of so many rows may be that of so many tokens."""
+    return tokens <= rows <= MOST * tokens
+
+
+def without_padding(
+    named: dict[str, torch.Tensor], *, rows: int, tokens: int
+) -> dict[str, torch.Tensor]:
+    """The tensors with as many rows as there are tokens, where they have one for each word."""
+    return {name: t[:tokens] if len(t) == rows else t for name, t in named.items()}
+
+
+def about_padding(start: str, *, what: str, rows: int, tokens: int) -> list[str]:
+    """A line where rows are left out."""
+    if rows == tokens:
+        return []
+    left = f"the last {rows - tokens:,} of {rows:,} rows of its vocabulary"
+    return [f"{what}: {start}: left out {left}, which no token has"]

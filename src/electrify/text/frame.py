@@ -1,0 +1,58 @@
+"""A given tokenizer reads a text as pre-training does: [CLS], the text, [SEP]."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, failing_as
+from ..files.whole import write_atomically
+from ..progress import say
+from ..special import SpecialIds
+
+SETTINGS = "tokenizer_config.json"
+
+
+def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
+    """Whether a single text stands between [CLS] and [SEP]. Pairs may have further separators."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    return tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+
+
+def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
+    """Gives a tokenizer that frames its texts otherwise, or not at all, BERT's frame, and says
+    so."""
+    if is_framed(tokenizer, special):
+        return
+    from tokenizers.processors import TemplateProcessing
+
+    first, last = tokenizer.convert_ids_to_tokens([special.cls, special.sep])
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=[first, "$A:0", last],
+        pair=[first, "$A:0", last, "$B:1", f"{last}:1"],
+        special_tokens=[(first, special.cls), (last, special.sep)],
+    )
+    say(
+        f"the tokenizer {name} does not put {first} before a text and {last} behind it, as "
+        "pre-training does: its copy in the corpus does"
+    )
+
+
+def must_frame(folder: Path, special: SpecialIds, *, name: str) -> None:
+    """Raises UserError where the class that a folder names sets a frame of its own and the plain
+    one, which is then written down, does not read it either."""
+    from transformers import AutoTokenizer
+
+    with failing_as(f"the tokenizer {name} cannot be read back"):
+        if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
+            return
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        write_atomically(folder / SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
+            return
+    raise UserError(
+        f"the tokenizer {name} does not put [CLS] before a text and [SEP] behind it; give its "
+        "tokenizer.json a post-processor that does"
+    )
