@@ -70,6 +70,14 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         zoo, reviews, out, hyperparameter_search="learning_rate=1e-9,1e-2;num_train_epochs=1,8"
     )
     report = finetune(asked)
+    page = (out / "report.md").read_text()
+    assert "Searched, the notes say what was chosen: learning_rate, num_train_epochs." in page
+    assert "num_train_epochs 8" not in page
+    assert "learning_rate 0.0" not in page
+    told = json.loads((out / "report.json").read_text())
+    assert told["searched"] == ["learning_rate", "num_train_epochs"]
+    assert not {"learning_rate", "num_train_epochs"} & told["settings"].keys()
+    assert told["settings"]["per_device_train_batch_size"] == 16
     grid = json.loads((out / "search.json").read_text())
     assert len(grid) == 4
     best, worst = (

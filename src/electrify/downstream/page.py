@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def markdown(report: Report) -> str:
 
 def _when(report: Report) -> str:
     """At which evaluation of a run."""
+    if "load_best_model_at_end" in report.searched:
+        return "at the evaluation that the chosen setting says"
     if report.settings.load_best_model_at_end:
         return "at the evaluation that was best on examples held out of the training set"
     return "after the last update"
@@ -97,9 +98,8 @@ def _published(report: Report) -> list[str]:
 
 
 def _settings(report: Report) -> str:
-    options = {
-        k: v
-        for k, v in dataclasses.asdict(report.settings.filled()).items()
-        if v is not None and k != "device"
-    }
-    return "Settings: " + ", ".join(f"{k} {v}" for k, v in sorted(options.items())) + "."
+    said = [f"{k} {v}" for k, v in sorted(report.shared().items()) if v is not None]
+    searched = ""
+    if report.searched:
+        searched = f" Searched, the notes say what was chosen: {', '.join(report.searched)}."
+    return f"Settings: {', '.join(said)}.{searched}"

@@ -58,6 +58,15 @@ class Report:
     settings: FinetuneSettings
     names: Mapping[str, str] = field(default_factory=dict)
     """Models as the records call them -> as the rows do."""
+    searched: tuple[str, ...] = ()
+    """Settings that a search varied, so that they are not those of all runs: notes say which was
+    chosen."""
+
+    def shared(self) -> dict[str, Any]:
+        """The settings of all runs, with what the protocol fills in."""
+        left_out = ("device", *self.searched)
+        filled = dataclasses.asdict(self.settings.filled())
+        return {name: value for name, value in filled.items() if name not in left_out}
 
     def shown(self, label: str) -> str:
         """A record's model as the rows call it."""
@@ -170,10 +179,8 @@ class Report:
         whole = {
             "rows": [dataclasses.asdict(r) for r in self.rows],
             "runs": self.records,
-            "settings": {
-                k: v for k, v in dataclasses.asdict(self.settings.filled()).items() if k != "device"
-            },
-        }
+            "settings": self.shared(),
+        } | ({"searched": list(self.searched)} if self.searched else {})
         return json_text(whole, indent=1) + "\n"
 
 

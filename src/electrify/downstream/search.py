@@ -9,7 +9,7 @@ sets (a test set, MNLI mismatched) do not take part in the choice.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def _searched(
                 settings=settings,
             )
         )
-    report = _best(found, options.settings)
+    report = _best(found, [settings for _, settings in points])
     write_report(report, out)
     write_plot(report, out / "report.png")
     cells = _cells(found, report)
@@ -110,7 +110,7 @@ def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
     return found
 
 
-def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
+def _best(found: dict[str, Report], settings: Sequence[FinetuneSettings]) -> Report:
     """The rows of the best point (the first of equal ones) for each task and model, and its runs
     with a note of what was chosen."""
     rows: list[Row] = []
@@ -128,7 +128,9 @@ def _best(found: dict[str, Report], settings: FinetuneSettings) -> Report:
         ]
         records += [r | {"notes": [*r.get("notes", ()), note]} for r in chosen]
     names = {label: name for report in found.values() for label, name in report.names.items()}
-    return Report(tuple(rows), tuple(records), settings, names)
+    filled = [dataclasses.asdict(one.filled()) for one in settings]
+    varied = tuple(k for k, v in filled[0].items() if any(one[k] != v for one in filled))
+    return Report(tuple(rows), tuple(records), settings[0], names, varied)
 
 
 def _best_of(rows: dict[str, Row]) -> str:
