@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
+from electrify.files import tokenizers as files_of_tokenizers
 from electrify.text.tokenizer import (
     load_tokenizer,
     save_existing,
@@ -248,3 +249,13 @@ def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:
     assert made("a")["input_ids"] == [5, 3, 2]
     save_existing(str(given), tmp_path / "copy")
     assert AutoTokenizer.from_pretrained(tmp_path / "copy")("a")["input_ids"] == [2, 5, 3]
+
+
+def test_a_model_of_sentencepiece_names_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spm.model").write_bytes(b"x")
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    monkeypatch.setattr(files_of_tokenizers, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"spm\.model is read with a library: pip install sent"):
+        load_tokenizer(tmp_path)

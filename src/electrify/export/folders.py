@@ -22,7 +22,7 @@ from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as
 from ..files.models import SAVED_AGAIN, look_over, read_mark
 from ..files.reading import FileError
-from ..files.tokenizers import VOCABULARY_FILES, must_be_plain
+from ..files.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
 from ..train.memory import loaded_must_fit
 from .places import check_place
@@ -229,6 +229,7 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         )
     if Path(path).is_dir():
         must_be_plain(Path(path))
+        must_be_readable(Path(path))
     must_be_sound(Path(path) / TOKENIZER_FILE)
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)

@@ -8,9 +8,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..errors import UserError
 from .followed import MAX_TEMPLATE_BYTES, must_not_lead_out, must_stay
 from .reading import MB, FileError, must_be_regular, open_regular, read_object, sha256_of
 from .schema import check
@@ -46,6 +48,7 @@ VOCABULARY_FILES = (
     "spm.model",
     "tokenizer.model",
 )
+SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
 # An encoder has no chat.
 COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
 # Where a tokenizer came from and how it was loaded there, which are of no use to who gets it; and
@@ -70,6 +73,14 @@ _ORIGIN = (
     "use_auth_token",
 )
 CHUNK = 1 << 20
+
+
+def must_be_readable(folder: Path) -> None:
+    """Raises UserError for a tokenizer that is a SentencePiece model alone, as DeBERTaV3's
+    published ones are, where the library that reads it is not installed."""
+    there = [name for name in SENTENCEPIECE if (folder / name).is_file()]
+    if there and not (folder / TOKENIZER_FILE).is_file() and find_spec("sentencepiece") is None:
+        raise UserError(f"{folder / there[0]} is read with a library: pip install sentencepiece")
 
 
 def tokenizer_content(folder: Path) -> str:

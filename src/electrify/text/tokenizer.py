@@ -23,6 +23,7 @@ from ..files.tokenizers import (
     copy_tokenizer,
     forget_origin,
     must_be_plain,
+    must_be_readable,
 )
 from ..files.whole import temporary, write_atomically
 from ..special import SpecialIds
@@ -124,6 +125,7 @@ def load_tokenizer(name: str | Path) -> Any:
             must_be_plain(folder)
         except UserError as e:
             raise UserError(f"{what}: {e}") from e
+        must_be_readable(folder)
     from transformers import AutoTokenizer
 
     with failing_as(what), without_code(str(name)):
