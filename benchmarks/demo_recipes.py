@@ -2,7 +2,7 @@
 most suspected one of its sentence, and the accuracy of fine-tuning ("which package?").
 
     OMP_NUM_THREADS=1 python benchmarks/demo_recipes.py --output-dir OUT [--seeds 0,1,2]
-        [--recipes electra-tiny,corrective-tiny:mlm_share=.7] [--max-steps 2500] [--quick]
+        [--recipes electra-tiny,corrective-tiny:mlm_share=.4] [--max-steps 2500] [--quick]
         [--json FILE]
 
 All recipes cost the FLOPs of so many updates of the first one. A run that was stopped goes on, and
@@ -68,7 +68,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--output-dir", required=True)
-    p.add_argument("--recipes", default="electra-tiny,corrective-tiny:mlm_share=.7")
+    p.add_argument("--recipes", default="electra-tiny,corrective-tiny:mlm_share=.4")
     p.add_argument("--seeds", default="0,1,2")
     p.add_argument("--max-steps", type=int, default=2500)
     p.add_argument("--quick", action="store_true", help="20 updates, one seed: does it run?")

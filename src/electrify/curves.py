@@ -59,13 +59,15 @@ def draw_generator(
 
 
 def draw_discriminator(axis: Any, valid: list[dict[str, Any]]) -> None:
-    """How well replaced tokens are detected."""
+    """How well masked tokens are predicted first, and replaced ones detected then."""
     for name, marker, color, label in (
-        ("rtd_detection_auc", "o-", "tab:blue", "AUC"),
-        ("rtd_detection_recall", "s-", "tab:green", "recall"),
+        ("mlm_accuracy_masked", "^-", "tab:purple", "words guessed at [MASK]"),
+        ("rtd_detection_auc", "o-", "tab:blue", "replaced tokens: AUC"),
+        ("rtd_detection_recall", "s-", "tab:green", "replaced tokens: recall"),
     ):
-        axis.plot(tokens(valid), [r[name] for r in valid], marker, color=color, label=label)
-    axis.set(title="Discriminator, held out", xlabel="million tokens", ylim=(0, 1))
+        there = [r for r in valid if name in r]
+        axis.plot(tokens(there), [r[name] for r in there], marker, color=color, label=label)
+    axis.set(title="The encoder, held out", xlabel="million tokens", ylim=(0, 1))
 
 
 def draw_fine_tuning(axis: Any, outcomes: Mapping[str, list[Outcome]]) -> None:

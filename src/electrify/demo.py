@@ -1,7 +1,7 @@
 """`electrify demo`: the whole path on the documentation of this Python installation. Nothing is
 downloaded.
 
-pydocs -> tokenizer -> electra-tiny -> Hugging Face folders -> detection of wrong words -> "which
+pydocs -> tokenizer -> corrective-tiny -> Hugging Face folders -> detection of wrong words -> "which
 package is this docstring from?", from the pre-trained encoder and from random weights, with a plot
 of the curves beside the run. If it is run again, it continues.
 """
@@ -44,6 +44,9 @@ from .train.device import pick_device, supports_bf16
 from .train.threads import Threads, choose, computing_with
 
 VOCAB_SIZE = 8192
+RECIPE = "corrective-tiny"
+MLM_SHARE = 0.4
+"""The share of the run in which the encoder is a masked language model, before it detects."""
 PICTURE = "curves.png"
 PACKAGES = 8
 TRAIN_EACH = 50
@@ -97,7 +100,7 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
         "logging_steps": 25,
         "threads": threads,
     }
-    config = override(load_recipe("electra-tiny"), fields)
+    config = override(load_recipe(RECIPE), fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
     check(config)
     began = time.monotonic()
     data = folder / "data"
@@ -140,7 +143,7 @@ def prepare_corpus(data: Path) -> float:
 
 def pretrain_discriminator(data: Path, run: Path, config: PretrainConfig) -> str:
     """Pre-trains, or continues, and returns the folder of the discriminator."""
-    title(2, f"Pre-training: electra-tiny, {config.train.max_steps} steps")
+    title(2, f"Pre-training: {RECIPE}, {config.train.max_steps} steps")
     result = pretrain(data, output_dir=run, config=config)
     if not result.summary.finished:
         raise Unfinished(

@@ -231,9 +231,9 @@ def demo_flags(p: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--max-steps",
         type=int,
-        default=2500,
+        default=2230,
         metavar="N",
-        help="updates of the pre-training [2500]",
+        help="updates of the pre-training [2230]",
     )
     told = "threads that compute; auto measures which number is the fastest now [auto]"
     flags.add_argument("--threads", default="auto", metavar="N|auto", help=told)

@@ -110,11 +110,11 @@ def finetune_one(
         shown = examples_of(task, seed=seed, settings=given)
         how: Any = {"progress": progress, "expected": updates_of(task, given)}
         curve = _trained(ready, task, shown, seed=seed, settings=settings, **how)
-        files = curve.files(task)
+        scores, files = curve.chosen.metrics | curve.further(task), curve.files(task)
         size = sum(p.numel() for p in ready.net.parameters())
         spent = (time.monotonic() - began, size, peak_memory_bytes(device), files, curve.notes)
         seen = (tuple(curve.points), len(shown.examples), curve.points[-1].step)
-        outcome = Outcome(curve.chosen.metrics | curve.further(task), *seen, *spent)
+        outcome = Outcome(scores, *seen, *spent)
         finished(outcome)
         if save_to is not None:
             _save(ready, curve, task, save_to, top=top)

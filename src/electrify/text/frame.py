@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ SETTINGS = "tokenizer_config.json"
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
-    """Whether a single text stands between [CLS] and [SEP]. Pairs may have further separators."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    return tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+    """Whether a single text stands between [CLS] and [SEP]. Pairs may have further separators.
+    True of a tokenizer that fails here, which is told where it reads the corpus."""
+    with suppress(Exception):
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        return tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+    return True
 
 
 def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
