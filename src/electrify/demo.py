@@ -100,6 +100,7 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
         "logging_steps": 25,
         "threads": threads,
     }
+    # A single update has no second part.
     config = override(load_recipe(RECIPE), fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
     check(config)
     began = time.monotonic()

@@ -307,3 +307,26 @@ def test_a_table_that_is_padded(
     shutil.copytree(small_data / "tokenizer", far, dirs_exist_ok=True)
     line = line_of(small_data, tmp_path / "other", "bert-deberta-tiny", init_discriminator=far)
     assert f"has a vocabulary of {2 * words}" in mistake(capsys, *line)
+
+
+def test_both_halves_with_padded_tables(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folders may be gone when the run is exported again."""
+    words = Corpus(small_data, "train").manifest.vocab_size
+    more = {"legacy": False, "vocab_size": words + 3}
+    fields = {}
+    for half, blocks in (("init_discriminator", 2), ("init_generator", 1)):
+        folder = folder_of(tmp_path / half, small_data, "DebertaV2ForMaskedLM", blocks, **more)
+        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
+        fields[half] = folder
+    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
+    assert cli.main(line) == 0
+    said = capsys.readouterr().err
+    for what, folder in zip(("discriminator", "generator"), fields.values(), strict=True):
+        assert f"{what}: {folder}: left out the last 3 of {words + 3} rows" in said
+        shutil.rmtree(folder)
+    again = ["export", str(tmp_path / "run"), "--part", "generator"]
+    assert cli.main([*again, "--output-dir", str(tmp_path / "again")]) == 0
+    found = load_file(tmp_path / "again" / "model.safetensors")
+    assert found["deberta.embeddings.word_embeddings.weight"].shape[0] == words

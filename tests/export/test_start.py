@@ -304,3 +304,21 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
     check_vocabulary(str(tmp_path / "same"), tokenizer=ours)
     with pytest.raises(UserError, match="knows other words than the corpus"):
         check_vocabulary(str(tmp_path / "other"), tokenizer=ours)
+
+
+def test_a_tokenizer_that_cannot_be_compared(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that cannot be loaded is told; one that only lacks its library, refused with its name."""
+    start = folder(tmp_path / "start", "ElectraModel")
+    (Path(start) / "vocab.json").write_text("{}")
+    (Path(start) / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
+    check_vocabulary(start, tokenizer=small_data / "tokenizer")
+    said = capsys.readouterr().err
+    assert f"warning: {start}: its tokenizer cannot be loaded" in said
+    assert "were not compared with the corpus's" in said
+    (Path(start) / "spm.model").write_bytes(b"x")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("electrify.files.tokenizers.find_spec", lambda name: None)
+        with pytest.raises(UserError, match="pip install sentencepiece"):
+            check_vocabulary(start, tokenizer=small_data / "tokenizer")

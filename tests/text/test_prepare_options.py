@@ -20,6 +20,7 @@ from electrify.config.prepare import PrepareConfig
 from electrify.downstream.read.tables import rows
 from electrify.errors import UserError
 from electrify.text import choosing, space
+from electrify.text.dedup import digest, fraction
 from electrify.text.parquet import rows_at_once
 from electrify.text.prepare import prepare
 from electrify.text.sample import _taken  # pyright: ignore[reportPrivateUsage]
@@ -337,3 +338,21 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     path.write_bytes((head if ending != ".jsonl" else b"") + text + b"\n")
     found, _ = read(path, encoding_errors="replace", text_column="text")
     assert found == ["caf\ufffd au lait" if ending != ".jsonl" else "caf\ufffd au \ufffdlait"]
+
+
+def test_a_corpus_that_no_verb_would_read_is_refused_at_once(tmp_path: Path) -> None:
+    """Two texts that differ in a capital fall into both splits, and are one text in lower case."""
+    path = tmp_path / "a.txt"
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), tokenizer="byte",
+        document_boundary="line", valid_fraction=0.5,
+    )  # fmt: skip
+    sides: dict[bool, str] = {}
+    for k in range(100):
+        draw = random.Random(k)
+        text = "".join(draw.choice(letter + letter.upper()) for letter in "thechefate")
+        sides.setdefault(fraction(digest(text.encode()), stream=0) < 0.5, text)
+    path.write_text("".join(f"{text}\n" for text in sides.values()))
+    with pytest.raises(UserError, match="would not be a corpus: a shard is both in train and in"):
+        prepare(options)
+    assert not (tmp_path / "data" / "manifest.json").exists()

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
 from electrify.files import tokenizers as files_of_tokenizers
+from electrify.text import frame
 from electrify.text.tokenizer import (
     load_tokenizer,
     save_existing,
@@ -239,16 +240,23 @@ def test_a_given_tokenizer_reads_as_pre_training_does(
 
 
 def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:
-    """XLNet's puts [CLS] behind: the copy is read by the plain class."""
-    given = by_hand(tmp_path / "given")
-    made = PreTrainedTokenizerFast.from_pretrained(given)
-    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A [SEP] [CLS]", special_tokens=[("[SEP]", 3), ("[CLS]", 2)]
+    """XLNet's puts [CLS] behind, whatever tokenizer.json says: a plain class reads the copy."""
+    names = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>", "\u2581a", "\u2581b")
+    XLNetTokenizer(vocab=[(name, -1.0) for name in names], unk_id=1).save_pretrained(
+        str(tmp_path / "given")
     )
-    made.save_pretrained(given)
-    assert made("a")["input_ids"] == [5, 3, 2]
-    save_existing(str(given), tmp_path / "copy")
-    assert AutoTokenizer.from_pretrained(tmp_path / "copy")("a")["input_ids"] == [2, 5, 3]
+    assert AutoTokenizer.from_pretrained(tmp_path / "given")("a b")["input_ids"] == [5, 6, 3, 2]
+    save_existing(str(tmp_path / "given"), tmp_path / "copy")
+    assert AutoTokenizer.from_pretrained(tmp_path / "copy")("a b")["input_ids"] == [2, 5, 6, 3]
+
+
+def test_a_frame_that_cannot_be_given_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "is_framed", lambda tokenizer, special: False)
+    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] behind it; give its"):
+        save_existing(str(by_hand(tmp_path / "given")), tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_model_of_sentencepiece_names_the_library(

@@ -9,8 +9,9 @@ import math
 from collections.abc import Container, Sequence
 from typing import Any
 
+from ..config.compare import SCORE
 from ..downstream.plot import named, our_style
-from .ranks import Rank
+from .ranks import WON, Rank
 from .statistics import Interval
 from .study import UNTRAINED
 from .table import Table
@@ -24,8 +25,6 @@ PANEL = (4.6, 3.6)
 MOST_TICKS = 6
 CLOSE = 0.1
 """The share of an axis that the number at a tick takes."""
-RANK = "mean rank over the tasks"
-WON = "tasks won"
 ROW = 0.3
 """Inches that a recipe takes where each is a row."""
 LABELS = {
@@ -84,7 +83,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
 
 def _panels(table: Table) -> list[str]:
     """The tasks, and what they say together."""
-    return [*table.tasks, RANK, *([WON] if len(table.recipes) > 1 else [])]
+    return [*table.tasks, SCORE, *([WON] if len(table.recipes) > 1 else [])]
 
 
 def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
@@ -168,7 +167,7 @@ def _band(
 
 
 def _together(axis: Any, table: Table, panel: str, against: str) -> None:
-    """What all tasks say together: RANK or WON, the best at the top."""
+    """What all tasks say together: SCORE or WON, the best at the top."""
     for k, recipe in enumerate(table.recipes):
         ranks = {b: table.ranks[b].get(recipe) for b in table.budgets}
         found = {b: _of(rank, panel) for b, rank in ranks.items() if rank is not None}
@@ -182,19 +181,19 @@ def _together(axis: Any, table: Table, panel: str, against: str) -> None:
             values = list(found[budget][1].values())
             axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
     _frame(axis, table, panel, axis.axhline)
-    if panel == RANK:
+    if panel == SCORE:
         axis.invert_yaxis()
 
 
 def _of(rank: Rank, panel: str) -> tuple[Interval | None, dict[int, float]]:
     """What a panel shows of a recipe, and for each seed."""
-    return (rank.mean, rank.by_seed) if panel == RANK else (rank.won, rank.won_by_seed)
+    return (rank.mean, rank.by_seed) if panel == SCORE else (rank.won, rank.won_by_seed)
 
 
 def _frame(axis: Any, table: Table, panel: str, line: Any) -> None:
     """The title, and a line where a recipe wins as many tasks as the first one."""
-    if panel == RANK:
-        axis.set_title(f"{RANK}, 1 the best")
+    if panel == SCORE:
+        axis.set_title(f"{SCORE}, 1 the best")
         return
     tasks = max((r.tasks for of in table.ranks.values() for r in of.values()), default=0)
     line(tasks / 2, color="gray", linestyle="--", linewidth=1)
@@ -218,7 +217,7 @@ def _fill_rows(figure: Any, table: Table) -> None:
             _untrained(axis.axvline, table, panel)
         else:
             _frame(axis, table, panel, axis.axvline)
-            if panel == RANK:
+            if panel == SCORE:
                 axis.invert_xaxis()
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:

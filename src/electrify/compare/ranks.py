@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .statistics import Interval, mean, mean_ranks, paired, tasks_won
 
+WON = "tasks won"
 Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 """Recipe -> task -> seed -> score, higher is better."""
 

@@ -14,7 +14,7 @@ from ..files.csv_text import csv_text
 from ..files.whole import json_text
 from ..progress import aligned, say
 from .plot import drawn
-from .ranks import Rank
+from .ranks import WON, Rank
 from .statistics import Interval
 from .study import UNTRAINED
 from .table import Crossing, Table
@@ -24,7 +24,6 @@ COLUMNS = (
     *("difference", "difference_low", "difference_high"),
 )
 HELD_OUT = "held-out text"
-WON = "tasks won"
 
 
 def write_report(table: Table, folder: Path, *, against: str) -> None:

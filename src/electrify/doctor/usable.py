@@ -124,7 +124,7 @@ def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
     written = load(folder / TOKENIZER_FILE)
     # What is set in tokenizer_config.json has findings of its own.
     told = options_of(folder).keys() & {"do_lower_case", "strip_accents"}
-    probes = (PROBE,) if told else (PROBE, "The Tokens of a Text, as they Stand in It")
+    probes = (PROBE,) if told else (PROBE, PROBE.title())
     if any(
         tokenizer(text, add_special_tokens=False)["input_ids"]
         != written.encode(text, add_special_tokens=False).ids

@@ -50,6 +50,7 @@ DROPOUTS = (
     "attn_pdrop",
 )
 """The names that model classes use for the dropout of their layers and of attention."""
+# The norm of the table of distances (DeBERTa).
 _OF_TABLE = ("encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 
@@ -220,7 +221,7 @@ def learning_rates(
         elif found:
             distance = n - int(found[1])
         else:
-            # A norm of the table of distances, which every layer reads, is no final norm.
+            # The norm of the table of distances, which every layer reads, is not a final one.
             below = "embed" in name or (tables and name.endswith(_OF_TABLE))
             distance = 1 if reached and not below else n + 1
         distance += int(skip and distance > 0)

@@ -32,7 +32,7 @@ def _drawn(task: TaskData, seed: int, settings: FinetuneSettings) -> list[Any]:
 
 
 def _both_orders(examples: list[Any], task: TaskData, settings: FinetuneSettings) -> list[Any]:
-    # Of own pairs only the user knows, so that no protocol decides it.
+    # For own pairs only the user knows, so a protocol does not decide it.
     known = settings if task.symmetric is None else settings.filled()
     if not known.double_unordered or task.symmetric is False:
         return examples

@@ -7,49 +7,33 @@ beyond the last token are left out.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..errors import UserError
-from ..files.model_folder import must_be_whole
-from ..files.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain
+from ..files.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..progress import say
 from ..text.tokenizer import load_tokenizer, must_be_sound
 from .folders import said
+from .places import start_of
 from .quiet import quiet
 
 MOST = 1.02
 """Rows for a token; more of them are another vocabulary."""
 
 
-def where(start: str) -> tuple[str, dict[str, Any]]:
-    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
-    folder that does not exist."""
-    path = Path(start).expanduser()
-    if path.is_dir():
-        must_be_whole(path)
-        if not (path / "config.json").is_file():
-            raise UserError(f"{start} is not a Hugging Face folder: it has no config.json")
-        return str(path), {"local_files_only": True}
-    if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
-        raise UserError(
-            f"there is no folder {start}; give a Hugging Face folder or the name of a model on the "
-            "Hub"
-        )
-    return start, {}
-
-
 def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's
-    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted."""
+    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted, and one whose
+    tokenizer cannot be loaded, which is told."""
     from transformers import AutoTokenizer
 
     if not has_vocabulary(start):
         return  # transformers would invent an empty one
-    place, local = where(start)
+    place, local = start_of(start)
     if local:
         must_be_plain(Path(place))
+        must_be_readable(Path(place))
         must_be_sound(Path(place) / TOKENIZER_FILE)
     try:
         with quiet():
@@ -78,7 +62,7 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
 
 def has_vocabulary(start: str) -> bool:
     """Whether there is a tokenizer that can be compared with the corpus's."""
-    place, local = where(start)
+    place, local = start_of(start)
     return not local or any((Path(place) / name).is_file() for name in VOCABULARY_FILES)
 
 

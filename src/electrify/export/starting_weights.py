@@ -27,13 +27,13 @@ from .folders import (
     said,
     unloadable,
 )
+from .places import start_of
 from .quiet import quiet
 from .starting_vocabulary import (
     about_padding,
     has_vocabulary,
     may_hold,
     other_vocabulary,
-    where,
     without_padding,
 )
 
@@ -194,7 +194,7 @@ def _config(start: str, architecture: str) -> Any:
     """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
     from transformers import AutoConfig
 
-    place, local = where(start)
+    place, local = start_of(start)
     try:
         if local:
             look_over(Path(place))
@@ -227,7 +227,7 @@ def _config(start: str, architecture: str) -> Any:
 
 def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
     """The model as one of this class, and the keys it missed and did not know."""
-    place, local = where(start)
+    place, local = start_of(start)
     try:
         with quiet():
             model, info = cls.from_pretrained(

@@ -196,7 +196,7 @@ def must_fit(item: Item, known: Container[str], advice: str) -> None:
 
 def must_go_together(head: Head, advice: str, *, fewer: bool = False) -> None:
     """Raises UserError where the files have different columns. fewer: columns that only the first
-    one has, and another order, are no difference."""
+    one has, and another order, do not count."""
     for other in head.others:
         same = set(other.columns) <= set(head.columns) if fewer else other.columns == head.columns
         if not same:

@@ -71,7 +71,7 @@ def predict_files(options: PredictConfig) -> Summary:
     number = _run(predictor, files, layout, options)
     notes = tuple(note for note in (predictor.cut.text(), _cut_questions(predictor)) if note)
     if layout.left_out:
-        names = "".join(f", {name!r}" for name in layout.left_out)[2:]
+        names = ", ".join(map(repr, layout.left_out))
         columns = "columns" if len(layout.left_out) > 1 else "column"
         way = "--json has" if options.output_file is None else ".csv and .jsonl have"
         notes += (f"a word and its tag leave no place for the {columns} {names}; {way} one",)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, failing_as
-from ..files.whole import write_atomically
+from ..files.tokenizers import read_settings, write_settings
 from ..progress import say
 from ..special import SpecialIds
 
-SETTINGS = "tokenizer_config.json"
+PLAIN = "PreTrainedTokenizerFast"
+"""The class that reads tokenizer.json as it is written."""
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
@@ -51,9 +51,7 @@ def must_frame(folder: Path, special: SpecialIds, *, name: str) -> None:
     with failing_as(f"the tokenizer {name} cannot be read back"):
         if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
             return
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        write_atomically(folder / SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        write_settings(folder, read_settings(folder) | {"tokenizer_class": PLAIN})
         if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
             return
     raise UserError(

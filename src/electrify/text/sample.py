@@ -108,10 +108,16 @@ def _taken(texts: Iterable[str], options: PrepareConfig) -> Iterator[tuple[str, 
     those that occurred before if the corpus leaves them out."""
     pairs = ((text, digest(text.encode())) for text in texts)
     if options.max_documents is not None and options.deduplicate:
-        seen: set[bytes] = set()
-        # set.add returns None.
-        pairs = (pair for pair in pairs if pair[1] not in seen and not seen.add(pair[1]))
+        pairs = _distinct(pairs)
     return islice(pairs, options.max_documents)
+
+
+def _distinct(pairs: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    seen: set[bytes] = set()
+    for text, hashed in pairs:
+        if hashed not in seen:
+            seen.add(hashed)
+            yield text, hashed
 
 
 class Sample:
