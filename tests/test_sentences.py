@@ -272,6 +272,22 @@ def test_a_warm_up_that_never_ends_is_said() -> None:
     )
 
 
+def test_a_part_of_a_schedule_that_never_comes_is_said() -> None:
+    config = override(load_recipe("electra-small"), {"warmup_steps": 1})
+    lengths = override(config, {"seq_length_schedule": {32: 0.9}, "max_steps": 5})
+    assert list(cautions(lengths)) == []
+    (said,) = cautions(override(lengths, {"max_steps": 4}))
+    assert said == (
+        "seq_length_schedule with max_seq_length 128: none of 4 updates has 128, whose share "
+        "rounds to 0 updates; give more max_steps, or other shares"
+    )
+    sizes = override(config, {"batch_size_schedule": {8: 0.01, 16: 0.5}, "max_steps": 20})
+    (said,) = cautions(sizes)
+    assert said.startswith(
+        "batch_size_schedule with train_batch_size 128: none of 20 updates has 8,"
+    )
+
+
 def test_too_many_open_files() -> None:
     error = OSError(errno.EMFILE, "Too many open files", "a/b")
     ending = ending_of(error, "export")

@@ -113,7 +113,7 @@ def wanted(args: argparse.Namespace) -> PretrainConfig:
         config = override(config, given)
     # Messages about the user's file use the names in that file.
     with named_as_flags(given if args.config else fields):
-        check(config)
+        check(config, given)
     if args.train_minutes is not None:
         with named_as_flags(["train_minutes", *given]):
             check_minutes(config, args.train_minutes)

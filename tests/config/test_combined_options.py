@@ -126,3 +126,41 @@ def test_whether_a_shorter_run_may_start_from_a_longer_one(
 ) -> None:
     given = {"lr_scheduler_type": "wsd"} | fields
     assert can_share(override(load_recipe("electra-tiny"), given)) == shared
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "says"),
+    [
+        ("bert-tiny", {"generator_size": 0.5}, "generator_size does nothing here: corruptor mask"),
+        ("unigram-tiny", {"tie": "none"}, "tie does nothing here: corruptor unigram has no gen"),
+        ("unigram-tiny", {"mask_mix": (0.8, 0.1, 0.1)}, "mask_mix does nothing here: corruptor un"),
+        ("electric-tiny", {"mask_mix": (0.8, 0.1, 0.1)}, "mask_mix does nothing here: corruptor t"),
+        (
+            "electra-tiny",
+            {"init": "bert", "local_amplitude": 2.0},
+            "it is for init local, not bert",
+        ),
+    ],
+)
+def test_what_does_nothing_is_refused_where_somebody_wrote_it(
+    recipe: str, fields: dict[str, Any], says: str
+) -> None:
+    config = override(load_recipe(recipe), fields)
+    check(config)  # a recipe may carry it along
+    with pytest.raises(UserError, match=says):
+        check(config, fields)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        ("electric-tiny", {"generator_size": 0.25, "tie": "none"}),
+        ("amos-tiny", {"generator_size": 0.25, "mask_mix": (0.8, 0.1, 0.1)}),
+        ("bert-tiny", {"mask_mix": (0.9, 0.05, 0.05), "local_amplitude": 2.0}),
+        ("unigram-tiny", {"corruptor": "generator", "generator_size": 0.25}),
+    ],
+)
+def test_what_does_something_may_be_written(recipe: str, fields: dict[str, Any]) -> None:
+    config = override(load_recipe(recipe), fields)
+    config = override(config, {"objective": config.objective.objective, "term_weights": {}})
+    check(config, fields)

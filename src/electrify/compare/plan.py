@@ -151,7 +151,7 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
         raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change away")
     try:
         config = override(load_recipe(entry.recipe), fields | entry.changes)
-        check(config)
+        check(config, entry.changes)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
     return config

@@ -4,21 +4,22 @@ they cannot."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ..cores import thread_count
 from ..errors import nearest, need
 from .check_lengths import check_extension, check_lengths, check_periods, check_schedules
 from .check_model import check_model
 from .check_task import check_task
-from .pretrain import PretrainConfig, TrainConfig
+from .pretrain import PretrainConfig, TrainConfig, changes
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
 
 
-def check(config: PretrainConfig) -> None:
-    """Raises UserError if the numbers cannot work together."""
+def check(config: PretrainConfig, given: Iterable[str] = ()) -> None:
+    """Raises UserError if the numbers cannot work together. given: the fields that somebody wrote,
+    of which each has to do something; those that a recipe carries along need not."""
     check_model(config.model, config.corruption)
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
@@ -29,6 +30,39 @@ def check(config: PretrainConfig) -> None:
     check_periods(config)
     segments = config.data.num_segments
     need(segments in (1, 2), f"num_segments is 1 or 2, not {segments}")
+    check_idle(config, given)
+
+
+def _needs_networks(config: PretrainConfig) -> str | None:
+    c = config.corruption
+    return None if c.row.learned else f"corruptor {c.corruptor} has no generator"
+
+
+def _needs_masked_lm(config: PretrainConfig) -> str | None:
+    c = config.corruption
+    shows = c.row.shows_mask or c.row.leaves
+    return None if shows else f"corruptor {c.corruptor} shows no masked language model a text"
+
+
+def _needs_local(config: PretrainConfig) -> str | None:
+    init = config.model.init
+    return None if init == "local" else f"it is for init local, not {init}"
+
+
+# Fields that many recipes carry along and that do nothing in some: why not, where they do not.
+IDLE: dict[str, Callable[[PretrainConfig], str | None]] = {
+    "generator_size": _needs_networks,
+    "tie": _needs_networks,
+    "mask_mix": _needs_masked_lm,
+    "local_amplitude": _needs_local,
+}
+
+
+def check_idle(config: PretrainConfig, given: Iterable[str]) -> None:
+    """Raises UserError for a field among those given that does nothing in this recipe."""
+    for name in given:
+        why = IDLE[name](config) if name in IDLE else None
+        need(why is None, f"{name} does nothing here: {why}; leave it away")
 
 
 def cautions(config: PretrainConfig) -> Iterator[str]:
@@ -42,6 +76,19 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
                 f"{name} {steps:,} is not below max_steps {t.max_steps:,}, so the learning rate "
                 f"never reaches {peak:g}; give --{name.replace('_', '-')} {t.max_steps // 10} or so"
             )
+    d = config.data
+    for name, schedule, last_name, last in (
+        ("seq_length_schedule", d.seq_length_schedule, "max_seq_length", d.max_seq_length),
+        ("batch_size_schedule", t.batch_size_schedule, "train_batch_size", t.train_batch_size),
+    ):
+        starts = changes(schedule, last, t.max_steps)
+        taken = [value for first, value in starts.items() if first < t.max_steps]
+        for value in (*schedule, last):
+            if value not in taken:
+                yield (
+                    f"{name} with {last_name} {last}: none of {t.max_steps:,} updates has {value}, "
+                    "whose share rounds to 0 updates; give more max_steps, or other shares"
+                )
 
 
 def check_stages(config: PretrainConfig) -> None:

@@ -191,3 +191,14 @@ def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
     """Whether a generator is trained with the likelihood of the original tokens (the loss
     `generator`)."""
     return c.row.learned and c.generator_training != "frozen" and not o.row.rewarded
+
+
+def changes(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
+    """For each update at which a row length or batch size changes, the value from there on. A
+    schedule gives values with their shares of all updates, in its order; `last` is what follows."""
+    found = dict[int, int]()
+    share = 0.0
+    for value, of_all in schedule.items():
+        found[round(share * max_steps)] = value
+        share += of_all
+    return found | {round(share * max_steps): last}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..config.pretrain import PretrainConfig, override
+from ..config.pretrain import PretrainConfig, changes, override
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def phases_of(config: PretrainConfig) -> Phases:
     updates have the recipe's own row length and batch size."""
     t = config.train
     d = config.data
-    lengths = _from(d.seq_length_schedule, d.max_seq_length, t.max_steps)
-    batches = _from(t.batch_size_schedule, t.train_batch_size, t.max_steps)
+    lengths = changes(d.seq_length_schedule, d.max_seq_length, t.max_steps)
+    batches = changes(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(
         *(
             Phase(first, _at(lengths, first), _at(batches, first))
@@ -103,16 +103,6 @@ def phases_of(config: PretrainConfig) -> Phases:
 def phases_of_first_stage(config: PretrainConfig) -> Phases:
     """Those of a first stage, which goes through the same schedules in its `generator_steps`."""
     return phases_of(override(config, {"max_steps": config.train.generator_steps}))
-
-
-def _from(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
-    """For each update at which the value changes, the value from there on."""
-    found = dict[int, int]()
-    share = 0.0
-    for value, of_all in schedule.items():
-        found[round(share * max_steps)] = value
-        share += of_all
-    return found | {round(share * max_steps): last}
 
 
 def _at(values: dict[int, int], step: int) -> int:
