@@ -107,6 +107,8 @@ def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
         "--vocab-size"
         not in found(small_data, rich(509), tokenizer="some/folder")["vocabulary-odd"].advice
     )
+    letters = found(small_data, rich(109), vocab_size=512, tokenizer="character")
+    assert "would lose characters" in letters["vocabulary-odd"].advice
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,8 @@ def rounder(manifest: Manifest) -> str:
     if not trained_here(manifest):
         return "It is that of a given tokenizer, so nothing needs to be done."
     if isinstance(asked, int) and v < asked:
+        if manifest.options.get("tokenizer") == "character":
+            return "A smaller one would lose characters of the text, so nothing needs to be done."
         return (
             f"{asked:,} were asked for and the text has no more: --vocab-size {v - v % 8}, or more "
             "text."
