@@ -95,6 +95,9 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         )
         assert mine.median == max(medians.values()) == medians[best] > medians[worst]
         assert any(f"{model}: {best} is the best of 4 settings" in note for note in report.notes())
+    from_here = {r.model for r in report.rows}
+    assert all((out / model).is_dir() for model in from_here), "as one finds them from there"
+    assert {r["model"] for rows in grid.values() for r in rows} == from_here
     stars = [
         line.count("*")
         for line in (out / "search.md").read_text().splitlines()

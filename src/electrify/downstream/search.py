@@ -17,7 +17,8 @@ from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
 from ..config.search import search_grid
 from ..console import inert
-from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object
+from ..export.places import RANDOM
+from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object, relative
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.results import write_results
@@ -81,14 +82,13 @@ def _searched(
     found: dict[str, Report] = {}
     for k, (name, settings) in enumerate(points, 1):
         say(f"setting {k} of {len(points)}: {name}")
-        found[name] = run(
+        point = out / GRID / name
+        report = run(
             dataclasses.replace(
-                options,
-                hyperparameter_search=None,
-                output_dir=str(out / GRID / name),
-                settings=settings,
+                options, hyperparameter_search=None, output_dir=str(point), settings=settings
             )
         )
+        found[name] = _seen_from(out, report, point)
     report = _best(found, [settings for _, settings in points])
     write_report(report, out)
     write_plot(report, out / "report.png")
@@ -100,6 +100,23 @@ def _searched(
     for line in aligned(cells, names=3):
         say(line)
     return report
+
+
+def _seen_from(out: Path, report: Report, point: Path) -> Report:
+    """The report of a point, with the models that it calls by their way from the point's own folder
+    called by that from `out`."""
+
+    def called(label: str) -> str:
+        prefix, way = (
+            (RANDOM, label.removeprefix(RANDOM)) if label.startswith(RANDOM) else ("", label)
+        )
+        return prefix + relative(str(point / way), out) if (point / way).is_dir() else label
+
+    names = {old: called(old) if new == old else new for old, new in report.names.items()}
+    rows = tuple(
+        dataclasses.replace(row, model=names.get(row.model, row.model)) for row in report.rows
+    )
+    return dataclasses.replace(report, names=names, rows=rows)
 
 
 def _first_rows(report: Report) -> dict[tuple[str, str], Row]:
