@@ -241,3 +241,46 @@ def test_reliability_names_tests_that_are_there() -> None:
         if not (ROOT / "src" / "electrify" / last).is_file():
             assert last in tests
         assert not test or f"def {test}(" in tests[last], f"{last}::{test}"
+
+
+SLOW = re.compile(r"^@pytest\.mark\.slow$", re.MULTILINE)
+
+
+def is_slow(text: str, test: str) -> bool:
+    """Whether every case of a test is left to `make test-slow`. text: that of its file."""
+    if re.search(r"^pytestmark = .*mark\.slow", text, re.MULTILINE):
+        return True
+    before = text[: text.index(f"def {test}(")]
+    return bool(SLOW.search(before[before.rindex("\n\n\n") :]))
+
+
+def test_reliability_says_which_tests_are_slow() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    last, seen = "", 0
+    for file, test, said in re.findall(
+        r"`([\w/]+\.py)?::(\w+)`( \([^()]*\*slow\*[^()]*\)|, \*slow\*)?", page
+    ):
+        last = file or last
+        text = (ROOT / "tests" / last).read_text(encoding="utf-8")
+        assert is_slow(text, test) == bool(said), f"{last}::{test}"
+        seen += bool(said)
+    assert seen > 20
+
+
+def test_rows_of_tables_have_the_cells_of_their_header() -> None:
+    """A row that is cut by a line break, or two in one line, is shown in another place."""
+    pages = [
+        README,
+        ROOT / "CHANGELOG.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("benchmarks/**/*.md"),
+    ]
+    for page in pages:
+        cells = 0
+        for line in FENCE.sub("\n", page.read_text(encoding="utf-8")).splitlines():
+            bare = re.sub(r"`[^`]*`|\\\|", "", line).strip()
+            mine = bare.count("|") if bare.startswith("|") else 0
+            where = f"{page.relative_to(ROOT)}: {line}"
+            assert mine or not bare.endswith("|"), where
+            assert not cells or not mine or mine == cells, where
+            cells = mine
