@@ -7,7 +7,7 @@ Each call goes on where the last one stopped: a part that ends with status 0 is 
 is OUT/PART.txt; the studies are stopped when the minutes are over, save, and go on with the next
 call. A part that fails is told and the next one begins; it is tried again by the next call.
 
-DATA is a prepared corpus; 25 M tokens are 50 MB, and 1e16 FLOPs of electra-small see them five
+DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them ten
 times. TASKS is a folder with glue/, tagging/ and blimp/.
 Without them the parts that need them are left out. --dry-run does the parts in their shortest form
 on any machine.
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 STOPPED = 75
 GRACE_S = 60
 TASKS = "stsb,stsb:cosine,cola,conll2000:frozen,blimp"
-BUDGETS = ("1e16", "1e16,3e16", "1e16,3e16,8.9e16")
+BUDGETS = ("2e16", "2e16,4.5e16", "2e16,4.5e16,8.9e16")  # 1e16 ends within the warm-up
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from electrify.compare.cost import Cost
+from electrify.compare.plan import Entry, cells
 from electrify.cores import cores
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -147,6 +149,19 @@ def test_where_the_time_goes(tmp_path: Path) -> None:
     out = run(tmp_path, "step_profile.py", "--device", "cpu")
     assert "ms an update" in out
     assert "aten::" in out
+
+
+@pytest.mark.parametrize("vocab_size", [8192, 30522])
+def test_the_budgets_of_the_hour_on_a_gpu(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends after the warm-up of its recipes, so that none is refused there."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gpu_day import BUDGETS  # pyright: ignore[reportMissingImports]
+
+    entries = [Entry(name, name, {}) for name in ("bert-small", "electra-small")]
+    cost = Cost(vocab_size)
+    for text in BUDGETS:
+        budgets = [float(b) for b in text.split(",")]
+        assert len(cells(entries, budgets, [0], cost, schedule=None)) == 2 * len(budgets)
 
 
 @pytest.mark.slow

@@ -281,6 +281,12 @@ def test_a_part_of_a_schedule_that_never_comes_is_said() -> None:
         "seq_length_schedule with max_seq_length 128: none of 4 updates has 128, whose share "
         "rounds to 0 updates; give more max_steps, or other shares"
     )
+    equal = override(config, {"seq_length_schedule": {128: 0.9}})
+    (said,) = cautions(equal)
+    assert said == (
+        "seq_length_schedule: rows of 128 tokens are not shorter than those of the rest of the "
+        "run, max_seq_length 128"
+    )
     sizes = override(config, {"batch_size_schedule": {8: 0.01, 16: 0.5}, "max_steps": 20})
     (said,) = cautions(sizes)
     assert said.startswith(

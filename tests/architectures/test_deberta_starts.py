@@ -4,6 +4,7 @@ classes, with the published values of config.json."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -330,3 +331,24 @@ def test_both_halves_with_padded_tables(
     assert cli.main([*again, "--output-dir", str(tmp_path / "again")]) == 0
     found = load_file(tmp_path / "again" / "model.safetensors")
     assert found["deberta.embeddings.word_embeddings.weight"].shape[0] == words
+
+
+def test_the_page_says_how_pickled_weights_are_converted(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = published(tmp_path / "start", small_data)
+    weights = load_file(start / "model.safetensors")
+    word = "deberta.embeddings.word_embeddings.weight"
+    assert word in weights
+    # Two names of one tensor, as pickles of tied weights have.
+    torch.save(weights | {"tied": weights[word]}, start / "pytorch_model.bin")
+    (start / "model.safetensors").unlink()
+    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
+    assert cli.main(line) == 2
+    page = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(start)
+    exec(compile(code, "objectives.md", "exec"), {})
+    converted = load_file(start / "model.safetensors")
+    assert all(torch.equal(converted[name], tensor) for name, tensor in weights.items())
+    assert cli.main(line) == 0

@@ -76,7 +76,18 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
                 f"{name} {steps:,} is not below max_steps {t.max_steps:,}, so the learning rate "
                 f"never reaches {peak:g}; give --{name.replace('_', '-')} {t.max_steps // 10} or so"
             )
-    d = config.data
+    yield from _idle_parts(config)
+
+
+def _idle_parts(config: PretrainConfig) -> Iterator[str]:
+    """Parts of schedules that never come, and shorter rows that are not shorter."""
+    d, t = config.data, config.train
+    for length in d.seq_length_schedule:
+        if length >= d.max_seq_length:
+            yield (
+                f"seq_length_schedule: rows of {length} tokens are not shorter than those of the "
+                f"rest of the run, max_seq_length {d.max_seq_length}"
+            )
     for name, schedule, last_name, last in (
         ("seq_length_schedule", d.seq_length_schedule, "max_seq_length", d.max_seq_length),
         ("batch_size_schedule", t.batch_size_schedule, "train_batch_size", t.train_batch_size),

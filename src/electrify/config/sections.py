@@ -222,7 +222,7 @@ class DataConfig(Checked):
     max_seq_length: int
     """Tokens per row, and the length of the longest sequence, [CLS] and [SEP] included."""
     seq_length_schedule: dict[int, float] = field(default_factory=dict)
-    """Shorter rows first: 128=.9 takes rows of 128 tokens for nine tenths of the updates,
+    """Shorter rows first: 64=.9 takes rows of 64 tokens for nine tenths of the updates,
     max_seq_length for the rest."""
     num_segments: int = 1
     """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], but one sequence in ten is single; so the segment
