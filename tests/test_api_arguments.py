@@ -27,6 +27,7 @@ from electrify import (
     pretrain,
     pretraining,
 )
+from electrify.config.checks import check
 from electrify.config.evaluate import EvaluateConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.sections import DataConfig
@@ -111,6 +112,23 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pretrain("data", output_dir="o", config=config(), resume=ANY or "x"),
         "resume cannot be 'x'; known: auto, must, never",
     ),
+    "minutes": (
+        lambda: pretrain("data", output_dir="o", config=config(), train_minutes=ANY or "5"),
+        "train_minutes must be of type float, not '5'",
+    ),
+    "minutes True": (
+        lambda: pretrain("data", output_dir="o", config=config(), train_minutes=True),
+        "train_minutes must be of type float, not True",
+    ),
+    "milestones": (
+        lambda: pretrain("data", output_dir="o", config=config(), milestones=ANY or 5),
+        "milestones must be a list or a tuple, not 5",
+    ),
+    "trunk": (
+        lambda: pretrain("data", output_dir="o", config=config(), trunk=ANY or 5),
+        "trunk must be a path, as text or as a Path, not 5",
+    ),
+    "a wait": (lambda: check(config(ddp_timeout=float("inf"))), "ddp_timeout inf is more than"),
 }
 
 

@@ -14,7 +14,9 @@ import pytest
 from electrify import cli
 from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
 from electrify.files.model_folder import model_mark
+from electrify.train import dist
 from electrify.train.folder import is_run
+from electrify.train.log import FILE, read
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words
 
 SHORT: dict[str, Any] = {"max_steps": 4, "logging_steps": 2, "save_steps": 2}
@@ -330,3 +332,57 @@ def test_a_name_that_is_not_utf8_is_refused_before_anything_is_done(
     for data in (small_data, text):
         assert "not UTF-8" in mistake(capsys, *words(data, folder))
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_run_json_that_was_changed_where_the_run_began_from_a_folder(
+    small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    line = words(small_data, folder, init_discriminator=finished / "discriminator")
+    assert cli.main(line) == 0
+    card = (folder / "discriminator" / "README.md").read_text()
+    assert "init_discriminator: discriminator\n" in card
+    assert ".." not in card
+    wanted, path = (folder / "run.json").read_text(), folder / "run.json"
+    shutil.rmtree(folder / "checkpoint-4")
+    path.write_text(wanted.replace('"vocab_size": ', '"vocab_size": 1'))
+    assert cli.main(line) == 0
+    assert json.loads(path.read_text())["vocab_size"] == json.loads(wanted)["vocab_size"]
+    assert (folder / "run.json.changed").is_file()
+
+
+def test_notes_in_a_recipe_that_lies_where_the_run_begins_are_kept(
+    small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    mine = (finished / "config.yaml").read_text() + "# my notes\n"
+    (folder / "config.yaml").write_text(mine)
+    line = ["pretrain", str(small_data), "--output-dir", str(folder)]
+    assert cli.main([*line, "--config", str(folder / "config.yaml")]) == 0
+    assert (folder / "config.yaml.changed").read_text() == mine
+    assert "my notes" not in (folder / "config.yaml").read_text()
+
+
+def test_the_last_updates_are_in_the_log(small_data: Path, tmp_path: Path) -> None:
+    """Also those after the last multiple of logging_steps: the FLOPs of the whole run."""
+    folder = tmp_path / "run"
+    assert cli.main(words(small_data, folder, max_steps=5, logging_steps=3, eval_steps=0)) == 0
+    lines = [r for r in read(folder / FILE) if r["kind"] == "train"]
+    assert [r["step"] for r in lines] == [3, 5]
+    assert lines[1]["flops"] == pytest.approx(lines[0]["flops"] * 5 / 3)
+    assert "| updates | 5 |" in (folder / "discriminator" / "README.md").read_text()
+
+
+def test_hosts_may_see_a_run_under_several_names(
+    small_data: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(dist, "same_across", lambda text, **_: told.append(text))
+    shutil.rmtree(run / "checkpoint-4")
+    monkeypatch.chdir(run.parent)
+    for name in (Path(run.name), run):
+        assert cli.main(words(small_data, name)) == 0
+        shutil.rmtree(run / "checkpoint-4")
+    assert len(told) == 2
+    assert told[0] == told[1]

@@ -99,11 +99,12 @@ def is_of_the_machine(error: OSError) -> bool:
 
 
 def is_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. Torch raises a bare RuntimeError then."""
+    """Whether memory ran out. Torch raises a bare RuntimeError then, safetensors its own."""
     return isinstance(error, MemoryError) or (
         code_of(error) == "ENOMEM"
         if isinstance(error, OSError)
-        else isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        else not isinstance(error, UserError)
+        and any(sign in str(error) for sign in ("can't allocate memory", "Cannot allocate memory"))
     )
 
 

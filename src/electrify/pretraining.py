@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .config.checks import cautions, check
-from .config.given import must_be, path_of
+from .config.checks import cautions, check, check_minutes
+from .config.given import checked, must_be, path_of
 from .config.pretrain import PretrainConfig, override
 from .config.schema import convert
 from .config.sections import GENERATOR_SIZES
@@ -58,14 +58,19 @@ def pretrain(
     must_be(config, PretrainConfig, "config", advice="; load_recipe(NAME) gives one")
     folders = path_of(data, "data"), path_of(output_dir, "output_dir")
     convert(resume, Resume, "resume")
+    kept = frozenset(checked(milestones, tuple[int, ...], "milestones"))
+    begins = None if trunk is None else path_of(trunk, "trunk")
     check(config)
+    if train_minutes is not None:
+        train_minutes = float(checked(train_minutes, float, "train_minutes"))
+        check_minutes(config, train_minutes)
     if not _ALONE.acquire(blocking=False):
         raise UserError(
             "this process is pre-training already, in another thread; wait for its end, or start "
             "another process"
         )
     try:
-        return _pretrain(*folders, config, resume, milestones, trunk, train_minutes)
+        return _pretrain(*folders, config, resume, kept, begins, train_minutes)
     finally:
         _ALONE.release()
 

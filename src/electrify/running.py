@@ -22,16 +22,11 @@ from .model.shape import Shape
 from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
 from .text.shards import Corpus
-from .train import checkpoint, dist
+from .train import dist
 from .train.claim import Loaded, claim
 from .train.context import RunContext, TrainingData
 from .train.decisive import decisive
-from .train.folder import (
-    Resume,
-    earlier_threads,
-    fingerprint,
-    refuse,
-)
+from .train.folder import Resume, earlier_threads, fingerprint, refuse
 from .train.header import header_lost, write_header
 from .train.home import HEADER, TOKENIZER, Home
 from .train.log import MetricsLog, begin_log
@@ -39,6 +34,7 @@ from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.sharding import is_sharded
+from .train.space import must_have_room
 from .train.threads import Threads, choose, computing_with
 
 
@@ -100,7 +96,8 @@ def train_run(job: Job) -> Result:
         )
         run, built = assembled(job, planned, fresh=loaded is None)
         faults.at("build")
-        begin(run, built, config, loaded, threads)
+        with dist.together():
+            begin(run, built, config, loaded, threads)
         if loaded and loaded.of_trunk and world.is_main:
             begin_log(folder, trunk=loaded.path.parent, step=run.step)
         if world.is_main:
@@ -151,11 +148,13 @@ def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str
     rank = run.world.rank
     trackers = run.config.report_to
     step = run.step if resumed else None
-    with MetricsLog(folder, resume_step=step, report_to=trackers, rank=rank) as log:
+    with dist.together():
+        opened_log = MetricsLog(folder, resume_step=step, report_to=trackers, rank=rank)
+    with opened_log as log:
         summary = run.train(log)
     in_memory = None if any(map(is_sharded, run.state.named.values())) else built
-    exported = export_run(folder, built=in_memory) if summary.finished and rank == 0 else {}
-    dist.barrier()
+    with dist.together():
+        exported = export_run(folder, built=in_memory) if summary.finished and rank == 0 else {}
     return summary, exported
 
 
@@ -213,10 +212,8 @@ def begin(
     world = run.world
     corpus = run.data.loader.corpus
     parameters = sum(p.numel() for p in run.state.named.values())
-    saves = -(-config.train.max_steps // config.train.save_steps)
-    copies = min(config.train.save_total_limit or 10, saves) + 1
-    # Parameters and two moments in float32, for each kept checkpoint and the next one.
-    checkpoint.require_space(folder, 12 * parameters * copies)
+    step = loaded.state["step"] if loaded else 0
+    must_have_room(folder, config.train, parameters, step=step, milestones=run.context.milestones)
     tokenizer = corpus.folder / TOKENIZER
     begun = loaded is not None and not loaded.of_trunk
     lost = [*HEADER, TOKENIZER]

@@ -30,7 +30,7 @@ from .console import harmless
 from .errors import UserError
 from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
-from .train.signals import SAVED_EXIT
+from .train.signals import status_of_stop
 
 
 def show(text: object) -> None:
@@ -94,7 +94,7 @@ def pretrain(args: argparse.Namespace) -> int:
             f"stopped after step {result.summary.step} and saved; run the same command again to "
             "continue"
         )
-        return SAVED_EXIT
+        return status_of_stop(signalled=result.summary.signalled)
     for part, folder in result.exported.items():
         show(f"{part}: {folder}")
     return 0

@@ -20,7 +20,7 @@ from electrify.files.whole import GoneError, write_atomically, written
 from electrify.text.choosing import choose_sources
 from electrify.text.made import is_made
 from electrify.text.space import must_fit
-from electrify.train import checkpoint
+from electrify.train import space
 from electrify.train.decisive import decisive
 from electrify.train.saved import State
 from small import mistake, pretrain_words, run, write_text
@@ -153,13 +153,13 @@ def test_a_run_folder_that_is_removed_before_its_first_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "run"
-    real = checkpoint.require_space
+    real = space.require_space
 
     def removed(*given: object) -> None:
         real(*given)  # type: ignore[arg-type]
         shutil.rmtree(folder)
 
-    monkeypatch.setattr(checkpoint, "require_space", removed)
+    monkeypatch.setattr(space, "require_space", removed)
     said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
     assert "was removed or moved away; run the same command again" in said
 

@@ -136,7 +136,7 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     records = [
-        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "rtd": 0.5}
+        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "joules": 3.6e6 * s}
         for s in range(5, 11, 5)
     ]
     records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]

@@ -253,6 +253,7 @@ def test_the_card_tells_the_run(tmp_path):
         "# my run: ELECTRA discriminator",
         "| tokens seen | 10,000 |",
         "| wall time | 40 s |",
+        "| energy | 10 kWh |",
         "| `rtd` | 0.4321 |",
         "| documents | 12 |",
         "d" * 64,

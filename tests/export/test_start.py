@@ -16,7 +16,7 @@ from electrify.architectures import architecture_named
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.export.quiet import quiet
-from electrify.export.starting_vocabulary import check_vocabulary
+from electrify.export.starting_vocabulary import check_vocabulary, without_padding
 from electrify.export.starting_weights import folder_shape, load_model
 
 SHAPE = {
@@ -322,3 +322,12 @@ def test_a_tokenizer_that_cannot_be_compared(
         patched.setattr("electrify.files.tokenizers.find_spec", lambda name: None)
         with pytest.raises(UserError, match="pip install sentencepiece"):
             check_vocabulary(start, tokenizer=small_data / "tokenizer")
+
+
+def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:
+    """Positions may be as many as the padded words are."""
+    five = torch.ones(5, 2)
+    names = ("encoder.embeddings.words.weight", "encoder.embeddings.positions.weight")
+    named = dict.fromkeys(names, five) | {"head.bias_V": torch.ones(5)}
+    cut = without_padding(named, rows=5, tokens=3)
+    assert [len(t) for t in cut.values()] == [3, 5, 3]

@@ -16,7 +16,7 @@ from electrify.downstream.records import line_of, read_records, read_settings, s
 from electrify.errors import UserError
 from electrify.files.models import look_over
 from electrify.files.tokenizers import copy_tokenizer
-from electrify.text.shards import verify_sample
+from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
 from electrify.train.facts import read_facts
 from small import listing, pretrain_words, same_ending
@@ -259,3 +259,16 @@ def test_a_run_refuses_damaged_data(small_data: Path, tmp_path: Path) -> None:
         assert len(said.splitlines()) == 1
         assert not (tmp_path / "run").exists()
         (folder / name).write_bytes(whole)
+
+
+def test_a_large_shard_is_looked_at_too(small_data: Path, tmp_path: Path) -> None:
+    """At least one of each split, whatever its size."""
+    folder = Path(shutil.copytree(small_data, tmp_path / "data"))
+    verify_sample(folder, max_bytes=1, key=0)
+    for name in (s.tokens_file for s in Corpus(folder, "train").shards):
+        shard = folder / name
+        content = bytearray(shard.read_bytes())
+        content[-1] ^= 1
+        shard.write_bytes(content)
+    with pytest.raises(UserError, match="does not have the hash in the manifest"):
+        verify_sample(folder, max_bytes=1, key=0)

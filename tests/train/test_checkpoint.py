@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +20,13 @@ from checkpoints import FILES, folders, holds, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from electrify.cli import ending_of
+from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
 from electrify.files.lock import lock
 from electrify.train import checkpoint
 from electrify.train.saved import current_names
+from electrify.train.space import must_have_room, require_space
 from small import files_of_at_most
 
 # --- round trip
@@ -120,11 +125,11 @@ def test_a_bug_of_the_caller_leaves_no_folder_either(tmp_path: Path) -> None:
 
 
 def test_too_little_space_is_refused_before_the_start(tmp_path: Path) -> None:
-    checkpoint.require_space(tmp_path / "not" / "yet", 1)
+    require_space(tmp_path / "not" / "yet", 1)
     with pytest.raises(
         UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"
     ):
-        checkpoint.require_space(tmp_path / "not" / "yet", 10**15)
+        require_space(tmp_path / "not" / "yet", 10**15)
 
 
 # --- folders
@@ -269,3 +274,38 @@ def test_only_names_of_the_first_version_are_changed() -> None:
     assert set(current_names(old)["model"]) == {"encoder.a", "corruptor.lm.b"}
     new = {"model": {"encoder.a": torch.zeros(1), "lm.b": torch.zeros(1)}}
     assert set(current_names(new)["model"]) == set(new["model"])
+
+
+def test_checkpoints_that_will_be_replaced_have_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_recipe("electra-tiny").train  # keeps two
+    config = replace(config, max_steps=100, save_steps=10, save_total_limit=2)
+    weights = {"model": {"w": torch.zeros(30_000)}}
+    one = 12 * 10_000
+    given = {"parameters": 10_000, "milestones": frozenset[int]()}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1.5 * one))
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, config, step=0, **given)
+    for step in (10, 20):
+        checkpoint.save(tmp_path, step, tensors=weights, state={"step": step}, keep=2)
+    must_have_room(tmp_path, config, step=20, **given)
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, config, step=20, **given | {"milestones": frozenset({10, 20})})
+    must_have_room(tmp_path / "finished", config, step=100, **given)
+
+
+def test_memory_that_runs_out_is_not_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save(tmp_path, 1, tensors={"model": {"w": torch.zeros(3)}}, state={}, keep=1)
+
+    def full(path: Path) -> None:
+        raise RuntimeError("unable to mmap 12 bytes from file <w>: Cannot allocate memory (12)")
+
+    monkeypatch.setattr(checkpoint, "load_file", full)
+    with pytest.raises(RuntimeError) as raised:
+        checkpoint.load(tmp_path / "checkpoint-1")
+    ending = ending_of(raised.value, "pretrain")
+    assert ending is not None
+    assert (ending.status, ending.sentence.partition(":")[0]) == (2, "memory ran out")

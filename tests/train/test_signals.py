@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from electrify.train import signals
 from electrify.train.signals import SAVED_EXIT, SIGNALS, Stop
 
 SCRIPT = """
@@ -95,3 +96,15 @@ def test_outside_the_main_thread_it_is_inert() -> None:
     thread.start()
     thread.join()
     assert seen == [(False, before)]
+
+
+def test_the_status_of_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a torchrun that starts again whatever fails, a time that is over is not a failure."""
+    name = "TORCHELASTIC_MAX_RESTARTS"
+    monkeypatch.delenv(name, raising=False)
+    assert {signals.status_of_stop(signalled=s) for s in (True, False)} == {75}
+    monkeypatch.setenv(name, "0")
+    assert {signals.status_of_stop(signalled=s) for s in (True, False)} == {75}
+    monkeypatch.setenv(name, "3")
+    assert signals.status_of_stop(signalled=False) == 0
+    assert signals.status_of_stop(signalled=True) == 75

@@ -191,6 +191,8 @@ def check_start(config: PretrainConfig) -> None:
     )
 
 
+LONGEST_WAIT_S = 31 * 24 * 3600.0
+
 ABOVE_ZERO = (
     "max_steps",
     "train_batch_size",
@@ -265,6 +267,11 @@ def check_ranges(t: TrainConfig) -> None:
         )
     for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    need(
+        t.ddp_timeout <= LONGEST_WAIT_S,
+        f"ddp_timeout {t.ddp_timeout:g} is more than a month; processes that wait so long for "
+        "another one hang",
+    )
     warm = t.generator_warmup_steps
     need(warm is None or warm >= 0, f"generator_warmup_steps cannot be negative: {warm}")
     need(t.max_grad_norm != math.inf, "max_grad_norm must be a finite number; 0 does not clip")

@@ -61,6 +61,9 @@ def model_card(
     last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
+    # A validation has no energy.
+    joules = next((r["joules"] for r in reversed(records) if r.get("joules")), None)
+    last = last | {"joules": joules}
     training = _training(model.encoder.shape, last, step=step, parameters=parameters)
     sections = [
         _metadata(config, shown, start=start),
@@ -78,7 +81,7 @@ def model_card(
 
 def _recipe(config: PretrainConfig) -> str:
     starts = {name: getattr(config.train, name) for name in STARTS}
-    recipe = override(config, {name: _relative(start) for name, start in starts.items() if start})
+    recipe = override(config, {name: _start(start) for name, start in starts.items() if start})
     return (
         "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
         f"`config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
@@ -164,7 +167,7 @@ def _training(
     shape: Shape, last: Mapping[str, Any], *, step: int | None, parameters: int
 ) -> dict[str, Any]:
     seconds = last.get("seconds")
-    joules = last.get("joules", last.get("energy_joules"))
+    joules = last.get("joules")
     heads = shape.num_attention_heads
     wall_time = energy = None
     if isinstance(seconds, int | float):
@@ -229,6 +232,12 @@ def _corpus(facts: Mapping[str, Any]) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"## {title}\n{body}" if body else ""
+
+
+def _start(start: str) -> str:
+    """Where a run started from: a Hub id, or the last name of a folder."""
+    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
+    return start if own else Path(start).name
 
 
 def _relative(name: str) -> str:

@@ -19,7 +19,7 @@ from transformers.models.auto.modeling_auto import (
 
 from ..config.networks import KEPT, every_one_beside
 from ..config.objectives import OBJECTIVES, Logits
-from ..errors import UserError, failing_as
+from ..errors import UserError, failing_as, is_of_memory
 from ..files.models import SAVED_AGAIN, look_over, read_mark
 from ..files.reading import FileError
 from ..files.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
@@ -70,6 +70,8 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
                 path, config=config, output_loading_info=True, **SAFE_WEIGHTS
             )
     except Exception as e:  # damaged weights raise types of three libraries
+        if is_of_memory(e):
+            raise
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
     return model.eval(), sorted(info["missing_keys"])

@@ -78,11 +78,18 @@ def may_hold(rows: int, tokens: int) -> bool:
     return tokens <= rows <= MOST * tokens
 
 
+# What has a row for each word, in our names.
+OF_WORDS = ("embeddings.words.weight", "head.bias_V")
+
+
 def without_padding(
     named: dict[str, torch.Tensor], *, rows: int, tokens: int
 ) -> dict[str, torch.Tensor]:
     """The tensors with as many rows as there are tokens, where they have one for each word."""
-    return {name: t[:tokens] if len(t) == rows else t for name, t in named.items()}
+    return {
+        name: t[:tokens] if len(t) == rows and name.endswith(OF_WORDS) else t
+        for name, t in named.items()
+    }
 
 
 def about_padding(start: str, *, what: str, rows: int, tokens: int) -> list[str]:

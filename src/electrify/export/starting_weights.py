@@ -12,7 +12,7 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..config.architectures import ARCHITECTURES
-from ..errors import UserError
+from ..errors import UserError, is_of_memory
 from ..files.models import look_over
 from ..files.reading import FileError
 from ..model.shape import Shape
@@ -238,6 +238,8 @@ def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
                 **local,
             )
     except Exception as e:  # damaged weights raise types of three libraries
+        if is_of_memory(e):
+            raise
         raise UserError(
             f"{start} has no readable model.safetensors ({said(e)}); convert its weights to "
             "safetensors first"

@@ -147,13 +147,13 @@ class Corpus:
             must_have(self.folder, s.documents_file, s.documents_sha256)
 
     def verify_tokens(self, *, max_bytes: int = 1 << 62, key: int = 0) -> int:
-        """Verifies shards of up to `max_bytes`; another key selects other shards. Raises as
-        `verify`. Returns the number of bytes that were read."""
+        """Verifies shards of up to `max_bytes` in all, and at least one; another key selects other
+        shards. Raises as `verify`. Returns the number of bytes that were read."""
         read = 0
         for k in np.random.default_rng(key).permutation(len(self.shards)):
             s = self.shards[k]
             size = s.tokens * np.dtype(self.manifest.dtype).itemsize
-            if read + size <= max_bytes:
+            if not read or read + size <= max_bytes:
                 must_have(self.folder, s.tokens_file, s.tokens_sha256)
                 read += size
         return read

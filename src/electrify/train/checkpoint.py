@@ -32,8 +32,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import faults
-from ..console import size
-from ..errors import UserError
+from ..errors import UserError, is_of_memory
 from ..files.folders import aside
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.whole import sync
@@ -263,6 +262,8 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
     # Right hashes of what is not tensors; RuntimeError for a file that is gone by now.
     except (SafetensorError, RuntimeError, OSError) as e:
+        if is_of_memory(e):
+            raise
         raise UserError(
             f"{path} is not a complete checkpoint: its tensors cannot be read ({e}); resume from "
             "an earlier one"
@@ -276,21 +277,3 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
             "checkpoint"
         )
     return tensors, state
-
-
-# --- the folder
-
-
-def require_space(folder: Path, bytes_needed: int) -> None:
-    """Raises UserError if the disk of `folder` (which need not exist yet) has less free space. This
-    is asked before step 0, so that a run does not fail after a night of training."""
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
-    if free < bytes_needed:
-        raise UserError(
-            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need "
-            f"{size(bytes_needed, digits=2)}; "
-            "free some space, choose another --output-dir or a smaller --save-total-limit"
-        )

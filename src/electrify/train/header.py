@@ -16,12 +16,13 @@ from .. import faults
 from ..build import Built
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
-from ..files.folders import own_bytes, own_object, relative, remove_temporaries, sha256
+from ..files.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
 from ..files.reading import UnreadableError
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
 from ..model.shape import Shape
+from ..progress import say
 from ..text.manifest import Manifest
 from .decisive import STARTS, decisive, differing
 from .device import describe
@@ -59,18 +60,25 @@ def write_header(
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
     facts = sealed(json.loads(json.dumps(facts, default=str)))
     remove_temporaries(folder)
-    written = {
-        CONFIG: RUN_MARK + dump(portable(config, folder)),
-        FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n",
-    }
+    recipe = RUN_MARK + dump(portable(config, folder))
+    written = {CONFIG: recipe, FACTS: json.dumps(facts, indent=1, sort_keys=True) + "\n"}
     for name, text in written.items():
         if name not in lost:
             continue
+        _keep_other(folder / name, text)
         # config.yaml comes first: it makes the folder recognisable as a run, however this ends.
         write_atomically(folder / name, text)
         faults.at("header")
     if TOKENIZER in lost:
         publish_tokenizer(tokenizer, folder / TOKENIZER, ours=ours)
+
+
+def _keep_other(path: Path, text: str) -> None:
+    """Gives another name to a recipe that is there and is not this text: somebody may have written
+    it, or notes into it."""
+    if path.name == CONFIG and own_bytes(path) not in (None, text.encode()):
+        kept = aside(path)
+        say(f"warning: {path} was another recipe; it is kept as {kept and kept.name}")
 
 
 def _what_ran(manifest: Manifest, built: Built, device: torch.device) -> dict[str, Any]:
@@ -151,11 +159,17 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
 
 
 def saved_shape(folder: Path, network: str) -> Shape | None:
-    """The shape of a network of the run that has already begun in the folder, or None if none has.
-    So the folders from which it started may be gone by then."""
+    """The shape of a network of the run that has already begun in the folder, or None if none has,
+    or its run.json was changed: then the folders from which it started are asked again. Otherwise
+    they may be gone by then."""
     if not os.path.lexists(folder / FACTS):
         return None
-    shapes = read_facts(folder)[0].shapes
+    try:
+        shapes = read_facts(folder)[0].shapes
+    except UnreadableError:
+        raise
+    except UserError:
+        return None  # `header_lost` finds it, too, and it is written again
     if network not in shapes:
         raise UserError(
             f"{folder / FACTS} does not say the shape of the {network}; it is damaged, or not a "

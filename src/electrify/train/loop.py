@@ -50,6 +50,8 @@ class Summary:
     tokens: int
     seconds: float
     """Wall time of the run, including the time before it was resumed."""
+    signalled: bool = False
+    """Whether a signal stopped it, to whichever process it came."""
 
 
 @dataclass(frozen=True)
@@ -254,9 +256,9 @@ class Run:
         with Stop(at_once=self.world.size == 1) as stop, bar:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
-        return Summary(
-            self.step, not stopped, state.validation, state.tokens_seen(), state.meter.seconds()
-        )
+            signalled = stopped and any_across(bool(stop.requested))
+        used = state.tokens_seen(), state.meter.seconds()
+        return Summary(self.step, not stopped, state.validation, *used, signalled)
 
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
         """Runs updates until max_steps, until it must stop (then it returns True), or until the run
@@ -267,7 +269,7 @@ class Run:
             stop.at_once = False
             done = self.step == c.max_steps
             stopped = not done and self.must_stop(stop)
-            logs = self.step % c.logging_steps == 0
+            logs = done or self.step % c.logging_steps == 0
             saves = done or stopped or self.step % c.save_steps == 0
             saves |= self.step in self.context.milestones
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)

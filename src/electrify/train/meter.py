@@ -89,13 +89,21 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
 
 class Meter:
     """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
-    the run before an update; peak: the FLOP/s that all devices together can do at most."""
+    the run before an update; peak: the FLOP/s that all devices together can do at most; alone:
+    whether this process is the whole run, so that its device's energy is that of the run."""
 
-    def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        flops: Callable[[int], float],
+        peak: float,
+        alone: bool = True,
+    ) -> None:
         self.device = device
         self.flops = flops
         self.peak = peak
-        self.energy = EnergyMeter(device)
+        self.energy = EnergyMeter(device) if alone else None
         self.pace = Pace()
         self.seconds_before = 0.0  # in earlier legs
         self.joules_before = 0.0
@@ -113,7 +121,7 @@ class Meter:
 
     def joules(self) -> float | None:
         """Energy of the run; None if nothing measures it."""
-        here = self.energy.joules()
+        here = self.energy and self.energy.joules()
         return None if here is None else self.joules_before + here
 
     @contextmanager

@@ -150,7 +150,9 @@ def fresh_state(
             silent_tokens=data.loader.phases.slots(silent_steps),
             generator_learns=generator_learns,
         ),
-        meter=Meter(world.device, flops=flops, peak=context.peak * world.size),
+        meter=Meter(
+            world.device, flops=flops, peak=context.peak * world.size, alone=world.size == 1
+        ),
         guard=Guard(c, world),
         device=world.device,
     )
