@@ -48,6 +48,9 @@ def test_centring_and_whitening(zoo: Path) -> None:
     # A last norm takes one direction away: its variance is rounding and stays small.
     np.testing.assert_allclose(spread[:15, :15], np.eye(15), atol=1e-2)
     assert spread[15, 15] < 1.01
+    given = np.array(texts)
+    same = embed(str(zoo / "bert"), given, center=given, bf16="false")
+    np.testing.assert_array_equal(same, centred)
     with pytest.raises(UserError, match="5 texts, and whitening vectors of width 16 needs more"):
         embed(str(zoo / "bert"), TEXTS, whiten=TEXTS)
     with pytest.raises(UserError, match="center and whiten exclude each other"):

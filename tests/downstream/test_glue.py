@@ -73,12 +73,11 @@ def run(zoo: Path, glue: Path, out: Path, *tasks: str, **more: Any):
     )
     return finetune(
         FinetuneConfig(
-            models=(str(zoo / "electra"),),
             output_dir=str(out),
             task=tasks,
             data_dir=str(glue),
             settings=settings,
-            **{"seeds": 1} | more,
+            **{"seeds": 1, "models": (str(zoo / "electra"),)} | more,
         )
     )
 
@@ -198,6 +197,16 @@ def test_a_submission_of_some_tasks(
     run(zoo, glue, tmp_path / "other", "wnli", predict_test=True)
     assert "no test set is there to predict" in capsys.readouterr().err
     assert not list((tmp_path / "other").glob("submission*"))
+
+
+def test_a_submission_of_random_weights_alone(zoo: Path, glue: Path, tmp_path: Path):
+    (glue / "RTE" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
+    for others in ((), (str(zoo / "bert"),)):  # beside others, they are a row for comparison
+        out = tmp_path / f"out{len(others)}"
+        models = (f"random:{zoo / 'bert'}", *others)
+        run(zoo, glue, out, "rte", predict_test=True, models=models)
+        (archive,) = out.glob("submission-*.zip")
+        assert ("random" in archive.name) == (not others)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -246,6 +247,47 @@ def test_a_tagger_of_the_library_and_one_with_another_head(foreign: Any, tmp_pat
         (found,) = predict(str(place), [["the", "film", "was", "good"]], bf16="false")
         assert isinstance(found, Tagged)
         assert found.tags == tuple(f"LABEL_{int(k)}" for k in wanted)
+
+
+def test_words_for_a_tagger_are_words(foreign: Any) -> None:
+    folder, _, _ = foreign(AutoModelForTokenClassification, num_labels=4)
+    for texts, says in (
+        ([5], "text 1 must be a list of words"),
+        ([["a"], None], "text 2 must be a list of words"),
+        ([["a"], "a film"], "text 2 must be a list of words"),
+        ([["a\ud800"]], "text 1 holds half a surrogate pair"),
+        (5, "texts must be a list of texts, not 5"),
+    ):
+        with pytest.raises(UserError, match=says):
+            predict(str(folder), texts)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="pairs are for texts, and this model tags words"):
+        predict(str(folder), [["a", "film"]], pairs=["one"])
+    words: Any = [(word for word in ("a", "film")), np.array(["one"])]
+    assert [found.words for found in predict(str(folder), words)] == [("a", "film"), ("one",)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_second_text_is_read_by_models_of_pairs(
+    zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: bool
+) -> None:
+    """Others take the column sentence2 only where it is named."""
+    saved = tmp_path / "saved"
+    task = texts_task("classification", pairs=pairs)
+    finetune_one(str(zoo / "bert"), task, seed=0, settings=settings(bf16="false"), save_to=saved)
+    path = tmp_path / "new.csv"
+    path.write_text("sentence1,sentence2\nthe film was good,it is not very fine\n")
+    out = tmp_path / "out.jsonl"
+    common = {"model": str(saved), "files": (str(path),), "output_file": str(out), "bf16": "false"}
+    for column in (None, "sentence2"):
+        predict_files(PredictConfig(**common, pair_column=column, overwrite=True))  # type: ignore[arg-type]
+        second = ["it is not very fine"] if pairs or column else None
+        (found,) = predict(str(saved), ["the film was good"], pairs=second, bf16="false")
+        (row,) = map(json.loads, out.read_text("utf-8").splitlines())
+        assert row["probability"] == pytest.approx(found.probability, abs=1e-5)  # type: ignore[union-attr]
+        assert row["sentence2"] == "it is not very fine"
+        said = capsys.readouterr().err
+        assert ("sentence2 is not read" in said) == (not pairs and column is None)
+        assert ("warning:" in said) == (not pairs and column is not None)
 
 
 def test_answers_of_the_library(foreign: Any) -> None:

@@ -29,7 +29,7 @@ from electrify import PredictConfig, UserError, predict_files
 from electrify.downstream.read import files
 from electrify.downstream.reading import noted
 from electrify.inference import source
-from electrify.inference.sentences import split
+from electrify.inference.sentences import split, untagged
 from electrify.inference.source import Files
 from electrify.text.small_files import lines_of
 from small import Process, mistake, run
@@ -206,6 +206,48 @@ def test_lines_before_the_first_name(models: dict[str, str], tmp_path: Path) -> 
 @settings(max_examples=50)
 def test_splitting_loses_no_character_but_blanks(text: str) -> None:
     assert "".join(split(text)) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("हिन्दी भाषा।", ("हिन्दी", "भाषा", "।")),
+        ("தமிழ் สวัสดี", ("தமிழ்", "สวัสดี")),
+        ("re\u0301sume\u0301-ku, n'e\u0301", ("re\u0301sume\u0301-ku", ",", "n'e\u0301")),
+        ("می\u200cخواهم", ("می\u200cخواهم",)),
+        ("\u2764\ufe0f 1\ufe0f\u20e3", ("\u2764\ufe0f", "1\ufe0f\u20e3")),
+        ("\u0301a\u200bb", ("\u0301", "a", "\u200b", "b")),
+    ],
+)
+def test_marks_belong_to_the_character_before_them(text: str, words: tuple[str, ...]) -> None:
+    assert split(text) == words
+
+
+@pytest.mark.parametrize(
+    ("content", "column", "header", "found"),
+    [
+        ("EU rejects German,x\nPeter Blackburn calls,y\n", "0", False, None),
+        ("id,note\n7,EU rejects German\n8,Peter Blackburn calls\n", "1", True, None),
+        ("EU rejects German\nPeter Blackburn calls\n", None, False, None),
+        ("note\nEU rejects German\nPeter Blackburn calls\n", None, True, None),
+        ("id,note\n7,EU\n", "2", True, "there are 2, counted from 0"),
+    ],
+)
+def test_a_numbered_column_of_a_csv_holds_texts(
+    tmp_path: Path, content: str, column: str | None, header: bool, found: str | None
+) -> None:
+    """It is a table, and not a file with a word on each line."""
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8")
+
+    def words() -> list[tuple[str, ...]]:
+        return [s.words for s in untagged(str(path), column, lambda n: None, header=header)]
+
+    if found is None:
+        assert words() == [("EU", "rejects", "German"), ("Peter", "Blackburn", "calls")]
+    else:
+        with pytest.raises(UserError, match=found):
+            words()
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), max_size=6))

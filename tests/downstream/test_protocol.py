@@ -279,6 +279,7 @@ def test_dropout_of_the_encoder(zoo: Path, name: str):
         found = load(model, device=CPU, dropout=0.3)
         assert {m.p for m in found.encoder.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
         assert found.encoder.config.attention_probs_dropout_prob == 0.3
+        assert found.dropout == load(model, device=CPU).dropout == 0.1  # that before the head stays
     assert {
         m.p
         for m in load(str(zoo / name), device=CPU).encoder.modules()
@@ -286,6 +287,22 @@ def test_dropout_of_the_encoder(zoo: Path, name: str):
     } == {0.1}
     assert FinetuneSettings(protocol="published").filled().encoder_dropout == 0.1
     assert FinetuneSettings().filled().encoder_dropout is None
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        ({"encoder_dropout": 0.2}, "--encoder-dropout"),
+        ({"layerwise_lr_skip": True}, "--layerwise-lr-skip"),
+        ({"protocol": "published", "layerwise_lr_skip": False}, "--layerwise-lr-skip"),
+        ({"layerwise_lr_decay": 0.9}, "--layerwise-lr-decay"),
+    ],
+)
+def test_a_frozen_encoder_is_not_trained(given: dict[str, Any], flag: str):
+    with pytest.raises(UserError, match=f"{flag} has no effect with --frozen-encoder"):
+        FinetuneSettings(frozen_encoder="last", **given)
+    for protocol in ("electrify", "published"):
+        FinetuneSettings(frozen_encoder="last", protocol=protocol).filled()
 
 
 def test_published_from_end_to_end(zoo: Path, reviews: tuple[str, str], tmp_path: Path):

@@ -17,6 +17,7 @@ from electrify.downstream.read.task import read_task
 from electrify.downstream.read.where import folder_of
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
+from electrify.text import small_files
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "glue"
 COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
@@ -126,6 +127,17 @@ def test_a_few_malformed_lines_of_an_official_file_are_left_out_and_told(tmp_pat
         "dev_subset.tsv (399 examples) stands in for the official dev.tsv",
         "dev_subset.tsv: 1 malformed line left out (line 7 has 3 of 6 columns)",
     )
+
+
+def test_an_official_file_is_not_a_small_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MNLI's train.tsv is larger than any text that is judged in one piece."""
+    (tmp_path / "QQP").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / "QQP" / name).write_text(qqp(), encoding="utf-8")
+    monkeypatch.setattr(small_files, "MAX_TEXT_BYTES", 100)
+    assert len(read_glue(GLUE["qqp"], tmp_path).train) == 400
 
 
 def test_many_malformed_lines_or_a_cut_end_are_a_broken_file(tmp_path: Path):

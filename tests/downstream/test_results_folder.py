@@ -21,8 +21,8 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
+from electrify.downstream.names import folder_name, short
 from electrify.downstream.one_run import Outcome
-from electrify.downstream.plan import folder_name, short
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
 from electrify.files.lock import lock
@@ -83,6 +83,8 @@ def test_one_model_by_several_names_is_one(
     report = finetune(options(zoo, reviews, tmp_path / "out", models=names, seeds=2))
     assert {(row.model, row.seeds) for row in report.rows} == {("bert", 2)}
     assert len((tmp_path / "out" / "scores.jsonl").read_text().splitlines()) == 2
+    report = finetune(options(zoo, reviews, tmp_path / "o2", models=("bert", "electra", "./bert")))
+    assert list(dict.fromkeys(row.model for row in report.rows)) == ["bert", "electra"]
 
 
 def test_a_changed_tokenizer_is_another_model(
@@ -324,6 +326,37 @@ def test_a_name_that_is_not_utf8(zoo: Path, reviews: tuple[str, str], tmp_path: 
     with pytest.raises(UserError, match="not UTF-8"):
         finetune(options(zoo, reviews, out, save_model=True))
     assert not out.exists()
+
+
+@pytest.mark.parametrize("field", ["train_file", "models", "validation_file"])
+def test_what_is_read_has_a_name_that_is_not_utf8(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, field: str
+) -> None:
+    """Files of results say the name of a model and of the training examples."""
+    odd = tmp_path / os.fsdecode(b"odd\xff.jsonl")
+    if field == "models":
+        shutil.copytree(zoo / "bert", odd)
+    else:
+        shutil.copy(reviews[field == "validation_file"], odd)
+    asked = options(
+        zoo, reviews, tmp_path / "out", **{field: (str(odd),) if field == "models" else str(odd)}
+    )
+    if field == "validation_file":
+        assert finetune(asked).rows
+        return
+    with pytest.raises(UserError, match=r"this name is not UTF-8, .* rename the file or folder"):
+        finetune(asked)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_training_file_of_a_long_name(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    """Its name is cut in those of other files, too."""
+    long = Path(shutil.copy(reviews[0], tmp_path / ("x" * 246 + ".jsonl")))
+    finetune(options(zoo, reviews, tmp_path / "out", train_file=str(long)))
+    (table,) = (tmp_path / "out" / "predictions").rglob("*-validation.csv")
+    assert table.name == f"{short('x' * 246)}-validation.csv"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "tokenizer_config.json"])

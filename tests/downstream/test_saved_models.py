@@ -79,6 +79,13 @@ def test_models_for_comparison_are_not_kept(
     assert len(list((tmp_path / "random" / "models").iterdir())) == 1
 
 
+def test_random_weights_alone_are_kept(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
+    """They are no row for comparison where there is nothing to compare them with."""
+    asked = options(zoo / "bert", reviews, tmp_path / "out", save_model=True)
+    finetune(dataclasses.replace(asked, models=(f"random:{zoo / 'bert'}",)))
+    assert len(list((tmp_path / "out" / "models").glob("*/config.json"))) == 1
+
+
 def tagging() -> TaskData:
     made = [Sentence(("the", w, "film"), ("O", "X", "O")) for w in ("good", "bad", "fine", "poor")]
     return tagging_of("chunks", made, made[:2], metrics=None, epochs=1)

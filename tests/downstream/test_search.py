@@ -118,6 +118,24 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         finetune(dataclasses.replace(asked, output_dir=str(tmp_path / "other")))
 
 
+def test_a_search_of_many_settings(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
+    """Its points have names that no file system takes."""
+    grid = (
+        "learning_rate=1e-3;weight_decay=.01;warmup_ratio=.2;max_grad_norm=2;max_seq_length=16;"
+        "num_train_epochs=1;optim=adamw;lr_scheduler_type=linear;loss_reduction=mean;"
+        "layerwise_lr_skip=false;head_init=normal;group_by_length=true;class_weights=balanced;"
+        "double_unordered=false"
+    )
+    asked = options(zoo, reviews, tmp_path / "out", hyperparameter_search=grid, seeds=1)
+    ((name, _),) = search_grid(grid, asked.settings)
+    assert len(name) > 255
+    report = finetune(asked)
+    (point,) = (tmp_path / "out" / "grid").iterdir()
+    assert point.name.startswith("learning_rate=0.001,weight_decay=0.01,")
+    assert any(f"{name} is the best of 1 settings" in note for note in report.notes())
+    assert finetune(asked).rows == report.rows
+
+
 def test_equal_points_take_the_first(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     grid = "weight_decay=0,0.1;learning_rate=1e-12"
     report = finetune(

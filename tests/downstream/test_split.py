@@ -3,6 +3,7 @@ sides."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -74,6 +75,33 @@ def test_values_keep_their_distribution() -> None:
     found = split(task(rows, "regression"), 0.2, seed=3)
     tenths = Counter(int(e.label) // 10 for e in found.validation)  # type: ignore[union-attr,arg-type]
     assert tenths == dict.fromkeys(range(10), 2)
+
+
+def test_sets_of_labels_that_occur_once_are_cut_too() -> None:
+    """Together, by their rarest label: one of 20 examples does not stay in training for being the
+    only one with its labels."""
+    chosen = itertools.islice(itertools.combinations(range(12), 3), 200)
+    rows = tuple(Example(f"text {k}", None, labels) for k, labels in enumerate(chosen))
+    several = task(rows, "multilabel", labels=12)
+    for fraction in (0.1, 0.2, 0.9):
+        found = split(several, fraction, seed=0)
+        assert abs(len(found.validation) - 200 * fraction) <= 2
+    rare = sum(11 in e.label for e in rows)  # type: ignore[operator]
+    held = sum(11 in e.label for e in split(several, 0.2, seed=0).validation)  # type: ignore[union-attr,operator]
+    assert abs(held - 0.2 * rare) <= 1
+
+
+def test_sets_of_labels_that_occur_often_keep_their_share() -> None:
+    rows = tuple(Example(f"text {k}", None, ((0, 1), (2,), ())[k % 3]) for k in range(60))
+    found = split(task(rows, "multilabel"), 0.2, seed=0)
+    assert Counter(e.label for e in found.validation) == {(0, 1): 4, (2,): 4, (): 4}  # type: ignore[union-attr]
+
+
+def test_few_values_can_be_cut() -> None:
+    """A tenth of them need not hold one that stays."""
+    rows = tuple(Example(f"t{k}", None, k + 0.5) for k in range(10))
+    held = {f: len(split(task(rows, "regression"), f, seed=0).validation) for f in (0.1, 0.3, 0.9)}
+    assert held == {0.1: 1, 0.3: 3, 0.9: 9}
 
 
 def test_from_one_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from electrify.config.evaluate import EvaluateConfig
 from electrify.errors import UserError
 from electrify.progress import Progress
 from electrify.scoring.blimp import Accuracy, judge, means, read_blimp, table
-from electrify.scoring.evaluate import evaluate
+from electrify.scoring.evaluate import _distinct, evaluate
 from electrify.scoring.pll import load_scorer
 from small import listing
 
@@ -302,3 +302,13 @@ def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch)
         )
     )
     assert (inside, torch.get_num_threads()) == ([before + 1], before)
+
+
+def test_models_stay_in_the_order_in_which_they_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    assert _distinct(["one", "two", "./one"]) == ["one", "two"]
+    assert _distinct(["a/hub-id", "two/", "one", "a/hub-id", "two"]) == ["a/hub-id", "two/", "one"]

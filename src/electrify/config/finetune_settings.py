@@ -158,12 +158,7 @@ class FinetuneSettings(Checked):
         self._check_selection()
         if self.max_seq_length is not None and self.max_seq_length < 16:
             raise UserError(f"max_seq_length must be at least 16, not {self.max_seq_length}")
-        for name, off in (("layerwise_lr_decay", None), ("torch_compile", False)):
-            if self.frozen_encoder != "none" and getattr(self, name) != off:
-                raise UserError(
-                    f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of "
-                    "them away"
-                )
+        self._check_frozen()
         if self.tagging_head != "linear" and self.frozen_encoder == "none":
             raise UserError(
                 f"--tagging-head {self.tagging_head} needs --frozen-encoder last, last4 or all"
@@ -174,6 +169,22 @@ class FinetuneSettings(Checked):
                 raise UserError(f"{name} must be at least 0 and below 1, not {value}")
         if not 0 <= self.weight_decay < math.inf:
             raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
+
+    def _check_frozen(self) -> None:
+        """Raises UserError for an option of the encoder's training where it is not trained. What
+        the protocol fills in is no such option."""
+        own = PROTOCOLS[self.protocol]
+        for name, off in (
+            ("layerwise_lr_decay", None),
+            ("layerwise_lr_skip", own["layerwise_lr_skip"]),
+            ("encoder_dropout", own["encoder_dropout"]),
+            ("torch_compile", False),
+        ):
+            if self.frozen_encoder != "none" and getattr(self, name) not in (None, off):
+                raise UserError(
+                    f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of "
+                    "them away"
+                )
 
     def _check_selection(self) -> None:
         if not self.load_best_model_at_end:

@@ -36,7 +36,8 @@ class PredictConfig(Checked):
     """The column of the text; none looks for the names that `finetune` knows. In a file of columns
     without a header: the number of the words' column, from 0."""
     pair_column: str | None = None
-    """The column of a second text; none looks for sentence2."""
+    """The column of a second text; none looks for sentence2, but not where the model was trained on
+    single texts."""
     output_file: str | None = None
     """Where the predictions go, as .csv, .tsv or .jsonl by the ending; none writes them to standard
     output, separated by tabs. The columns of the input stay."""

@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..progress import Progress
 from . import loop
 from .metrics import better
+from .names import short
 from .problems.answering import Answering
 from .problems.problem import Answers, HeldOut, Problem
 from .problems.texts import Texts
@@ -174,9 +175,9 @@ class Curve:
         """The answers to test sets and, for tagging and question answering, to the validation
         examples."""
         found = (
-            self.problem.files(self.held, self._last, task.name)
+            self.problem.files(self.held, self._last, short(task.name))
             if task.kind in ("tagging", "answering")
-            else {f"{task.name}-validation.csv": self._table()}
+            else {f"{short(task.name)}-validation.csv": self._table()}
         )
         for name, examples in task.test:
             held = self.problem.held_out(examples)

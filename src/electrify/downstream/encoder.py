@@ -61,7 +61,8 @@ class Loaded:
 
     positions: maximal number of tokens in a sequence. segments: whether it takes token types.
     single, pair: the special tokens around one text and around two. last: whether the last token,
-    and not the first, represents the whole text.
+    and not the first, represents the whole text. dropout: before a head, by the model's own
+    configuration.
     """
 
     encoder: Any
@@ -71,18 +72,11 @@ class Loaded:
     single: Frame
     pair: Frame
     last: bool
+    dropout: float
 
     @property
     def width(self) -> int:
         return self.encoder.config.hidden_size
-
-    @property
-    def dropout(self) -> float:
-        given = (
-            getattr(self.encoder.config, name, None)
-            for name in ("classifier_dropout", "hidden_dropout_prob", "dropout")
-        )
-        return next((float(p) for p in given if isinstance(p, int | float)), 0.1)
 
 
 def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:
@@ -94,10 +88,11 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
     """
     path = model.removeprefix(RANDOM)
     config = load_config(path, causal=True)
+    _must_be_dropouts(path, config)
+    before_head = _before_head(config)
     for name in DROPOUTS if dropout is not None else ():
         if isinstance(getattr(config, name, None), int | float):
             setattr(config, name, dropout)
-    _must_be_dropouts(path, config)
     model_class = _class_of(config)
     attention = {"attn_implementation": implementation_for(model_class, config, device)}
     accepts = inspect.signature(model_class.__init__).parameters
@@ -122,7 +117,16 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         single,
         pair,
         is_causal(config) or reads_last(tokenizer, single),
+        before_head,
     )
+
+
+def _before_head(config: Any) -> float:
+    given = (
+        getattr(config, name, None)
+        for name in ("classifier_dropout", "hidden_dropout_prob", "dropout")
+    )
+    return next((float(p) for p in given if isinstance(p, int | float)), 0.1)
 
 
 def _must_be_dropouts(path: str, config: Any) -> None:

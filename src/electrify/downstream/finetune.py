@@ -27,11 +27,12 @@ from ..progress import Progress, say
 from ..torch_state import known_torch_state
 from ..train.threads import Threads, choose, computing_with
 from . import loop, submission
-from .baselines import BASELINE, MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
+from .baselines import MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
 from .fitting import require_use
+from .names import folder_name
 from .one_run import Outcome, finetune_one
 from .page import write_report
-from .plan import Run, folder_name, is_done, must_be_makeable, planned
+from .plan import Run, is_done, is_wanted, must_be_makeable, must_be_sayable, planned
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
@@ -41,7 +42,7 @@ from .search import search
 from .tasks import TaskData
 from .trial import width_of
 
-LONGEST_NAME = "x" * 60  # of a file in such a folder while it is written
+LONGEST_NAME = "x" * 120  # of a file in such a folder while it is written
 
 
 @known_torch_state()
@@ -63,6 +64,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)
+    must_be_sayable(models, tasks, out)
     if options.save_model:
         must_be_utf8(out)
     _held(out, options.settings, tasks)  # before the folder is made, or its lock written
@@ -105,7 +107,7 @@ def _finetune(
     write_report(report, out)
     write_plot(report, out / "report.png")
     if options.predict_test:
-        _submit(plan, done, out, random=options.random_weights)
+        _submit(plan, done, out)
     return report
 
 
@@ -129,12 +131,11 @@ def _threads(
     return threads
 
 
-def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path, *, random: bool) -> None:
+def _submit(plan: list[Run], done: dict[Any, dict[str, Any]], out: Path) -> None:
     """Writes a submission archive for every model; for models with random weights only if there are
     no others."""
-    for model in dict.fromkeys(
-        run.model for run in plan if random or not run.model.startswith((RANDOM, BASELINE))
-    ):
+    models = dict.fromkeys(run.model for run in plan)
+    for model in (m for m in models if is_wanted(m, models)):
         runs = [run for run in plan if run.model == model]
         for line in submission.assemble(
             out,
@@ -212,16 +213,11 @@ def _models(options: FinetuneConfig) -> list[str]:
     ]
     if options.random_baseline:
         names += [RANDOM + name.removeprefix(RANDOM) for name in names]
-    names = list(
-        {
-            (
-                name.startswith(RANDOM),
-                relative(name.removeprefix(RANDOM), Path(options.output_dir)),
-            ): name
-            for name in reversed(names)
-        }.values()
-    )
-    names.reverse()
+    once: dict[tuple[bool, str], str] = {}
+    for name in names:
+        place = relative(name.removeprefix(RANDOM), Path(options.output_dir))
+        once.setdefault((name.startswith(RANDOM), place), name)
+    names = list(once.values())
     for name in names if options.save_model else ():
         can_save(name)
     return names + [MAJORITY, TFIDF, OVERLAP] * options.baselines

@@ -6,8 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from ..files.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
 from .encoder import fingerprints
 from .epochs import updates_of
+from .names import folder_name, must_be_utf8, short
 from .tasks import TaskData
-
-MOST_BYTES = 80
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def planned(
             updates = 0 if is_baseline(model) else updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
                 folder = folder_name(label)
-                keep = options.save_model and seed == options.seed and _is_kept(model, options)
+                keep = options.save_model and seed == options.seed and is_wanted(model, models)
                 saved = out / "models" / f"{short(task.name)}-{folder}-seed{seed}"
                 predictions = out / "predictions" / folder / f"{short(task.name)}-seed{seed}"
                 yield Run(
@@ -100,29 +98,17 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _is_kept(model: str, options: FinetuneConfig) -> bool:
-    """Whether anybody wants the fine-tuned model: not that of a row for comparison."""
-    return not is_baseline(model) and (options.random_weights or not model.startswith(RANDOM))
+def is_wanted(model: str, models: Iterable[str]) -> bool:
+    """Whether anybody wants the fine-tuned model: not that of a row for comparison, as random
+    weights are beside others."""
+    others = (m for m in models if not m.startswith(RANDOM) and not is_baseline(m))
+    return not is_baseline(model) and (not model.startswith(RANDOM) or not any(others))
 
 
-def folder_name(label: str) -> str:
-    """A model's label as the name of a folder."""
-    digest = hashlib.sha256(label.encode()).hexdigest()[:6]
-    readable = re.sub(r"[^\w-]+", "-", label.replace("..", "").strip("./"))
-    return f"{_cut(readable)}-{digest}"
-
-
-def short(name: str) -> str:
-    """A task's name as a part of the name of a folder; a long one is cut, and told from others by
-    its hash."""
-    cut = _cut(name)
-    return name if cut == name else f"{cut}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-
-
-def _cut(name: str) -> str:
-    """At most MOST_BYTES of a name: two of them and their hashes are below 255 bytes, which is what
-    file systems take."""
-    return name.encode()[:MOST_BYTES].decode("utf-8", "ignore")
+def must_be_sayable(models: Iterable[str], tasks: Iterable[TaskData], out: Path) -> None:
+    """Raises UserError where our files could not say the name of a model or a task."""
+    for name in (*(_label(model, out) for model in models), *(task.name for task in tasks)):
+        must_be_utf8(name)
 
 
 def must_be_makeable(path: Path) -> None:

@@ -25,6 +25,7 @@ from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
 from .metrics import better
+from .names import LONGEST, short
 from .page import write_report
 from .plot import write_plot
 from .report import Report, Row, percent
@@ -45,8 +46,13 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
         if not _must_be_ours(out):
             write_atomically(out / MARK, marked(KIND, {}))
         for name, _ in points:
-            must_stay_inside(out / GRID / name, out)
+            must_stay_inside(_folder(out, name), out)
         return _searched(options, run, out, points)
+
+
+def _folder(out: Path, name: str) -> Path:
+    """Of a point of the grid; a dozen settings make a name too long."""
+    return out / GRID / short(name, longest=LONGEST)
 
 
 def _must_be_ours(out: Path) -> bool:
@@ -82,7 +88,7 @@ def _searched(
     found: dict[str, Report] = {}
     for k, (name, settings) in enumerate(points, 1):
         say(f"setting {k} of {len(points)}: {name}")
-        point = out / GRID / name
+        point = _folder(out, name)
         report = run(
             dataclasses.replace(
                 options, hyperparameter_search=None, output_dir=str(point), settings=settings

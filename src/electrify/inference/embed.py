@@ -132,7 +132,8 @@ def embed(
     if center is not None and whiten is not None:
         raise UserError("center and whiten exclude each other: whitening centres, too")
     given = given_texts(texts)
-    corpus = None if center is None and whiten is None else given_texts(center or whiten or [])
+    fitted_to = whiten if center is None else center
+    corpus = None if fitted_to is None else given_texts(fitted_to)
     embedder = Embedder(
         model, pooling=pooling, max_seq_length=max_seq_length, device=device, bf16=bf16
     )

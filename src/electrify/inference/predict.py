@@ -12,16 +12,19 @@ from typing import Any
 
 from ..config.given import must_be
 from ..config.predict import PredictConfig
+from ..console import brief
 from ..downstream import loop
+from ..downstream.read.columns import PAIR_COLUMNS
 from ..errors import UserError
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
+from ..text.small_files import must_be_characters
 from ..torch_state import known_torch_state
 from ..train.threads import choose, computing_with
 from .output import Layout, must_be_free, sink
 from .predictions import Prediction
 from .predictor import Predictor, as_example
-from .source import BLOCK_ITEMS, Files, Item
+from .source import BLOCK_ITEMS, Files, Head, Item
 
 MEGABYTE = 1e6
 BLOCK_PROBABILITIES = 1 << 20  # that are held at once, of all labels
@@ -57,7 +60,7 @@ def predict_files(options: PredictConfig) -> Summary:
     must_be_free(options)
     began = time.monotonic()
     predictor = Predictor(options)
-    files = Files(options, predictor.saved.kind)
+    files = Files(options, predictor.saved.kind, pairs=predictor.saved.reading.pairs)
     head = files.check()
     layout = Layout(
         _ending(options),
@@ -66,8 +69,9 @@ def predict_files(options: PredictConfig) -> Summary:
         every=options.probabilities,
         shown=options.output_file is None,
     )
-    if head.pair != predictor.saved.reading.pairs and predictor.saved.reading.pairs is not None:
-        say(_about_pairs(head.path, pair=head.pair))
+    about = _about_pairs(head, trained=predictor.saved.reading.pairs)
+    if about:
+        say(about)
     number = _run(predictor, files, layout, options)
     notes = tuple(note for note in (predictor.cut.text(), _cut_questions(predictor)) if note)
     if layout.left_out:
@@ -126,14 +130,23 @@ def _ending(options: PredictConfig) -> str:
     return Path(options.output_file).suffix.lower()
 
 
-def _about_pairs(path: str, *, pair: bool) -> str:
-    """A warning: the model reads other inputs than it was trained on."""
-    if pair:
-        return f"warning: {path} has a second text, and the model was trained on single ones"
-    return (
-        f"warning: the model was trained on pairs of texts, and {path} has no second one; name its "
-        "column with --pair-column"
-    )
+def _about_pairs(head: Head, *, trained: bool | None) -> str:
+    """A warning where the model reads other inputs than it was trained on, and a note where a
+    second text is left out. trained: on pairs; None where that is not known."""
+    if trained is False and head.pair:
+        return f"warning: {head.path} has a second text, and the model was trained on single ones"
+    left_out = [name for name in PAIR_COLUMNS if name in head.columns]
+    if trained is False and left_out:
+        return (
+            f"{head.path}: {left_out[0]} is not read, since the model was trained on single texts; "
+            "--pair-column would give it to the model"
+        )
+    if trained and not head.pair:
+        return (
+            f"warning: the model was trained on pairs of texts, and {head.path} has no second one; "
+            "name its column with --pair-column"
+        )
+    return ""
 
 
 def _cut_questions(predictor: Predictor) -> str:
@@ -170,8 +183,8 @@ def predict(
         device=device,
         bf16=bf16,  # type: ignore[arg-type]
     )
-    if isinstance(texts, str | bytes):
-        raise UserError("texts must be a list of texts, not one text")
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise UserError(f"texts must be a list of texts, not {brief(texts)}")
     predictor = Predictor(options)
     examples = _examples(predictor.kind, list(texts), pairs)
     found = predictor.predict(examples) if examples else []
@@ -182,6 +195,8 @@ def predict(
 
 def _examples(kind: str, given: list[Any], pairs: Iterable[str] | None) -> list[Any]:
     """What a caller in Python gives, as examples. Raises UserError."""
+    if kind == "tagging" and pairs is not None:
+        raise UserError("pairs are for texts, and this model tags words: leave them away")
     texts = _of_words(given) if kind == "tagging" else given_texts(given)
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
     if len(others) != len(texts):
@@ -193,7 +208,12 @@ def _examples(kind: str, given: list[Any], pairs: Iterable[str] | None) -> list[
 
 def _of_words(texts: list[Any]) -> list[list[str]]:
     """Sentences as lists of words. Raises UserError for anything else."""
-    for i, words in enumerate(texts, 1):
-        if isinstance(words, str) or not all(isinstance(w, str) and w.strip() for w in words):
+    found: list[list[str]] = []
+    for i, given in enumerate(texts, 1):
+        words = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+        if words is None or not all(isinstance(w, str) and w.strip() for w in words):
             raise UserError(f"text {i} must be a list of words, since the model tags words")
-    return [list(words) for words in texts]
+        for word in words:
+            must_be_characters(word, f"text {i}")
+        found.append(words)
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from unicodedata import category
 
 from ..downstream.read.column_lines import BLANKS, untagged_sentences
 from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named
@@ -17,7 +18,10 @@ from ..errors import UserError
 
 Advance = Callable[[int], None]
 COLUMNS = (".conll", ".conllu", ".iob", ".iob2", ".bio")
-_WORD = re.compile(r"\w+(?:['\u2019-]\w+)*|[^\w\s]")
+_MARK = "\u0300"  # stands for every mark
+_LETTERS = rf"\w[\w{_MARK}]*"
+_WORD = re.compile(rf"{_LETTERS}(?:['\u2019-]{_LETTERS})*|[^\w\s]{_MARK}*")
+_JOINERS = "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner
 _LOOKED_AT = 100  # lines of a .txt that decide whether it holds columns
 
 
@@ -33,10 +37,24 @@ class Untagged:
     """The names of the columns of its row that do not hold the words."""
 
 
+class _Marked(dict[int, int]):
+    """Character -> itself, or the one mark where it belongs to what stands before it: accents,
+    vowel signs of Indian scripts, joiners. For Python, these are no part of a word."""
+
+    def __missing__(self, code: int) -> int:
+        mark = category(chr(code))[0] == "M" or chr(code) in _JOINERS
+        self[code] = ord(_MARK) if mark else code
+        return self[code]
+
+
+_MARKED = _Marked()
+
+
 def split(text: str) -> tuple[str, ...]:
-    """The words of a plain text: runs of letters and digits (also with an apostrophe or a hyphen
-    inside), and each other character that is not a blank."""
-    return tuple(_WORD.findall(text))
+    """The words of a plain text: runs of letters with their marks and digits (also with an
+    apostrophe or a hyphen inside), and each other character that is not a blank."""
+    found = _WORD.finditer(text.translate(_MARKED))
+    return tuple(text[slice(*word.span())] for word in found)
 
 
 def untagged(
@@ -68,7 +86,8 @@ def _of_row(path: str, row: Row, column: str | None) -> Untagged:
     if given is not None and column is None:
         words = words_of(cells, f"{path}, line {number}")
         return Untagged(words, cells, beside=_others(cells, given))
-    text = column_named(path, [cells], column, TEXT_COLUMNS, "--text-column")
+    alone = next(iter(cells)) if len(cells) == 1 else None
+    text = column_named(path, [cells], column or alone, TEXT_COLUMNS, "--text-column")
     words = split(texts_of(path, row, text, None)[0])
     return Untagged(words, cells, beside=_others(cells, text))
 
@@ -80,18 +99,18 @@ def _others(cells: dict[str, Any], words: str) -> tuple[str, ...]:
 def _holds_columns(path: str, column: str | None) -> bool:
     """Whether a file has a word on each line. Of .txt and .tsv the first lines decide."""
     ending = ending_of(path)
+    if ending not in (*COLUMNS, ".txt", ".tsv"):
+        return False
     if column is not None:
         if WHOLE_NUMBER.fullmatch(column):
             return True
-        if ending in (*COLUMNS, ".txt"):
+        if ending != ".tsv":
             raise UserError(
                 f"{path}: --text-column of a file of columns is a number from 0, not {column!r}"
             )
         return False
     if ending in COLUMNS:
         return True
-    if ending not in (".txt", ".tsv"):
-        return False
     first = list(islice(bare(lines(path)), _LOOKED_AT))
     if ending == ".tsv":
         return not set(first[0].split("\t") if first else ()) & set(TEXT_COLUMNS)

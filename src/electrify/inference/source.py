@@ -57,7 +57,10 @@ class Files:
     bytes_read: of the files themselves, so far.
     """
 
-    def __init__(self, options: PredictConfig | EmbedConfig, kind: Kind) -> None:
+    def __init__(
+        self, options: PredictConfig | EmbedConfig, kind: Kind, *, pairs: bool | None = None
+    ) -> None:
+        """pairs: whether the model was trained on pairs of texts, None where that is not known."""
         if not options.files:
             raise UserError("no file is given: name the files of texts")
         self.paths = options.files
@@ -67,7 +70,7 @@ class Files:
             may_lack_header(path, self.header)
         self.text = options.text_column
         self.pair = options.pair_column if isinstance(options, PredictConfig) else None
-        self.pairs_too = isinstance(options, PredictConfig)
+        self.pairs_too = isinstance(options, PredictConfig) and pairs is not False
         self.bytes_read = 0
 
     @property

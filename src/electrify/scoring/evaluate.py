@@ -65,11 +65,10 @@ def evaluate_pairs(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[A
 
 def _distinct(models: Sequence[str]) -> list[str]:
     """Each model once, in the order given: `m ./m m/` is one model."""
-    places = {
-        os.path.realpath(model) if os.path.isdir(model) else model: model
-        for model in reversed(models)
-    }
-    return list(reversed(places.values()))
+    places: dict[str, str] = {}
+    for model in models:
+        places.setdefault(os.path.realpath(model) if os.path.isdir(model) else model, model)
+    return list(places.values())
 
 
 def _accuracies(

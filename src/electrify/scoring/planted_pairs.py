@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from ..errors import UserError
 from ..text.shards import Corpus
@@ -95,9 +96,14 @@ def _words(tokenizer: Any, text: str) -> list[_Word]:
         start, end = pieces[0][0], pieces[-1][1]
         start += len(text[start:end]) - len(text[start:end].lstrip())
         word = text[start:end]
-        if len(word) > 1 and word.isalpha():
+        if len(word) > 1 and _is_of_letters(word):
             words.append(_Word(start, end, word, (len(pieces), word[0].isupper())))
     return words
+
+
+def _is_of_letters(word: str) -> bool:
+    """Letters, and the marks on them: Indian scripts write most vowels as such."""
+    return any(map(str.isalpha, word)) and all(category(c)[0] in "LM" for c in word)
 
 
 def _pairs(spans: list[_Span], rng: random.Random) -> Iterator[Pair]:

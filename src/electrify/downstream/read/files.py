@@ -21,14 +21,16 @@ ONE_RECORD_A_LINE = frozenset({".txt", *FASTA, *SMILES})
 """Endings of files in which a line cannot hold a line end of another kind."""
 
 
-def whole(path: str | Path) -> str:
-    """The text of a file, also of .gz, .bz2, .xz and .zst. Raises UserError where it is missing,
-    truncated, binary or another encoding than UTF-8."""
+def whole(path: str | Path, *, official: bool = False) -> str:
+    """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, in which odd
+    control characters may stand. Raises UserError where it is missing, truncated, binary or another
+    encoding than UTF-8."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path}: no such file")
     longest = MAX_LINE if ending_of(path) != ".json" else None  # SQuAD's files are one line
-    data = joined(_recognised(path), str(path), limit=MAX_EXAMPLES_BYTES, longest=longest)
+    chunks = read_chunks(path) if official else _recognised(path)
+    data = joined(chunks, str(path), limit=MAX_EXAMPLES_BYTES, longest=longest)
     return decode(data, str(path))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...errors import UserError
-from ...text.small_files import lines_of, read_text
+from ...text.small_files import lines_of
 from ..examples import Example
 from ..tasks import TaskData, TextTask
+from .files import whole
 from .tables import label_of, texts_of, tsv_rows
 
 MALFORMED = 0.01
@@ -83,7 +84,7 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
     for name, file in (task.test or {task.folder: "test.tsv"}).items():
         path = folder / file
         if path.exists():
-            rows = list(tsv_rows(str(path), lines_of(read_text(path))))
+            rows = list(tsv_rows(str(path), lines_of(whole(path, official=True))))
             if not rows:
                 raise UserError(f"{path}: no examples")
             cells = [
@@ -96,7 +97,7 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
 
 def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
     """The examples, and what to say of malformed lines."""
-    lines = lines_of(read_text(path))
+    lines = lines_of(whole(path, official=True))
     named = isinstance(task.label, str)  # else the file has no header
     place, width = _layout(path, task, lines[0] if lines else "") if named else _cola(task)
     first = 2 if named else 1

@@ -1,13 +1,14 @@
 """One file of examples -> a training part and a validation part.
 
-Every class keeps its share, and what belongs together (equal texts, the questions about a context)
+Every class keeps its share, and so does every set of labels, where one that occurs once counts to
+the rarest of its labels. What belongs together (equal texts, the questions about a context)
 stays on one side, so that no validation example has been seen in training.
 """
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,12 +34,15 @@ def split(
     stratum = _strata(task, examples)
     for group in groups.values():
         strata[stratum[group[0]]].append(group)
+    # A class that training does not show cannot be learnt; a set of labels, or a range of values,
+    # can be.
+    stays = int(task.kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
     spare = 0.0  # what rounding has left over, so that many small classes give their share together
     for members in strata.values():
         wanted = fraction * len(members) + spare
-        count = min(max(round(wanted), 0), len(members) - 1)
+        count = min(max(round(wanted), 0), len(members) - stays)
         # A class that is too small to be cut does not make others give more than their share.
         spare = min(wanted - count, 0.5)
         for group in rng.sample(members, count):
@@ -72,4 +76,15 @@ def _strata(task: TaskData, examples: Sequence[Any]) -> list[Hashable]:
         return [rank[k] * BINS // len(examples) for k in range(len(examples))]
     if task.kind in ("tagging", "answering"):
         return [None] * len(examples)
-    return [example.label for example in examples]
+    labels = [example.label for example in examples]
+    return _pooled(labels) if task.kind == "multilabel" else labels
+
+
+def _pooled(sets: Sequence[tuple[int, ...]]) -> list[Hashable]:
+    """Sets of labels, each that occurs once replaced by its rarest label: it could not be cut."""
+    often = Counter(sets)
+    shown = Counter(label for labels in sets for label in labels)
+    return [
+        labels if often[labels] > 1 else min(labels, key=lambda label: shown[label], default=None)
+        for labels in sets
+    ]

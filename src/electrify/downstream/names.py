@@ -1,0 +1,44 @@
+"""Names of models, tasks and settings as parts of the names of files and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ..errors import UserError
+
+MOST_BYTES = 80
+LONGEST = 255
+"""Bytes of a name that file systems take."""
+
+
+def folder_name(label: str) -> str:
+    """A model's label as the name of a folder."""
+    readable = re.sub(r"[^\w-]+", "-", label.replace("..", "").strip("./"))
+    return f"{_cut(readable)}-{_digest(label)}"
+
+
+def short(name: str, *, longest: int = MOST_BYTES) -> str:
+    """A name as a part of the name of a file or folder; one of more than `longest` bytes is cut,
+    and told from others by its hash."""
+    return name if len(name.encode()) <= longest else f"{_cut(name)}-{_digest(name)}"
+
+
+def must_be_utf8(name: str) -> None:
+    """Raises UserError for the name of a model or a task in another encoding: our files say it."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise UserError(
+            f"{name}: this name is not UTF-8, and results cannot be written under it; rename the "
+            "file or folder"
+        ) from e
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:6]
+
+
+def _cut(name: str) -> str:
+    """At most MOST_BYTES of a name: two of them and their hashes are below LONGEST."""
+    return name.encode()[:MOST_BYTES].decode("utf-8", "ignore")
