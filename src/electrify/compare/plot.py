@@ -67,8 +67,11 @@ def _fill(figure: Any, table: Table, against: str) -> None:
             _task(axis, table, panel, against)
         else:
             _together(axis, table, panel, against)
-        if measured:
+        # A panel may lack a trained point, and a logarithm of nothing is an error.
+        if math.isfinite(axis.xaxis.get_minpos()):
             _scale(axis, table.budgets if against == table.equal else None)
+        else:
+            axis.set_xticks([])
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
