@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -59,6 +60,8 @@ from electrify.data.phases import phases_of
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
+from electrify.files import results as results_module
+from electrify.files.results import RECORD
 from electrify.pretraining import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm
 from electrify.scoring.evaluate import evaluate_pairs
@@ -311,6 +314,37 @@ def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> No
     (tmp_path / "out" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match=r"mine\.txt"):
         plan_study(config(small_data, tmp_path))
+
+
+def test_a_first_command_that_failed_while_it_wrote_the_plan(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the record of what it was about to write, which nobody else wrote."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    real = results_module.write_atomically
+
+    def full(path: Path, content: str | bytes) -> None:
+        if path.name == STUDY:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, content)
+
+    monkeypatch.setattr(results_module, "write_atomically", full)
+    with pytest.raises(OSError, match=STUDY):
+        write_study(study)
+    monkeypatch.undo()
+    assert (study.out / RECORD).is_file()
+    plan_study(config(small_data, tmp_path))
+    write_results(study.out, [line(study, 0)])
+    must_be_ours(study)
+    (study.out / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"mine\.txt"):
+        must_be_ours(study)
+    for path in study.out.iterdir():
+        path.unlink()
+    (study.out / RECORD).write_text("mine")
+    with pytest.raises(UserError, match=r"holds other files and no study\.yaml"):
+        must_be_ours(study)
 
 
 def line(study: Any, k: int, **fields: Any) -> Result:

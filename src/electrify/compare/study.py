@@ -26,8 +26,8 @@ from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import foreign, must_be_new
-from ..files.results import write_results
+from ..files.folders import must_be_new
+from ..files.results import besides_record, write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
@@ -200,7 +200,7 @@ def must_be_ours(study: Study) -> None:
     """Raises UserError where the folder holds anything but this study."""
     had = _plan_in(study.out)
     if had is None:
-        there = foreign(study.out)
+        there = besides_record(study.out)
         if there == [RESULTS]:  # carried here from another folder
             read_results(study.out)
         elif {RESULTS, CELLS}.issubset(there):
@@ -208,7 +208,7 @@ def must_be_ours(study: Study) -> None:
                 f"{study.out / STUDY} is missing, the plan of the study whose results are there; "
                 f"put it back, or carry {RESULTS} alone to an empty folder"
             )
-        else:
+        elif there or not study.out.is_dir():
             must_be_new(study.out, STUDY)
         return
     ours = kept(study)
