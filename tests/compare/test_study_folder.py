@@ -842,6 +842,14 @@ def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPat
     assert environment(1, "auto")["CUDA_VISIBLE_DEVICES"] == "1"
 
 
+FROZEN: dict[str, Any] = {
+    "generator_training": "frozen",
+    "generator_steps": 300,
+    "discriminator_start": "random",
+    "tie": "none",
+}
+
+
 @pytest.mark.parametrize(
     ("recipe", "fields"),
     [
@@ -852,12 +860,23 @@ def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPat
         *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
         ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
         ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
+        ("adversarial-tiny", {"generator_steps": 300, "discriminator_start": "random"}),
+        ("coco-lm-tiny", FROZEN | {"term_weights": {"rtd": 50, "correct": 1, "contrast": 1}}),
     ],
     ids=str,
 )
 def test_every_recipe_has_untrained_rows(recipe: str, fields: dict[str, Any]) -> None:
     config = override(load_recipe(recipe), fields)
+    check(config)
     for name in UNTRAINED:
         cell = untrained(config, name, 0)
         check(cell.config)
         assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)
+
+
+def test_untrained_rows_that_cannot_run_are_found_before_the_first_run(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_module, "UNTRAINED", {"untrained": "nonsense"})
+    with pytest.raises(UserError, match=r"^bert-tiny:.*: its row untrained: .*nonsense.* --baselines false"):
+        plan_study(config(small_data, tmp_path))

@@ -14,7 +14,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from ..config.checks import check
 from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
@@ -94,9 +95,7 @@ def plan_study(config: CompareConfig) -> Study:
     cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
     found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
-        base = configured(entries[0], schedule="constant", seed=seeds[0])
-        base = as_started(base, cost.vocab_size)
-        found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
+        found += baselines(entries[0], seeds, cost.vocab_size)
     for task, cell in itertools.product(config.tasks, found):
         try:
             network_of(task, cell.config)
@@ -138,15 +137,32 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     return found
 
 
+def baselines(first: Entry, seeds: Sequence[int], vocab_size: int) -> list[Cell]:
+    """The untrained rows of a study. Raises UserError where its first recipe has none."""
+    base = as_started(configured(first, schedule="constant", seed=seeds[0]), vocab_size)
+    found = []
+    for name in UNTRAINED:
+        try:
+            found += [untrained(base, name, seed) for seed in seeds]
+            check(found[-1].config)
+        except UserError as e:
+            raise UserError(
+                f"{first.name}: its row {name}: {e}; put another recipe first, or give "
+                "--baselines false"
+            ) from e
+    return found
+
+
 def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
     """The encoder of a recipe before it is trained: after the fewest updates, at a rate that moves
     no weight."""
     fields: dict[str, Any] = dict.fromkeys(("init_discriminator", "init_generator"))
     fields |= dict.fromkeys(base.model.extends)
+    fields["discriminator_start"] = "generator"  # for a run of one stage
     if base.corruption.generator_training == "frozen":
         # No first stage or folder: its generator is one that nothing has trained, too.
-        fields |= {"generator_training": "joint", "term_weights": {}}
-        fields["discriminator_start"] = "generator"
+        weights = {"generator": 1.0} | base.objective.term_weights
+        fields |= {"generator_training": "joint", "term_weights": weights}
     # A part of the run that comes later has one update, too.
     shares = [getattr(base.objective.options, name) for name in base.objective.row.moving]
     config = override(
