@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 
 from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
+from electrify.compare import run as run_module
 from electrify.compare import study as study_module
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.measures import Measuring, digest_of, measure, network_of, place_of
@@ -479,6 +481,33 @@ def test_scores_are_not_given_up_for_a_later_failure(small_data: Path, tmp_path:
     assert collected(study, study.cells[0])[0] == had
     found = collected(study, study.cells[2])
     assert [r.failed for r in found] == [had.failed, {}, {PRETRAIN: "no room"}]
+
+
+def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:
+    """The last line of a bar is no reason."""
+    study = plan_study(config(small_data, tmp_path))
+    (tmp_path / "log.txt").write_text("train: 310/402 updates\n")
+    for number, says in (
+        (9, "killed by signal 9 (Killed), perhaps because memory ran out; it said last: train: 3"),
+        (11, "killed by signal 11 (Segmentation fault); it said last: train: 3"),
+    ):
+        ended = Ended()
+        ended.returncode = -number
+        running = Running(study.cells[0], tmp_path, ended, None)  # type: ignore[arg-type]
+        assert result_of(running).failed[PRETRAIN].startswith(says)
+
+
+def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    folder = runner.folder(study.cells[0])
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_text("no space left\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run_module, "CELL", [sys.executable, "-c", "raise SystemExit(2)"])
+        running = runner.start(study.cells[0], None)
+    running.process.wait(60)
+    assert result_of(running).failed == {PRETRAIN: "no reason given"}
 
 
 def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:

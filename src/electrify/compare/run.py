@@ -61,6 +61,8 @@ class Running:
     folder: Path
     process: subprocess.Popen[bytes]
     core: int | None
+    log_start: int = 0
+    """The byte of its log at which this process began: earlier ones wrote what is before."""
 
 
 def run_study(study: Study) -> list[Result]:
@@ -166,6 +168,7 @@ class Runner:
             ) from e
         work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
         with opened_log(folder / LOG) as errors:
+            log_start = os.fstat(errors.fileno()).st_size
             process = subprocess.Popen(
                 CELL,
                 stdin=subprocess.PIPE,
@@ -178,7 +181,7 @@ class Runner:
         # A process that ends at once is found by its status.
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(work)
-        return Running(cell, folder, process, core)
+        return Running(cell, folder, process, core, log_start)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
         start = self.start_of(cell)
@@ -282,10 +285,20 @@ def result_of(running: Running) -> Result:
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
         return Result(*where, **raw)
     except (FileError, TypeError):
-        reason = last_words(own_tail(running.folder / LOG))
-        if running.process.returncode == SAVED_EXIT:
-            reason = f"stopped ({reason})"
-        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, {PRETRAIN: reason})
+        reason = {PRETRAIN: reason_of(running)}
+        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
+
+
+def reason_of(running: Running) -> str:
+    """Why a process ended without an outcome."""
+    said = last_words(own_tail(running.folder / LOG, running.log_start))
+    status = running.process.returncode
+    if status == SAVED_EXIT:
+        return f"stopped ({said})"
+    if status >= 0:
+        return said
+    memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
+    return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
 
 
 def summary(result: Result) -> str:
