@@ -31,14 +31,8 @@ from electrify.compare.results import (
     read_results,
     write_results,
 )
-from electrify.compare.run import (
-    Runner,
-    Running,
-    progress_of,
-    result_of,
-    run_study,
-    weights_of,
-)
+from electrify.compare.run import Runner, Running, result_of, run_study
+from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
     UNTRAINED,
@@ -907,5 +901,7 @@ def test_untrained_rows_that_cannot_run_are_found_before_the_first_run(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study_module, "UNTRAINED", {"untrained": "nonsense"})
-    with pytest.raises(UserError, match=r"^bert-tiny:.*: its row untrained: .*nonsense.* --baselines false"):
+    with pytest.raises(
+        UserError, match=r"^bert-tiny:.*: its row untrained: .*nonsense.* --baselines false"
+    ):
         plan_study(config(small_data, tmp_path))

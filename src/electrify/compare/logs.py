@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..files.folders import open_own
 from ..files.reading import UnreadableError
 
+LOG = "log.txt"
 TAIL = 1 << 14
 
 

@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +23,16 @@ from ..errors import UserError
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object
-from ..files.schema import is_count
 from ..progress import Progress, say
-from ..train import checkpoint, log
-from ..train.folder import GENERATOR_STAGE
+from ..train import checkpoint
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, ends, folder_of, last_words
-from .logs import opened_log, own_tail
+from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
+from .logs import LOG, opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
 from .processes import CELL, environment, gpus, slots
-from .results import PRETRAIN, Key, Result, read_results, write_results
+from .results import PRETRAIN, Result, read_results, write_results
+from .shares import progress_of, weights_of
 from .study import (
     CELLS,
     Study,
@@ -45,7 +43,6 @@ from .study import (
     write_study,
 )
 
-LOG = "log.txt"
 POLL_S = 0.5
 GRACE_S = 120.0
 """How long a process that was told to stop may take for its checkpoint."""
@@ -242,38 +239,6 @@ class Runner:
                 r.process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 r.process.kill()
-
-
-def weights_of(cells: list[Cell]) -> dict[Key, float]:
-    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
-    half by the FLOPs that are computed for it alone."""
-    own = {
-        key_of(c): c.flops * c.own_steps / (c.steps + c.config.train.generator_steps) for c in cells
-    }
-    mean = sum(own.values()) / max(1, len(own)) or 1.0
-    return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
-
-
-def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
-    """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
-    one after the other."""
-    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
-    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
-    trained = min(1.0, max(0.0, share))
-    said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
-    told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
-    return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
-
-
-def step_in(run: Path) -> int:
-    """The last update that the end of a run's log names."""
-    steps = [0]
-    for line in own_tail(run / log.FILE).splitlines()[1:]:
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict) and is_count(record.get("step")):
-                steps.append(record["step"])
-    return max(steps)
 
 
 def result_of(running: Running) -> Result:
