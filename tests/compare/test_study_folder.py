@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
 from electrify.compare import run as run_module
 from electrify.compare import study as study_module
+from electrify.compare import untrained as untrained_module
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
-from electrify.compare.measures import Measuring, digest_of, measure, network_of, place_of
+from electrify.compare.identity import identity
+from electrify.compare.measures import Measuring, digests_of, measure, network_of, place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -35,18 +38,18 @@ from electrify.compare.run import Runner, Running, result_of, run_study
 from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
-    UNTRAINED,
     Study,
     declared,
     entries_of,
     finished,
     folder_name,
+    kept,
     key_of,
     must_be_ours,
     plan_study,
-    untrained,
     write_study,
 )
+from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.networks import KEPT
@@ -59,7 +62,7 @@ from electrify.errors import UserError
 from electrify.files import results as results_module
 from electrify.files.results import RECORD
 from electrify.pretraining import pretrain
-from electrify.scoring.blimp import Accuracy, Paradigm
+from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.text.shards import Corpus
 
@@ -280,6 +283,8 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     passes = {"equal": "epochs", "budgets": (2.0,)}
     with pytest.raises(UserError, match="holds a study with --equal flops"):
         plan_study(config(small_data, tmp_path, **passes))
+    with pytest.raises(UserError, match="holds a study without --max-eval-samples; choose"):
+        plan_study(config(small_data, tmp_path, max_eval_samples=3))
     (study.out / STUDY).write_text("mine: 1\n")
     with pytest.raises(UserError, match="not the plan of a study"):
         must_be_ours(study)
@@ -398,6 +403,61 @@ def test_the_examples_of_the_tasks_belong_to_a_study(small_data: Path, tmp_path:
     assert finished(study, [line(study, 0)])
 
 
+def supplemented(data_dir: Path) -> Path:
+    """A paradigm of supplement/, put beside those of BLiMP."""
+    folder = data_dir / "blimp" / "supplement"
+    folder.mkdir()
+    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
+    (folder / "turns.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    return folder
+
+
+def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_path: Path) -> None:
+    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round.
+    Studies that began when a hash was that of both go on, also from their lines alone."""
+    before = plan_study(config(small_data, tmp_path))
+    before.out.mkdir()
+    write_study(before)
+    data_dir = tmp_path / "tasks"
+    supplemented(data_dir)
+    after = plan_study(config(small_data, tmp_path))
+    assert [c.identity for c in after.cells] == [c.identity for c in before.cells]
+
+    both = read_blimp(data_dir)
+    hashed = hashlib.sha256(repr(both).encode()).hexdigest()[:16]
+    for task in ("blimp", "supplement"):
+        now, former = digests_of(task, str(data_dir), data="")
+        assert former == hashed != now
+    old = replace(after, task_data={"blimp": hashed})
+    old = replace(old, cells=[replace(c, identity=identity(c, kept(old))) for c in old.cells])
+    assert old.cells[0].identity != after.cells[0].identity
+    shutil.rmtree(after.out)
+    old.out.mkdir()
+    write_results(old.out, [line(old, 0)])
+    assert plan_study(config(small_data, tmp_path)).cells == old.cells
+    write_study(old)
+    (old.out / RESULTS).unlink()
+    assert plan_study(config(small_data, tmp_path)).cells == old.cells
+
+
+def test_the_order_and_the_spelling_of_tasks_change_no_study(
+    small_data: Path, tmp_path: Path
+) -> None:
+    alone: dict[str, Any] = {"recipes": (f"bert-tiny:{TINY}",)}
+    tasks = ("supplement", "blimp", "blimp:mlm")
+    supplemented(Path(config(small_data, tmp_path).data_dir))
+    study = plan_study(config(small_data, tmp_path, **alone, tasks=tasks))
+    study.out.mkdir()
+    write_study(study)
+    other = ("BLiMP:mlm", "supplement", "blimp:")
+    again = plan_study(config(small_data, tmp_path, **alone, tasks=other))
+    assert again.config.tasks == study.config.tasks
+    assert again.cells == study.cells
+    must_be_ours(again)
+    with pytest.raises(UserError, match=r"a study with --tasks supplement,blimp,blimp:mlm; choo"):
+        plan_study(config(small_data, tmp_path, **alone, tasks=("blimp", "blimp:mlm")))
+
+
 def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
     """Fine-tuned by earlier versions they have other scores; probes of a frozen encoder have not,
     and their hash is that of the examples alone."""
@@ -406,7 +466,7 @@ def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
     for name in ("train.txt", "test.txt"):
         (folder / name).write_text("the D B-NP\nfilm N I-NP\n")
     digests = [
-        digest_of(task, str(tmp_path), data="") for task in ("conll2000", "conll2000:frozen")
+        digests_of(task, str(tmp_path), data="")[0] for task in ("conll2000", "conll2000:frozen")
     ]
     read = read_task(TAGGING["conll2000"], str(tmp_path))
     content = repr((read.kind, read.labels, read.train, read.validation)).encode()
@@ -560,12 +620,9 @@ def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> No
 def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -> None:
     """Its pairs are judged alone, and so are BLiMP's; a folder without it is refused."""
     given = config(small_data, tmp_path)
-    folder = Path(given.data_dir) / "blimp"
     with pytest.raises(UserError, match=r"tasks: supplement: no \.jsonl file in .*supplement"):
         plan_study(config(small_data, tmp_path, tasks=("supplement",)))
-    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
-    (folder / "supplement").mkdir()
-    (folder / "supplement" / "turns.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    supplemented(Path(given.data_dir))
     study = plan_study(config(small_data, tmp_path, tasks=("blimp", "supplement")))
     recipe = override(study.cells[0].config, {"max_steps": 2, "warmup_steps": 1})
     model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
@@ -900,7 +957,7 @@ def test_every_recipe_has_untrained_rows(recipe: str, fields: dict[str, Any]) ->
 def test_untrained_rows_that_cannot_run_are_found_before_the_first_run(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_module, "UNTRAINED", {"untrained": "nonsense"})
+    monkeypatch.setattr(untrained_module, "UNTRAINED", {"untrained": "nonsense"})
     with pytest.raises(
         UserError, match=r"^bert-tiny:.*: its row untrained: .*nonsense.* --baselines false"
     ):

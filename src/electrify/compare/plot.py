@@ -13,8 +13,8 @@ from ..config.compare import SCORE
 from ..downstream.plot import named, our_style
 from .ranks import WON, Rank
 from .statistics import Interval
-from .study import UNTRAINED
 from .table import Table
+from .untrained import UNTRAINED
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")

@@ -16,8 +16,8 @@ from ..progress import aligned, say
 from .plot import drawn
 from .ranks import WON, Rank
 from .statistics import Interval
-from .study import UNTRAINED
 from .table import Crossing, Table
+from .untrained import UNTRAINED
 
 COLUMNS = (
     *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
