@@ -61,6 +61,7 @@ from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.files import results as results_module
 from electrify.files.results import RECORD
+from electrify.flops.count import recipe_flops
 from electrify.pretraining import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
@@ -134,6 +135,7 @@ def test_all_recipes_of_a_seed_before_the_next_seed(small_data: Path, tmp_path: 
 def test_a_frozen_generator_is_probed(small_data: Path, tmp_path: Path) -> None:
     """It must have been trained, which the few seconds of a probe had left away."""
     changes = f"{TINY},generator_size=1,generator_steps=20,discriminator_start=random"
+    changes += ",generator_warmup_steps=0"  # the first stage is a single update
     study = plan_study(config(small_data, tmp_path, recipes=(f"two-stage-tiny:{changes}",)))
     text = probe_of(study, study.cells[0], str(tmp_path)).recipe
     assert yaml.safe_load(text)["train"]["generator_steps"] == 1
@@ -207,17 +209,92 @@ def test_rates_come_from_encoders_that_are_trained_already(
 
     def probed(study: Any, cell: Any) -> Rate:
         asked.append(cell.entry)
-        return Rate(3.0, 2000)
+        return Rate(3e-9, 2000)
 
     monkeypatch.setattr(forecast_module, "probed", probed)
     plan = forecast_module.forecast(study)
     assert asked == [study.recipes[1]]
     one, other = plan.lines[0], plan.lines[2]
     assert one.minutes == pytest.approx(2.0 * one.updates / 60)
-    assert other.minutes == pytest.approx(3.0 * other.updates / 60)
+    assert other.minutes == pytest.approx(3e-9 * other.flops / 60)
     assert (one.parameters, other.parameters, one.done) == (1000, 2000, 1)
     assert one.tokens == one.updates * 4 * 16
     assert len(set(plan.text().splitlines()[1].split())) > 3
+
+
+def test_minutes_go_by_flops(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of updates with longer rows later on, of a cheaper first stage, and of the end of a run that
+    another one begins, in whatever convention the budgets are."""
+    monkeypatch.setattr(forecast_module, "probed", lambda study, cell: Rate(1e-6, 1))
+    two = f"two-stage-tiny:{TINY},discriminator_start=random"
+    recipes = (f"bert-tiny:{TINY}", f"bert-tiny:{TINY},seq_length_schedule=8=.9", two)
+    study = plan_study(
+        config(small_data, tmp_path, recipes=recipes, convention="paper", baselines=False)
+    )
+    cells = [c for c in study.cells if c.seed == 0]
+    for cell, row in zip(cells, forecast_module.forecast(study).lines, strict=True):
+        found = recipe_flops(
+            cell.config, vocab_size=study.cost.vocab_size, convention="hardware"
+        ).train
+        assert abs(found / cell.flops - 1) > 0.01
+        share = 1 if cell.starts_at is None else 1 - cell.starts_at / cell.steps
+        assert row.minutes == pytest.approx(1e-6 * share * found / 60)
+    assert sum(cell.starts_at is not None for cell in cells) == 1
+
+
+def test_a_probe_begins_with_the_first_update(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes before: here a corpus that is opened for longer than the probe takes, and a
+    first stage."""
+    slow = (
+        "import time; from electrify import running; plan = running.plan\n"
+        "def late(job): time.sleep(1); return plan(job)\n"
+        "running.plan = late\n"
+        "from electrify.compare.cell import main; raise SystemExit(main())"
+    )
+    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-P", "-c", slow])
+    monkeypatch.setattr(forecast_module, "PROBE_S", 0.3)
+    counted = []
+
+    def enough(updates: list[dict[str, Any]]) -> bool:
+        counted.append(updates)
+        return real(updates)
+
+    real = forecast_module.enough
+    monkeypatch.setattr(forecast_module, "enough", enough)
+    recipes = (f"two-stage-tiny:{TINY},discriminator_start=random",)
+    study = plan_study(config(small_data, tmp_path, recipes=recipes, baselines=False))
+    rate = forecast_module.probed(study, study.cells[0])
+    assert rate.parameters > 0
+    last = counted[-1]
+    assert len(last) >= forecast_module.FEW + forecast_module.FEWEST
+    slowest = max(1 / r["flops_per_s"] for r in last)
+    assert 0 < rate.per_flop <= slowest
+
+
+def test_what_cannot_be_probed_says_why(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "raise SystemExit('no room for this')"
+    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-c", words])
+    study = plan_study(config(small_data, tmp_path))
+    with pytest.raises(UserError, match=r"bert-tiny:.* cannot be trained: no room for this"):
+        forecast_module.probed(study, study.cells[0])
+
+
+def test_when_a_probe_has_enough() -> None:
+    def told(*seconds: float) -> bool:
+        return forecast_module.enough([{"seconds": s} for s in seconds])
+
+    assert not told()
+    assert not told(100.0)
+    assert told(100.0, 170.0)
+    assert not told(1.0, 30.0)
+    assert told(*range(8))
+    assert not told(*(0.1 * k for k in range(8)))
 
 
 def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: Path) -> None:

@@ -72,6 +72,11 @@ class Cell:
         """Updates that are computed for this cell alone, a first stage included."""
         return self.steps - (self.starts_at or 0) + self.config.train.generator_steps
 
+    @property
+    def own_flops(self) -> float:
+        """What these cost: a run that starts from another one has no schedule but of its rate."""
+        return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
+
 
 def joined(parts: Sequence[str]) -> list[str]:
     """What stood between commas, as entries: a comma stands between recipes and between changes,

@@ -20,9 +20,7 @@ from .study import key_of
 def weights_of(cells: list[Cell]) -> dict[Key, float]:
     """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
     half by the FLOPs that are computed for it alone."""
-    own = {
-        key_of(c): c.flops * c.own_steps / (c.steps + c.config.train.generator_steps) for c in cells
-    }
+    own = {key_of(c): c.own_flops for c in cells}
     mean = sum(own.values()) / max(1, len(own)) or 1.0
     return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
 
