@@ -1007,6 +1007,19 @@ FROZEN: dict[str, Any] = {
 }
 
 
+def test_two_studies_at_once_do_not_share_a_core(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process goes where there is room; several of one study keep to a core each, of those that
+    the command may use."""
+    ours = {2, 3, 5}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours, raising=False)
+    assert processes.slots(1, "cpu") == [None]
+    assert processes.slots(2, "cpu") == [2, 3]
+    runners = [Runner(plan_study(config(small_data, tmp_path / name))) for name in "ab"]
+    assert [runner.slots for runner in runners] == [[None], [None]]
+
+
 @pytest.mark.parametrize(
     ("recipe", "fields"),
     [
