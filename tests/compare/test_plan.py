@@ -181,6 +181,40 @@ def test_a_budget_within_the_warm_up_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "budget", "says"),
+    [
+        ("fast-electra-tiny", 1e13, "of a first stage, which end within the warm-up of 2"),
+        ("two-stage-tiny:generator_warmup_steps=9000", 1e14, "of a first stage, which end within"),
+        ("gdes-tiny:generator_warmup_steps=100000", 1e13, "the generator's warm-up of 100,000"),
+        ("electra-tiny:generator_warmup_steps=0,warmup_steps=100000", 1e13, "the warm-up of 100"),
+        ("electra-tiny:mask_rate=.3,tie=gdes", 1e12, "within the warm-up of"),
+        ("bert-tiny", 1e12, "within the warm-up of"),
+    ],
+)
+def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
+    """The advice keeps the changes of the entry, and is enough."""
+    for asked in (read_entry(entry), Entry("mine", *entry_parts(entry))):
+        with pytest.raises(UserError, match=says) as refusal:
+            cells([asked], [budget], [0], COST)
+        advice = str(refusal.value).partition("--budgets, or ")[2]
+        if asked.name == "mine":
+            field, _, rest = advice.partition(": ")
+            number, under, name = rest.partition(" under ")
+            assert (under, name) == (" under ", "mine")
+            better = Entry("mine", asked.recipe, asked.changes | {field: int(number)})
+        else:
+            better = read_entry(advice)
+            other = {k for k, v in asked.changes.items() if better.changes[k] != v}
+            assert other <= {"warmup_steps", "generator_warmup_steps"}
+        cells([better], [budget], [0], COST)
+
+
+def entry_parts(text: str) -> tuple[str, dict[str, str]]:
+    found = read_entry(text)
+    return found.recipe, found.changes
+
+
+@pytest.mark.parametrize(
     ("words", "entries"),
     [
         ("a,b", ["a", "b"]),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,12 @@ from safetensors.torch import load_file
 
 from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
+from electrify.compare import run as run_module
 from electrify.compare import study as study_module
+from electrify.compare import untrained as untrained_module
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
-from electrify.compare.measures import Measuring, digest_of, measure, network_of, place_of
+from electrify.compare.identity import identity
+from electrify.compare.measures import Measuring, digests_of, measure, network_of, place_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -28,28 +34,22 @@ from electrify.compare.results import (
     read_results,
     write_results,
 )
-from electrify.compare.run import (
-    Runner,
-    Running,
-    progress_of,
-    result_of,
-    run_study,
-    weights_of,
-)
+from electrify.compare.run import Runner, Running, result_of, run_study
+from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
-    UNTRAINED,
     Study,
     declared,
     entries_of,
     finished,
     folder_name,
+    kept,
     key_of,
     must_be_ours,
     plan_study,
-    untrained,
     write_study,
 )
+from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.networks import KEPT
@@ -59,8 +59,11 @@ from electrify.data.phases import phases_of
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
+from electrify.files import results as results_module
+from electrify.files.results import RECORD
+from electrify.flops.count import recipe_flops
 from electrify.pretraining import pretrain
-from electrify.scoring.blimp import Accuracy, Paradigm
+from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.text.shards import Corpus
 
@@ -132,6 +135,7 @@ def test_all_recipes_of_a_seed_before_the_next_seed(small_data: Path, tmp_path: 
 def test_a_frozen_generator_is_probed(small_data: Path, tmp_path: Path) -> None:
     """It must have been trained, which the few seconds of a probe had left away."""
     changes = f"{TINY},generator_size=1,generator_steps=20,discriminator_start=random"
+    changes += ",generator_warmup_steps=0"  # the first stage is a single update
     study = plan_study(config(small_data, tmp_path, recipes=(f"two-stage-tiny:{changes}",)))
     text = probe_of(study, study.cells[0], str(tmp_path)).recipe
     assert yaml.safe_load(text)["train"]["generator_steps"] == 1
@@ -205,17 +209,92 @@ def test_rates_come_from_encoders_that_are_trained_already(
 
     def probed(study: Any, cell: Any) -> Rate:
         asked.append(cell.entry)
-        return Rate(3.0, 2000)
+        return Rate(3e-9, 2000)
 
     monkeypatch.setattr(forecast_module, "probed", probed)
     plan = forecast_module.forecast(study)
     assert asked == [study.recipes[1]]
     one, other = plan.lines[0], plan.lines[2]
     assert one.minutes == pytest.approx(2.0 * one.updates / 60)
-    assert other.minutes == pytest.approx(3.0 * other.updates / 60)
+    assert other.minutes == pytest.approx(3e-9 * other.flops / 60)
     assert (one.parameters, other.parameters, one.done) == (1000, 2000, 1)
     assert one.tokens == one.updates * 4 * 16
     assert len(set(plan.text().splitlines()[1].split())) > 3
+
+
+def test_minutes_go_by_flops(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of updates with longer rows later on, of a cheaper first stage, and of the end of a run that
+    another one begins, in whatever convention the budgets are."""
+    monkeypatch.setattr(forecast_module, "probed", lambda study, cell: Rate(1e-6, 1))
+    two = f"two-stage-tiny:{TINY},discriminator_start=random"
+    recipes = (f"bert-tiny:{TINY}", f"bert-tiny:{TINY},seq_length_schedule=8=.9", two)
+    study = plan_study(
+        config(small_data, tmp_path, recipes=recipes, convention="paper", baselines=False)
+    )
+    cells = [c for c in study.cells if c.seed == 0]
+    for cell, row in zip(cells, forecast_module.forecast(study).lines, strict=True):
+        found = recipe_flops(
+            cell.config, vocab_size=study.cost.vocab_size, convention="hardware"
+        ).train
+        assert abs(found / cell.flops - 1) > 0.01
+        share = 1 if cell.starts_at is None else 1 - cell.starts_at / cell.steps
+        assert row.minutes == pytest.approx(1e-6 * share * found / 60)
+    assert sum(cell.starts_at is not None for cell in cells) == 1
+
+
+def test_a_probe_begins_with_the_first_update(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes before: here a corpus that is opened for longer than the probe takes, and a
+    first stage."""
+    slow = (
+        "import time; from electrify import running; plan = running.plan\n"
+        "def late(job): time.sleep(1); return plan(job)\n"
+        "running.plan = late\n"
+        "from electrify.compare.cell import main; raise SystemExit(main())"
+    )
+    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-P", "-c", slow])
+    monkeypatch.setattr(forecast_module, "PROBE_S", 0.3)
+    counted = []
+
+    def enough(updates: list[dict[str, Any]]) -> bool:
+        counted.append(updates)
+        return real(updates)
+
+    real = forecast_module.enough
+    monkeypatch.setattr(forecast_module, "enough", enough)
+    recipes = (f"two-stage-tiny:{TINY},discriminator_start=random",)
+    study = plan_study(config(small_data, tmp_path, recipes=recipes, baselines=False))
+    rate = forecast_module.probed(study, study.cells[0])
+    assert rate.parameters > 0
+    last = counted[-1]
+    assert len(last) >= forecast_module.FEW + forecast_module.FEWEST
+    slowest = max(1 / r["flops_per_s"] for r in last)
+    assert 0 < rate.per_flop <= slowest
+
+
+def test_what_cannot_be_probed_says_why(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "raise SystemExit('no room for this')"
+    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-c", words])
+    study = plan_study(config(small_data, tmp_path))
+    with pytest.raises(UserError, match=r"bert-tiny:.* cannot be trained: no room for this"):
+        forecast_module.probed(study, study.cells[0])
+
+
+def test_when_a_probe_has_enough() -> None:
+    def told(*seconds: float) -> bool:
+        return forecast_module.enough([{"seconds": s} for s in seconds])
+
+    assert not told()
+    assert not told(100.0)
+    assert told(100.0, 170.0)
+    assert not told(1.0, 30.0)
+    assert told(*range(8))
+    assert not told(*(0.1 * k for k in range(8)))
 
 
 def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: Path) -> None:
@@ -281,6 +360,8 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     passes = {"equal": "epochs", "budgets": (2.0,)}
     with pytest.raises(UserError, match="holds a study with --equal flops"):
         plan_study(config(small_data, tmp_path, **passes))
+    with pytest.raises(UserError, match="holds a study without --max-eval-samples; choose"):
+        plan_study(config(small_data, tmp_path, max_eval_samples=3))
     (study.out / STUDY).write_text("mine: 1\n")
     with pytest.raises(UserError, match="not the plan of a study"):
         must_be_ours(study)
@@ -311,6 +392,37 @@ def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> No
     (tmp_path / "out" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match=r"mine\.txt"):
         plan_study(config(small_data, tmp_path))
+
+
+def test_a_first_command_that_failed_while_it_wrote_the_plan(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the record of what it was about to write, which nobody else wrote."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    real = results_module.write_atomically
+
+    def full(path: Path, content: str | bytes) -> None:
+        if path.name == STUDY:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, content)
+
+    monkeypatch.setattr(results_module, "write_atomically", full)
+    with pytest.raises(OSError, match=STUDY):
+        write_study(study)
+    monkeypatch.undo()
+    assert (study.out / RECORD).is_file()
+    plan_study(config(small_data, tmp_path))
+    write_results(study.out, [line(study, 0)])
+    must_be_ours(study)
+    (study.out / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"mine\.txt"):
+        must_be_ours(study)
+    for path in study.out.iterdir():
+        path.unlink()
+    (study.out / RECORD).write_text("mine")
+    with pytest.raises(UserError, match=r"holds other files and no study\.yaml"):
+        must_be_ours(study)
 
 
 def line(study: Any, k: int, **fields: Any) -> Result:
@@ -368,6 +480,61 @@ def test_the_examples_of_the_tasks_belong_to_a_study(small_data: Path, tmp_path:
     assert finished(study, [line(study, 0)])
 
 
+def supplemented(data_dir: Path) -> Path:
+    """A paradigm of supplement/, put beside those of BLiMP."""
+    folder = data_dir / "blimp" / "supplement"
+    folder.mkdir()
+    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
+    (folder / "turns.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    return folder
+
+
+def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_path: Path) -> None:
+    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round.
+    Studies that began when a hash was that of both go on, also from their lines alone."""
+    before = plan_study(config(small_data, tmp_path))
+    before.out.mkdir()
+    write_study(before)
+    data_dir = tmp_path / "tasks"
+    supplemented(data_dir)
+    after = plan_study(config(small_data, tmp_path))
+    assert [c.identity for c in after.cells] == [c.identity for c in before.cells]
+
+    both = read_blimp(data_dir)
+    hashed = hashlib.sha256(repr(both).encode()).hexdigest()[:16]
+    for task in ("blimp", "supplement"):
+        now, former = digests_of(task, str(data_dir), data="")
+        assert former == hashed != now
+    old = replace(after, task_data={"blimp": hashed})
+    old = replace(old, cells=[replace(c, identity=identity(c, kept(old))) for c in old.cells])
+    assert old.cells[0].identity != after.cells[0].identity
+    shutil.rmtree(after.out)
+    old.out.mkdir()
+    write_results(old.out, [line(old, 0)])
+    assert plan_study(config(small_data, tmp_path)).cells == old.cells
+    write_study(old)
+    (old.out / RESULTS).unlink()
+    assert plan_study(config(small_data, tmp_path)).cells == old.cells
+
+
+def test_the_order_and_the_spelling_of_tasks_change_no_study(
+    small_data: Path, tmp_path: Path
+) -> None:
+    alone: dict[str, Any] = {"recipes": (f"bert-tiny:{TINY}",)}
+    tasks = ("supplement", "blimp", "blimp:mlm")
+    supplemented(Path(config(small_data, tmp_path).data_dir))
+    study = plan_study(config(small_data, tmp_path, **alone, tasks=tasks))
+    study.out.mkdir()
+    write_study(study)
+    other = ("BLiMP:mlm", "supplement", "blimp:")
+    again = plan_study(config(small_data, tmp_path, **alone, tasks=other))
+    assert again.config.tasks == study.config.tasks
+    assert again.cells == study.cells
+    must_be_ours(again)
+    with pytest.raises(UserError, match=r"a study with --tasks supplement,blimp,blimp:mlm; choo"):
+        plan_study(config(small_data, tmp_path, **alone, tasks=("blimp", "blimp:mlm")))
+
+
 def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
     """Fine-tuned by earlier versions they have other scores; probes of a frozen encoder have not,
     and their hash is that of the examples alone."""
@@ -376,7 +543,7 @@ def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
     for name in ("train.txt", "test.txt"):
         (folder / name).write_text("the D B-NP\nfilm N I-NP\n")
     digests = [
-        digest_of(task, str(tmp_path), data="") for task in ("conll2000", "conll2000:frozen")
+        digests_of(task, str(tmp_path), data="")[0] for task in ("conll2000", "conll2000:frozen")
     ]
     read = read_task(TAGGING["conll2000"], str(tmp_path))
     content = repr((read.kind, read.labels, read.train, read.validation)).encode()
@@ -447,6 +614,33 @@ def test_scores_are_not_given_up_for_a_later_failure(small_data: Path, tmp_path:
     assert [r.failed for r in found] == [had.failed, {}, {PRETRAIN: "no room"}]
 
 
+def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:
+    """The last line of a bar is no reason."""
+    study = plan_study(config(small_data, tmp_path))
+    (tmp_path / "log.txt").write_text("train: 310/402 updates\n")
+    for number, says in (
+        (9, "killed by signal 9 (Killed), perhaps because memory ran out; it said last: train: 3"),
+        (11, "killed by signal 11 (Segmentation fault); it said last: train: 3"),
+    ):
+        ended = Ended()
+        ended.returncode = -number
+        running = Running(study.cells[0], tmp_path, ended, None)  # type: ignore[arg-type]
+        assert result_of(running).failed[PRETRAIN].startswith(says)
+
+
+def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    runner = Runner(study)
+    folder = runner.folder(study.cells[0])
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_text("no space left\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run_module, "CELL", [sys.executable, "-c", "raise SystemExit(2)"])
+        running = runner.start(study.cells[0], None)
+    running.process.wait(60)
+    assert result_of(running).failed == {PRETRAIN: "no reason given"}
+
+
 def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
     """Budgets of text: the same updates for both recipes, told apart from FLOPs in the folder, and
     shown beside the FLOPs that they cost."""
@@ -503,12 +697,9 @@ def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> No
 def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -> None:
     """Its pairs are judged alone, and so are BLiMP's; a folder without it is refused."""
     given = config(small_data, tmp_path)
-    folder = Path(given.data_dir) / "blimp"
     with pytest.raises(UserError, match=r"tasks: supplement: no \.jsonl file in .*supplement"):
         plan_study(config(small_data, tmp_path, tasks=("supplement",)))
-    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
-    (folder / "supplement").mkdir()
-    (folder / "supplement" / "turns.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    supplemented(Path(given.data_dir))
     study = plan_study(config(small_data, tmp_path, tasks=("blimp", "supplement")))
     recipe = override(study.cells[0].config, {"max_steps": 2, "warmup_steps": 1})
     model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
@@ -808,6 +999,27 @@ def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPat
     assert environment(1, "auto")["CUDA_VISIBLE_DEVICES"] == "1"
 
 
+FROZEN: dict[str, Any] = {
+    "generator_training": "frozen",
+    "generator_steps": 300,
+    "discriminator_start": "random",
+    "tie": "none",
+}
+
+
+def test_two_studies_at_once_do_not_share_a_core(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process goes where there is room; several of one study keep to a core each, of those that
+    the command may use."""
+    ours = {2, 3, 5}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: ours, raising=False)
+    assert processes.slots(1, "cpu") == [None]
+    assert processes.slots(2, "cpu") == [2, 3]
+    runners = [Runner(plan_study(config(small_data, tmp_path / name))) for name in "ab"]
+    assert [runner.slots for runner in runners] == [[None], [None]]
+
+
 @pytest.mark.parametrize(
     ("recipe", "fields"),
     [
@@ -818,12 +1030,25 @@ def test_a_cell_gets_one_of_the_gpus_that_are_ours(monkeypatch: pytest.MonkeyPat
         *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
         ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
         ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
+        ("adversarial-tiny", {"generator_steps": 300, "discriminator_start": "random"}),
+        ("coco-lm-tiny", FROZEN | {"term_weights": {"rtd": 50, "correct": 1, "contrast": 1}}),
     ],
     ids=str,
 )
 def test_every_recipe_has_untrained_rows(recipe: str, fields: dict[str, Any]) -> None:
     config = override(load_recipe(recipe), fields)
+    check(config)
     for name in UNTRAINED:
         cell = untrained(config, name, 0)
         check(cell.config)
         assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)
+
+
+def test_untrained_rows_that_cannot_run_are_found_before_the_first_run(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(untrained_module, "UNTRAINED", {"untrained": "nonsense"})
+    with pytest.raises(
+        UserError, match=r"^bert-tiny:.*: its row untrained: .*nonsense.* --baselines false"
+    ):
+        plan_study(config(small_data, tmp_path))

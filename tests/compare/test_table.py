@@ -370,3 +370,30 @@ def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
     assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
     assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
     assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]
+
+
+@pytest.mark.parametrize("against", ["flops", "seconds", "tokens"])
+@pytest.mark.parametrize("number", [2, 7])
+def test_a_panel_without_a_trained_point_is_drawn(against: str, number: int) -> None:
+    """The first recipe failed a task everywhere, so that no rank has a second one; only the
+    untrained row has another task."""
+    pytest.importorskip("matplotlib")
+    results = [result("untrained", 0.0, 0, a=0.1, b=0.2, c=0.3)]
+    for budget in [1e14 * (1 + k) for k in range(number)]:
+        results += [result("first", budget, seed, a=0.5) for seed in range(2)]
+        results += [result("late", budget, seed, b=0.6) for seed in range(2)]
+    table = table_of(results, recipes=["first", "late"], tasks=["a", "b", "c"])
+    assert (drawn(table, against=against) or b"").startswith(b"\x89PNG")
+
+
+def test_the_report_does_not_depend_on_its_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(table: Table, *, against: str) -> bytes:
+        raise ValueError("no such picture")
+
+    monkeypatch.setattr("electrify.compare.report.drawn", fails)
+    with pytest.raises(ValueError, match="no such picture"):
+        write_report(made(), tmp_path, against="flops")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"report.md", "report.csv", "report.json"} <= names

@@ -6,15 +6,15 @@ training each.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import json
 import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,33 @@ from ..files.reading import read_object
 from ..progress import Progress, aligned, duration
 from ..train import log
 from ..train.facts import FACTS
-from .cell import RUN, Work
+from .cell import RUN, Work, last_words
 from .cost import tokens_of
-from .plan import Cell
+from .logs import LOG, own_tail
+from .plan import Cell, as_started
 from .processes import CELL, environment, slots
 from .results import Result, read_results
 from .study import Study, finished, key_of
 from .table import short_names
 
-PROBE_MINUTES = 0.08
+PROBE_S = 5.0
+"""How long a recipe is trained after its first update, which may be a long time in coming: the
+corpus is opened and words are counted before."""
 FEW = 3
 """Updates that are not counted, because the first ones are slower."""
+FEWEST = 5
+"""Updates that are counted at least, if they do not take LONGEST_S."""
+LONGEST_S = 60.0
+POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Rate:
     """How fast a recipe trains, and how large it is."""
 
-    seconds: float
-    """Per update."""
+    per_flop: float
+    """Seconds. The updates of a run may differ, where rows or batches grow or a first stage comes
+    before: their FLOPs say by how much."""
     parameters: int
 
 
@@ -82,7 +90,7 @@ class Forecast:
     """What budgets count."""
 
     def as_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        return json.dumps(asdict(self), indent=1)
 
     def text(self) -> str:
         """The plan as a table, and two sentences."""
@@ -132,7 +140,7 @@ def forecast(study: Study) -> Forecast:
         rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
         tokens = tokens_of(cell.config)
         ready = sum(key_of(c) in done for c in cells)
-        own = cell.own_steps * rate.seconds / 60
+        own = hardware_flops(study, cell) * rate.per_flop / 60
         minutes += own * (len(cells) - ready)
         # Weights and two moments of the last checkpoint, of the one being written, and of the one
         # that a trunk keeps for this cell; the models.
@@ -157,17 +165,23 @@ def forecast(study: Study) -> Forecast:
     return Forecast(lines, minutes, disk, c.processes, c.equal)
 
 
+def hardware_flops(study: Study, cell: Cell) -> float:
+    """The FLOPs that are computed for a cell alone, in the convention of a run's log."""
+    if study.cost.convention != "hardware" and cell.flops:
+        started = as_started(cell.config, study.cost.vocab_size)
+        cell = replace(cell, flops=replace(study.cost, convention="hardware").flops(started))
+    return cell.own_flops
+
+
 def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
     """The rate of each recipe: from its encoders that are trained already, else measured."""
     firsts = {cell.entry: cell for cell in reversed(study.cells)}
     found = {}
     for entry in study.recipes:
-        trained = [r for r in results if r.entry == entry and r.seconds and r.steps]
+        trained = [r for r in results if r.entry == entry and r.seconds and r.flops]
         if trained:
-            t = firsts[entry].config.train
-            updates = 1 + t.generator_steps / t.max_steps  # of both stages, for one of the second
-            seconds = statistics.median(r.seconds / r.steps for r in trained) / updates
-            found[entry] = Rate(seconds, trained[0].parameters)
+            per_flop = statistics.median(r.seconds / r.flops for r in trained)
+            found[entry] = Rate(per_flop, trained[0].parameters)
     unknown = [entry for entry in study.recipes if entry not in found]
     with Progress(len(unknown), title="measuring the rates", unit="recipes") as bar:
         for entry in unknown:
@@ -180,21 +194,32 @@ def probed(study: Study, cell: Cell) -> Rate:
     """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError where
     it cannot be trained."""
     with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
-        done = subprocess.run(
-            CELL,
-            input=json.dumps(dataclasses.asdict(probe_of(study, cell, folder))).encode(),
-            env=environment(slots(1, study.config.device)[0], study.config.device),
-            capture_output=True,
-            check=False,
-        )
         run = Path(folder) / RUN
-        seconds = seconds_of(run)
-        if not seconds:
-            words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            reason = words[-1] if words else "no reason given"
-            raise UserError(f"{cell.entry} cannot be trained: {reason}")
+        said = Path(folder) / LOG
+        with said.open("wb") as errors:
+            process = subprocess.Popen(
+                CELL,
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                env=environment(slots(1, study.config.device)[0], study.config.device),
+            )
+        try:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(json.dumps(asdict(probe_of(study, cell, folder))).encode())
+            while process.poll() is None and not enough(updates_of(run)):
+                time.sleep(POLL_S)
+            process.terminate()
+            process.wait()
+        finally:
+            process.kill()
+            process.wait()
+        rates = [1 / r["flops_per_s"] for r in updates_of(run)]
+        if not rates:
+            raise UserError(f"{cell.entry} cannot be trained: {last_words(own_tail(said))}")
         parameters = int(read_object(run / FACTS, within=run).get("parameters") or 0)
-        return Rate(statistics.median(seconds), parameters)
+        return Rate(statistics.median(rates[FEW:] or rates), parameters)
 
 
 def probe_of(study: Study, cell: Cell, folder: str) -> Work:
@@ -203,7 +228,7 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
         cell.config,
         {
             "max_steps": max(cell.steps, 1000),
-            "max_minutes": PROBE_MINUTES,
+            "max_minutes": None,
             "logging_steps": 1,
             "eval_steps": 0,
             "report_to": (),
@@ -217,11 +242,16 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
     return Work(data, folder, dump(recipe), (), measuring, None, (), None, os.getpid())
 
 
-def seconds_of(run: Path) -> list[float]:
-    """The time of each update in a log that has a line for each."""
+def updates_of(run: Path) -> list[dict[str, Any]]:
+    """The records of a log that has one for each update."""
     if not (run / log.FILE).is_file():
         return []
-    records: list[dict[str, Any]] = [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
-    times = [float(r["seconds"]) for r in records]
-    gaps = [after - before for before, after in itertools.pairwise(times)]
-    return gaps[FEW:] or gaps or times
+    return [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
+
+
+def enough(updates: list[dict[str, Any]]) -> bool:
+    """Whether these tell the rate."""
+    if len(updates) < 2:
+        return False
+    took = updates[-1]["seconds"] - updates[0]["seconds"]
+    return took >= (PROBE_S if len(updates) >= FEW + FEWEST else LONGEST_S)

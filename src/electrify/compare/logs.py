@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..files.folders import open_own
 from ..files.reading import UnreadableError
 
+LOG = "log.txt"
 TAIL = 1 << 14
 
 
@@ -37,13 +38,13 @@ def _not_a_log(path: Path) -> UserError:
     return UserError(f"{path} is not a log that electrify compare wrote; move it away")
 
 
-def own_tail(path: Path) -> bytes:
-    """The last bytes of a regular file; none for whatever else is there, or cannot be read: they
-    are shown only, and no study ends for want of them."""
+def own_tail(path: Path, since: int = 0) -> bytes:
+    """The last bytes of a regular file from byte `since` on; none for whatever else is there, or
+    cannot be read: they are shown only, and no study ends for want of them."""
     with suppress(UnreadableError, OSError):
         stream = open_own(path)
         if stream is not None:
             with stream:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
+                stream.seek(max(since, os.fstat(stream.fileno()).st_size - TAIL))
                 return stream.read(TAIL)
     return b""

@@ -137,18 +137,23 @@ def _row_of(name: str, task: str, way: str) -> TextTask | TagTask | AnswerTask:
     return rows[0]
 
 
-def digest_of(name: str, data_dir: str, *, data: str) -> str:
-    """A hash of the examples of a task and of what is done with them. Raises UserError where they
-    cannot be read. data: the prepared corpus."""
+def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
+    """A hash of the examples of a task and of what is done with them, and what earlier versions
+    took for it. Raises UserError where they cannot be read. data: the prepared corpus."""
     task, way, folder = place_of(name, data_dir)
     if task in PAIRS:
-        content: Any = _pairs_of(task, folder, data, limit=None)
-    else:
-        found = read_task(tasks_named([task])[0], folder)
-        content = (found.kind, found.labels, found.train, found.validation)
-        if found.kind == "tagging" and way != "frozen":
-            # Earlier versions fine-tuned by the first tokens of words: their scores are others.
-            content = (*content, "mean of tokens, 3e-3")
+        pairs = _pairs_of(task, folder, data, limit=None)
+        # BLiMP's was once that of both its parts.
+        return _hash([p for p in pairs if p.part == task]), _hash(pairs)
+    found = read_task(tasks_named([task])[0], folder)
+    content: Any = (found.kind, found.labels, found.train, found.validation)
+    if found.kind == "tagging" and way != "frozen":
+        # Earlier versions fine-tuned by the first tokens of words: their scores are others.
+        content = (*content, "mean of tokens, 3e-3")
+    return _hash(content), _hash(content)
+
+
+def _hash(content: Any) -> str:
     return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]
 
 

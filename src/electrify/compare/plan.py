@@ -72,6 +72,11 @@ class Cell:
         """Updates that are computed for this cell alone, a first stage included."""
         return self.steps - (self.starts_at or 0) + self.config.train.generator_steps
 
+    @property
+    def own_flops(self) -> float:
+        """What these cost: a run that starts from another one has no schedule but of its rate."""
+        return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
+
 
 def joined(parts: Sequence[str]) -> list[str]:
     """What stood between commas, as entries: a comma stands between recipes and between changes,
@@ -223,8 +228,8 @@ def cells(
         lengths: dict[float, tuple[PretrainConfig, float]] = {}
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
-            _must_be_long_enough(entry, base, cost.shown(budget), steps)
             whole = of_length(counted, steps)
+            _must_be_long_enough(entry, cost.shown(budget), whole)
             _must_be_met(entry, cost, budget, whole)
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
@@ -252,14 +257,33 @@ def _of_one_seed(
     return found
 
 
-def _must_be_long_enough(entry: Entry, config: PretrainConfig, budget: str, steps: int) -> None:
-    warmup = config.train.warmup_steps
-    if steps <= warmup:
-        raise UserError(
-            f"{entry.name}: a budget of {budget} is {steps:,} updates, which end within the "
-            f"warm-up of {warmup:,}; give larger --budgets, or {entry.recipe}:warmup_steps="
-            f"{min(steps - 1, max(1, steps // 10))}"
-        )
+def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
+    """Raises UserError where a learning rate would never reach its peak."""
+    t = config.train
+    own = t.generator_warmup_steps
+    parts = [(t.max_steps, "", "the warm-up", "warmup_steps", t.warmup_steps)]
+    if t.generator_steps:
+        first = t.warmup_steps if own is None else own
+        name = "generator_warmup_steps"
+        parts += [(t.generator_steps, " of a first stage", "the warm-up", name, first)]
+    elif own is not None:
+        parts += [(t.max_steps, "", "the generator's warm-up", "generator_warmup_steps", own)]
+    for steps, of, whose, name, warmup in parts:
+        if steps <= warmup:
+            better = _changed(entry, name, min(steps - 1, max(1, steps // 10)))
+            raise UserError(
+                f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
+                f"{whose} of {warmup:,}; give larger --budgets, or {better}"
+            )
+
+
+def _changed(entry: Entry, name: str, value: int) -> str:
+    """How the user writes the entry with one more change: as it was written, at --recipes or in a
+    recipe file."""
+    if entry.name.partition(":")[0] != entry.recipe:
+        return f"{name}: {value} under {entry.name}"
+    changes = entry.changes | {name: value}
+    return f"{entry.recipe}:" + ",".join(f"{k}={v}" for k, v in changes.items())
 
 
 def _must_be_met(entry: Entry, cost: Cost, budget: float, config: PretrainConfig) -> None:

@@ -13,8 +13,8 @@ from ..config.compare import SCORE
 from ..downstream.plot import named, our_style
 from .ranks import WON, Rank
 from .statistics import Interval
-from .study import UNTRAINED
 from .table import Table
+from .untrained import UNTRAINED
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -67,8 +67,11 @@ def _fill(figure: Any, table: Table, against: str) -> None:
             _task(axis, table, panel, against)
         else:
             _together(axis, table, panel, against)
-        if measured:
+        # A panel may lack a trained point, and a logarithm of nothing is an error.
+        if math.isfinite(axis.xaxis.get_minpos()):
             _scale(axis, table.budgets if against == table.equal else None)
+        else:
+            axis.set_xticks([])
         axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:

@@ -17,8 +17,8 @@ RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", 
 
 
 def slots(processes: int, device: str) -> list[int | None]:
-    """A core or a GPU for each process that runs side by side. Raises UserError for more than there
-    are."""
+    """A core or a GPU for each process that runs side by side; None leaves the core to the system.
+    Raises UserError for more than there are."""
     number = gpus(device)
     if number:
         if processes > number:
@@ -29,7 +29,9 @@ def slots(processes: int, device: str) -> list[int | None]:
         return [None] * processes
     if processes > len(cores):
         raise UserError(f"processes: there are {len(cores)} cores, not {processes}")
-    return list(cores[:processes])
+    # A single one needs no core of its own, and on the first one it would meet those of other
+    # studies.
+    return [None] if processes == 1 else list(cores[:processes])
 
 
 def gpus(device: str) -> int:

@@ -16,8 +16,8 @@ from ..progress import aligned, say
 from .plot import drawn
 from .ranks import WON, Rank
 from .statistics import Interval
-from .study import UNTRAINED
 from .table import Crossing, Table
+from .untrained import UNTRAINED
 
 COLUMNS = (
     *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
@@ -34,12 +34,12 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
         "report.csv": as_csv(table),
         "report.json": as_json(table),
     }
+    results.write_results(folder, files)  # first: they need no picture
     picture = drawn(table, against=against) if table.points else None
     if picture is None and table.points:
         say("report.png is not drawn: pip install 'electrify[plot]'")
     elif picture is not None:
-        files["report.png"] = picture
-    results.write_results(folder, files)
+        results.write_results(folder, {"report.png": picture})
 
 
 def as_json(table: Table) -> str:

@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +23,16 @@ from ..errors import UserError
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object
-from ..files.schema import is_count
 from ..progress import Progress, say
-from ..train import checkpoint, log
-from ..train.folder import GENERATOR_STAGE
+from ..train import checkpoint
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, ends, folder_of, last_words
-from .logs import opened_log, own_tail
+from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
+from .logs import LOG, opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
 from .processes import CELL, environment, gpus, slots
-from .results import PRETRAIN, Key, Result, read_results, write_results
+from .results import PRETRAIN, Result, read_results, write_results
+from .shares import progress_of, weights_of
 from .study import (
     CELLS,
     Study,
@@ -45,7 +43,6 @@ from .study import (
     write_study,
 )
 
-LOG = "log.txt"
 POLL_S = 0.5
 GRACE_S = 120.0
 """How long a process that was told to stop may take for its checkpoint."""
@@ -61,6 +58,8 @@ class Running:
     folder: Path
     process: subprocess.Popen[bytes]
     core: int | None
+    log_start: int = 0
+    """The byte of its log at which this process began: earlier ones wrote what is before."""
 
 
 def run_study(study: Study) -> list[Result]:
@@ -166,6 +165,7 @@ class Runner:
             ) from e
         work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
         with opened_log(folder / LOG) as errors:
+            log_start = os.fstat(errors.fileno()).st_size
             process = subprocess.Popen(
                 CELL,
                 stdin=subprocess.PIPE,
@@ -178,7 +178,7 @@ class Runner:
         # A process that ends at once is found by its status.
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(work)
-        return Running(cell, folder, process, core)
+        return Running(cell, folder, process, core, log_start)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
         start = self.start_of(cell)
@@ -241,38 +241,6 @@ class Runner:
                 r.process.kill()
 
 
-def weights_of(cells: list[Cell]) -> dict[Key, float]:
-    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
-    half by the FLOPs that are computed for it alone."""
-    own = {
-        key_of(c): c.flops * c.own_steps / (c.steps + c.config.train.generator_steps) for c in cells
-    }
-    mean = sum(own.values()) / max(1, len(own)) or 1.0
-    return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
-
-
-def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
-    """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
-    one after the other."""
-    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
-    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
-    trained = min(1.0, max(0.0, share))
-    said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
-    told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
-    return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
-
-
-def step_in(run: Path) -> int:
-    """The last update that the end of a run's log names."""
-    steps = [0]
-    for line in own_tail(run / log.FILE).splitlines()[1:]:
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict) and is_count(record.get("step")):
-                steps.append(record["step"])
-    return max(steps)
-
-
 def result_of(running: Running) -> Result:
     """The line of a cell whose process has ended."""
     cell = running.cell
@@ -282,10 +250,20 @@ def result_of(running: Running) -> Result:
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
         return Result(*where, **raw)
     except (FileError, TypeError):
-        reason = last_words(own_tail(running.folder / LOG))
-        if running.process.returncode == SAVED_EXIT:
-            reason = f"stopped ({reason})"
-        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, {PRETRAIN: reason})
+        reason = {PRETRAIN: reason_of(running)}
+        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
+
+
+def reason_of(running: Running) -> str:
+    """Why a process ended without an outcome."""
+    said = last_words(own_tail(running.folder / LOG, running.log_start))
+    status = running.process.returncode
+    if status == SAVED_EXIT:
+        return f"stopped ({said})"
+    if status >= 0:
+        return said
+    memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
+    return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
 
 
 def summary(result: Result) -> str:

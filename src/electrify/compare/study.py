@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,19 +23,19 @@ from typing import Any
 import yaml
 
 from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
-from ..config.pretrain import PretrainConfig, override
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import foreign, must_be_new
-from ..files.results import write_results
+from ..files.folders import must_be_new
+from ..files.results import besides_record, write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
 from .identity import identity
-from .measures import digest_of, network_of, place_of
-from .plan import Cell, Entry, as_started, cells, configured, joined, read_entries, read_entry
+from .measures import digests_of, network_of, place_of
+from .plan import Cell, Entry, cells, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
+from .untrained import UNTRAINED, baselines
 
 CELLS = "cells"
 ELSEWHERE = "choose another --output-dir"
@@ -51,8 +51,6 @@ KEPT = (
 )
 OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
 """The same, for what no option names."""
-UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
-"""The rows that are always there, and the words with which they begin."""
 
 
 @dataclass(frozen=True)
@@ -89,37 +87,65 @@ def plan_study(config: CompareConfig) -> Study:
     had = _plan_in(out)
     if had is not None:  # budgets of another unit would make no sense
         _must_agree(out, had, {"equal": config.equal})
+        config = as_begun(config, had)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
     cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
     found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
-        base = configured(entries[0], schedule="constant", seed=seeds[0])
-        base = as_started(base, cost.vocab_size)
-        found += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
+        found += baselines(entries[0], seeds, cost.vocab_size)
     for task, cell in itertools.product(config.tasks, found):
         try:
             network_of(task, cell.config)
         except UserError as e:
             raise UserError(f"{cell.entry}: {e}") from None
-    tasks = task_data(config)
-    study = Study(config, entries, out, corpus.manifest, cost, tasks, found)
-    study = replace(study, cells=[replace(c, identity=identity(c, kept(study))) for c in found])
+    study = Study(config, entries, out, corpus.manifest, cost, {}, found)
+    study = identified(study, task_data(config), had)
     must_be_ours(study)
     slots(config.processes, config.device)  # last: it may import torch
     return study
 
 
-def task_data(config: CompareConfig) -> dict[str, str]:
-    """A hash of the examples of each task. Raises UserError for a task that stands there twice, or
-    cannot be read."""
+def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
+    """The tasks by the names and in the order of the folder's study, where they are the same:
+    neither changes a score. had: its study.yaml."""
+
+    def meant(names: Any) -> list[tuple[str, ...]]:
+        return sorted(place_of(name, config.data_dir)[:2] for name in names)
+
+    with suppress(UserError, TypeError, AttributeError):  # whatever the user wrote there
+        if meant(had["tasks"]) == meant(config.tasks):
+            return replace(config, tasks=tuple(had["tasks"]))
+    return config
+
+
+def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any] | None) -> Study:
+    """The study with the hashes of its tasks and cells, in the form in which its folder has them,
+    else in the first one. had: the study.yaml there."""
+    lines = read_results(study.out) if had is None and len(forms) > 1 else []
+    found = []
+    for tasks in forms:
+        one = replace(study, task_data=tasks)
+        hashed = [replace(c, identity=identity(c, kept(one))) for c in study.cells]
+        found.append(replace(one, cells=hashed))
+        keys = set(map(key_of, hashed))
+        if (had or {}).get("task_data") == tasks or any(r.key in keys for r in lines):
+            return found[-1]
+    return found[0]
+
+
+def task_data(config: CompareConfig) -> list[dict[str, str]]:
+    """A hash of the examples of each task, and what earlier versions took for it. Raises UserError
+    for a task that stands there twice, or cannot be read."""
     if not Path(config.data_dir).is_dir():
         raise UserError(f"--data-dir {config.data_dir}: no such folder")
     meant = [place_of(task, config.data_dir)[:2] for task in config.tasks]
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
     if twice:
         raise UserError(f"tasks: {' and '.join(twice)} are one thing")
-    return {task: digest_of(task, config.data_dir, data=config.data) for task in config.tasks}
+    digests = {t: digests_of(t, config.data_dir, data=config.data) for t in config.tasks}
+    now, former = ({task: of[k] for task, of in digests.items()} for k in range(2))
+    return [now] if now == former else [now, former]
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
@@ -136,35 +162,6 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     if twice:
         raise UserError(f"recipes: {twice[0]} stands there twice")
     return found
-
-
-def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
-    """The encoder of a recipe before it is trained: after the fewest updates, at a rate that moves
-    no weight."""
-    fields: dict[str, Any] = dict.fromkeys(("init_discriminator", "init_generator"))
-    fields |= dict.fromkeys(base.model.extends)
-    if base.corruption.generator_training == "frozen":
-        # No first stage or folder: its generator is one that nothing has trained, too.
-        fields |= {"generator_training": "joint", "term_weights": {}}
-        fields["discriminator_start"] = "generator"
-    # A part of the run that comes later has one update, too.
-    shares = [getattr(base.objective.options, name) for name in base.objective.row.moving]
-    config = override(
-        base,
-        fields
-        | {
-            "seed": seed,
-            "init_words": UNTRAINED[name],
-            "max_steps": math.ceil(1 / (1 - max(shares, default=0.0))),
-            "warmup_steps": 0,
-            "learning_rate": 1e-12,
-            "generator_learning_rate": None,
-            "generator_warmup_steps": None,
-            "generator_steps": 0,
-            "weight_decay": 0.0,
-        },
-    )
-    return Cell(name, 0.0, seed, config, 0.0, None)
 
 
 # ------------------------------------------------------------------ the folder
@@ -200,7 +197,7 @@ def must_be_ours(study: Study) -> None:
     """Raises UserError where the folder holds anything but this study."""
     had = _plan_in(study.out)
     if had is None:
-        there = foreign(study.out)
+        there = besides_record(study.out)
         if there == [RESULTS]:  # carried here from another folder
             read_results(study.out)
         elif {RESULTS, CELLS}.issubset(there):
@@ -208,7 +205,7 @@ def must_be_ours(study: Study) -> None:
                 f"{study.out / STUDY} is missing, the plan of the study whose results are there; "
                 f"put it back, or carry {RESULTS} alone to an empty folder"
             )
-        else:
+        elif there or not study.out.is_dir():
             must_be_new(study.out, STUDY)
         return
     ours = kept(study)
@@ -233,8 +230,17 @@ def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
         missing = "flops" if name == "equal" else None  # older studies do not say it
         was = had.get(name, missing)
         if was != (missing if value is None else value):
-            what = OTHERS.get(name, f"--{name.replace('_', '-')} {was}")
-            raise UserError(f"{out} holds a study with {what}; {ELSEWHERE}")
+            raise UserError(f"{out} holds a study {_shown(name, was)}; {ELSEWHERE}")
+
+
+def _shown(name: str, value: Any) -> str:
+    """What is kept, as the flag says it."""
+    if name in OTHERS:
+        return f"with {OTHERS[name]}"
+    flag = f"--{name.replace('_', '-')}"
+    if value is None:
+        return f"without {flag}"
+    return f"with {flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def write_study(study: Study) -> None:

@@ -14,7 +14,7 @@ from ..config.compare import UNITS, Equal, with_unit
 from .ranks import Rank, ranks_of
 from .results import PRETRAIN, Result
 from .statistics import Interval, crossing, mean, paired, reached
-from .study import UNTRAINED
+from .untrained import UNTRAINED
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""

@@ -1,0 +1,47 @@
+"""How much of a study's work each cell is, and how much of a cell is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..files.schema import is_count
+from ..train import log
+from ..train.folder import GENERATOR_STAGE
+from .cell import RUN, ends
+from .logs import LOG, own_tail
+from .plan import Cell
+from .results import Key
+from .study import key_of
+
+
+def weights_of(cells: list[Cell]) -> dict[Key, float]:
+    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
+    half by the FLOPs that are computed for it alone."""
+    own = {key_of(c): c.own_flops for c in cells}
+    mean = sum(own.values()) / max(1, len(own)) or 1.0
+    return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
+
+
+def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
+    """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
+    one after the other."""
+    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
+    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
+    trained = min(1.0, max(0.0, share))
+    said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
+    told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
+    return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
+
+
+def step_in(run: Path) -> int:
+    """The last update that the end of a run's log names."""
+    steps = [0]
+    for line in own_tail(run / log.FILE).splitlines()[1:]:
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict) and is_count(record.get("step")):
+                steps.append(record["step"])
+    return max(steps)
