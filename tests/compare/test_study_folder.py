@@ -360,6 +360,10 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     passes = {"equal": "epochs", "budgets": (2.0,)}
     with pytest.raises(UserError, match="holds a study with --equal flops"):
         plan_study(config(small_data, tmp_path, **passes))
+    (study.out / STUDY).write_text(said.replace("tasks:\n- blimp\n", ""))
+    with pytest.raises(UserError, match="holds a study without --tasks; choose"):
+        plan_study(config(small_data, tmp_path))
+    (study.out / STUDY).write_text(said)
     with pytest.raises(UserError, match="holds a study without --max-eval-samples; choose"):
         plan_study(config(small_data, tmp_path, max_eval_samples=3))
     (study.out / STUDY).write_text("mine: 1\n")

@@ -114,7 +114,7 @@ def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
         return sorted(place_of(name, config.data_dir)[:2] for name in names)
 
     with suppress(UserError, TypeError, AttributeError):  # whatever the user wrote there
-        if meant(had["tasks"]) == meant(config.tasks):
+        if meant(had.get("tasks")) == meant(config.tasks):
             return replace(config, tasks=tuple(had["tasks"]))
     return config
 
