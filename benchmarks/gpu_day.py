@@ -7,7 +7,7 @@ Each call goes on where the last one stopped: a part that ends with status 0 is 
 is OUT/PART.txt; the studies are stopped when the minutes are over, save, and go on with the next
 call. A part that fails is told and the next one begins; it is tried again by the next call.
 
-DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them ten
+DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them twelve
 times. TASKS is a folder with glue/, tagging/ and blimp/.
 Without them the parts that need them are left out. --dry-run does the parts in their shortest form
 on any machine.

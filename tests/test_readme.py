@@ -258,7 +258,7 @@ def test_reliability_says_which_tests_are_slow() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     last, seen = "", 0
     for file, test, said in re.findall(
-        r"`([\w/]+\.py)?::(\w+)`( \([^()]*\*slow\*[^()]*\)|, \*slow\*)?", page
+        r"`([\w/]+\.py)?::(\w+)`(\s\([^()]*\*slow\*[^()]*\)|,\s\*slow\*)?", page
     ):
         last = file or last
         text = (ROOT / "tests" / last).read_text(encoding="utf-8")

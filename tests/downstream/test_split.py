@@ -91,6 +91,16 @@ def test_sets_of_labels_that_occur_once_are_cut_too() -> None:
     assert abs(held - 0.2 * rare) <= 1
 
 
+def test_every_label_stays_in_training() -> None:
+    """Also one that a single example has: nothing could be learnt of it."""
+    often = [(0,), (1,), (0, 1)] * 19
+    rows = tuple(Example(f"t{k}", None, labels) for k, labels in enumerate([*often, (2,), (3, 0)]))
+    for fraction, seed in itertools.product((0.2, 0.5, 0.9), range(5)):
+        found = split(task(rows, "multilabel", labels=4), fraction, seed=seed)
+        shown = {label for e in found.train for label in e.label}  # type: ignore[union-attr]
+        assert shown == {0, 1, 2, 3}
+
+
 def test_sets_of_labels_that_occur_often_keep_their_share() -> None:
     rows = tuple(Example(f"text {k}", None, ((0, 1), (2,), ())[k % 3]) for k in range(60))
     found = split(task(rows, "multilabel"), 0.2, seed=0)

@@ -293,6 +293,10 @@ def test_checkpoints_that_will_be_replaced_have_their_place(
     with pytest.raises(UserError, match="the checkpoints of this run need"):
         must_have_room(tmp_path, config, step=20, **given | {"milestones": frozenset({10, 20})})
     must_have_room(tmp_path / "finished", config, step=100, **given)
+    every = replace(config, save_total_limit=None)
+    must_have_room(tmp_path, every, step=90, **given)
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, every, step=20, **given)
 
 
 def test_memory_that_runs_out_is_not_damage(

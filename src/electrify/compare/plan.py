@@ -280,7 +280,8 @@ def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> N
 def _changed(entry: Entry, name: str, value: int) -> str:
     """How the user writes the entry with one more change: as it was written, at --recipes or in a
     recipe file."""
-    if entry.name.partition(":")[0] != entry.recipe:
+    given = entry.name.partition(":")[0] == entry.recipe
+    if not given or not all(isinstance(v, str) for v in entry.changes.values()):  # a recipe file
         return f"{name}: {value} under {entry.name}"
     changes = entry.changes | {name: value}
     return f"{entry.recipe}:" + ",".join(f"{k}={v}" for k, v in changes.items())

@@ -62,7 +62,7 @@ def model_card(
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
     # A validation has no energy.
-    joules = next((r["joules"] for r in reversed(records) if r.get("joules")), None)
+    joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
     last = last | {"joules": joules}
     training = _training(model.encoder.shape, last, step=step, parameters=parameters)
     sections = [

@@ -14,7 +14,6 @@ from ..config.given import must_be
 from ..config.predict import PredictConfig
 from ..console import brief
 from ..downstream import loop
-from ..downstream.read.columns import PAIR_COLUMNS
 from ..errors import UserError
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
@@ -135,10 +134,9 @@ def _about_pairs(head: Head, *, trained: bool | None) -> str:
     second text is left out. trained: on pairs; None where that is not known."""
     if trained is False and head.pair:
         return f"warning: {head.path} has a second text, and the model was trained on single ones"
-    left_out = [name for name in PAIR_COLUMNS if name in head.columns]
-    if trained is False and left_out:
+    if trained is False and head.unread:
         return (
-            f"{head.path}: {left_out[0]} is not read, since the model was trained on single texts; "
+            f"{head.path}: {head.unread} is not read, since the model was trained on single texts; "
             "--pair-column would give it to the model"
         )
     if trained and not head.pair:

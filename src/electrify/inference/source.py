@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ class Files:
             first = next(self._items(path), None)
             if first is None:
                 raise UserError(f"{path}: no texts")
-            heads.append(Head(path, tuple(first.columns), _has_pair(first)))
+            heads.append(Head(path, tuple(first.columns), _has_pair(first), _unread(first)))
         for other in heads[1:]:
             if other.pair != heads[0].pair:
                 one, none = (heads[0], other) if heads[0].pair else (other, heads[0])
@@ -94,7 +94,7 @@ class Files:
                     f"{one.path} has a column for a second text and {none.path} has none; give "
                     "them to two commands"
                 )
-        return Head(heads[0].path, heads[0].columns, heads[0].pair, tuple(heads[1:]))
+        return replace(heads[0], others=tuple(heads[1:]))
 
     def __iter__(self) -> Iterator[Item]:
         for path in self.paths:
@@ -182,8 +182,19 @@ class Head:
     path: str
     columns: tuple[str, ...]
     pair: bool
+    unread: str | None = None
+    """A column that looks like that of a second text, and is not read."""
     others: tuple[Head, ...] = field(default=())
     """Those of the other files."""
+
+
+def _unread(item: Item) -> str | None:
+    if not isinstance(item.example, Example):
+        return None
+    read = (item.example.text, item.example.pair)
+    return next(
+        (c for c in PAIR_COLUMNS if c in item.columns and item.columns[c] not in read), None
+    )
 
 
 def _has_pair(item: Item) -> bool:

@@ -106,7 +106,7 @@ class Meter:
         self.energy = EnergyMeter(device) if alone else None
         self.pace = Pace()
         self.seconds_before = 0.0  # in earlier legs
-        self.joules_before = 0.0
+        self.joules_before: float | None = 0.0
         self.start(step=0, tokens=0)
 
     def start(self, *, step: int, tokens: int) -> None:
@@ -120,9 +120,10 @@ class Meter:
         return self.seconds_before + time.monotonic() - self._began
 
     def joules(self) -> float | None:
-        """Energy of the run; None if nothing measures it."""
+        """Energy of the run; None if nothing measures it, or measured an earlier leg."""
         here = self.energy and self.energy.joules()
-        return None if here is None else self.joules_before + here
+        before = self.joules_before
+        return None if here is None or before is None else before + here
 
     @contextmanager
     def aside(self) -> Iterator[None]:

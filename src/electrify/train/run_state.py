@@ -70,7 +70,7 @@ class RunState:
             "step": self.step,
             "tokens": self.tokens,
             "seconds": self.meter.seconds(),
-            "joules": self.meter.joules() or 0.0,
+            "joules": self.meter.joules(),
             "window": self.sums.save(),
             "validation": self.validation,
             "monitor": self.monitor.state(),

@@ -50,7 +50,7 @@ class State:
     step: Count
     tokens: Count
     seconds: float
-    joules: float
+    joules: float | None
     window: dict[str, tuple[float, float]]
     validation: dict[str, Real]
     monitor: list[str]

@@ -20,7 +20,12 @@ def must_have_room(
     if step == config.max_steps:
         return
     one = 12 * parameters  # parameters and two moments in float32
-    copies = min(config.save_total_limit or 10, -(-config.max_steps // config.save_steps)) + 1
+    if config.save_total_limit is None:  # all are kept, and none is replaced
+        to_come = -(-(config.max_steps - step) // config.save_steps)
+        require_space(folder, min(10, to_come) * one)
+        return
+    saves = -(-config.max_steps // config.save_steps)
+    copies = min(config.save_total_limit, saves) + 1
     there = sum(
         entry.bytes
         for found in numbered(folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,8 +34,8 @@ def split(
     stratum = _strata(task, examples)
     for group in groups.values():
         strata[stratum[group[0]]].append(group)
-    # A class that training does not show cannot be learnt; a set of labels, or a range of values,
-    # can be.
+    # A class that training does not show cannot be learnt; a set of labels that others show, or a
+    # range of values, can be.
     stays = int(task.kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
@@ -47,6 +47,8 @@ def split(
         spare = min(wanted - count, 0.5)
         for group in rng.sample(members, count):
             chosen.update(group)
+    if task.kind == "multilabel":
+        _show_every_label(examples, groups.values(), chosen)
     parts = [
         tuple(e for k, e in enumerate(examples) if (k in chosen) == held) for held in (False, True)
     ]
@@ -56,6 +58,18 @@ def split(
             "share"
         )
     return replace(task, train=parts[0], validation=parts[1])
+
+
+def _show_every_label(
+    examples: Sequence[Any], groups: Iterable[list[int]], chosen: set[int]
+) -> None:
+    """Takes out of the chosen ones what has a label that no other example shows in training."""
+    shown = {label for k, e in enumerate(examples) if k not in chosen for label in e.label}
+    for group in groups:
+        labels = {label for k in group for label in examples[k].label}
+        if chosen.issuperset(group) and not labels <= shown:
+            chosen.difference_update(group)
+            shown |= labels
 
 
 def _belongs(example: Example | Sentence | Question) -> Hashable:
