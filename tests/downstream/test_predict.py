@@ -288,6 +288,9 @@ def test_a_second_text_is_read_by_models_of_pairs(
         said = capsys.readouterr().err
         assert ("sentence2 is not read" in said) == (not pairs and column is None)
         assert ("warning:" in said) == (not pairs and column is not None)
+    if not pairs:  # the column that is read is not said to be left out
+        predict_files(PredictConfig(**common, text_column="sentence2", overwrite=True))  # type: ignore[arg-type]
+        assert "is not read" not in capsys.readouterr().err
 
 
 def test_answers_of_the_library(foreign: Any) -> None:
