@@ -11,7 +11,7 @@ from ..errors import nearest, need
 from .check_lengths import check_extension, check_lengths, check_periods, check_schedules
 from .check_model import check_model
 from .check_task import check_task
-from .pretrain import PretrainConfig, TrainConfig, changes
+from .pretrain import PretrainConfig, TrainConfig, starts_of
 from .schema import MAX_TYPO, brief
 
 TRACKERS = ("none", "tensorboard")
@@ -92,7 +92,7 @@ def _idle_parts(config: PretrainConfig) -> Iterator[str]:
         ("seq_length_schedule", d.seq_length_schedule, "max_seq_length", d.max_seq_length),
         ("batch_size_schedule", t.batch_size_schedule, "train_batch_size", t.train_batch_size),
     ):
-        starts = changes(schedule, last, t.max_steps)
+        starts = starts_of(schedule, last, t.max_steps)
         taken = [value for first, value in starts.items() if first < t.max_steps]
         for value in (*schedule, last):
             if value not in taken:

@@ -193,7 +193,7 @@ def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
     return c.row.learned and c.generator_training != "frozen" and not o.row.rewarded
 
 
-def changes(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
+def starts_of(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
     """For each update at which a row length or batch size changes, the value from there on. A
     schedule gives values with their shares of all updates, in its order; `last` is what follows."""
     found = dict[int, int]()

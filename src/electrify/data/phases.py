@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..config.pretrain import PretrainConfig, changes, override
+from ..config.pretrain import PretrainConfig, override, starts_of
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def phases_of(config: PretrainConfig) -> Phases:
     updates have the recipe's own row length and batch size."""
     t = config.train
     d = config.data
-    lengths = changes(d.seq_length_schedule, d.max_seq_length, t.max_steps)
-    batches = changes(t.batch_size_schedule, t.train_batch_size, t.max_steps)
+    lengths = starts_of(d.seq_length_schedule, d.max_seq_length, t.max_steps)
+    batches = starts_of(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(
         *(
             Phase(first, _at(lengths, first), _at(batches, first))

@@ -24,7 +24,7 @@ def short(name: str, *, longest: int = MOST_BYTES) -> str:
     return name if len(name.encode()) <= longest else f"{_cut(name)}-{_digest(name)}"
 
 
-def must_be_utf8(name: str) -> None:
+def must_be_encodable(name: str) -> None:
     """Raises UserError for the name of a model or a task in another encoding: our files say it."""
     try:
         name.encode("utf-8")

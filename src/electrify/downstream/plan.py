@@ -19,7 +19,7 @@ from ..files.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
 from .encoder import fingerprints
 from .epochs import updates_of
-from .names import folder_name, must_be_utf8, short
+from .names import folder_name, must_be_encodable, short
 from .tasks import TaskData
 
 
@@ -108,7 +108,7 @@ def is_wanted(model: str, models: Iterable[str]) -> bool:
 def must_be_sayable(models: Iterable[str], tasks: Iterable[TaskData], out: Path) -> None:
     """Raises UserError where our files could not say the name of a model or a task."""
     for name in (*(_label(model, out) for model in models), *(task.name for task in tasks)):
-        must_be_utf8(name)
+        must_be_encodable(name)
 
 
 def must_be_makeable(path: Path) -> None:
