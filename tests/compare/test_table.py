@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
+    _fill,
     _fill_rows,
     _labels,
     _minor,
@@ -337,6 +338,28 @@ def test_rows_of_a_single_budget() -> None:
         *([[1.0, 1]], [[1.0, 1.25]]),
         [[0.5, 0], [0.5, 1]],  # half of the tasks
     ]
+
+
+def test_many_recipes_look_different_and_alike_in_all_panels() -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    names = [f"recipe{k}" for k in range(20)]
+    results = [
+        result(name, budget, 0, a=0.1 + 0.01 * k)
+        for k, name in enumerate(names)
+        for budget in (1e14, 4e14)
+    ]
+    figure = figures.Figure()
+    _fill(figure, table_of(results, recipes=names, tasks=["a"]), "flops")
+    looks = [
+        [
+            (line.get_color(), line.get_marker(), line.get_linestyle())
+            for line in axis.lines
+            if len(line.get_xdata()) == 2 and line.get_marker() != "None"
+        ]
+        for axis in figure.axes[:2]
+    ]
+    assert len(set(looks[0])) == len(looks[0]) == len(names)
+    assert looks[0] == looks[1]
 
 
 def test_a_name_is_not_a_formula() -> None:

@@ -17,8 +17,9 @@ from .table import Table
 from .untrained import UNTRAINED
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
+# There is one marker more than there are colours, so that no pair comes back before the 73rd.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKERS = "osD^vPX*"
+MARKERS = "osD^vPX*h"
 COLUMNS = 3
 PANEL = (4.6, 3.6)
 """Inches."""
@@ -142,22 +143,28 @@ def _task(axis: Any, table: Table, task: str, against: str) -> None:
     for k, recipe in enumerate(table.recipes):
         points = [p for b in table.budgets if (p := table.point(recipe, b, task)) is not None]
         x = [_cost(table, recipe, p.budget, against) for p in points]
-        color = COLORS[k % len(COLORS)]
-        style = {"color": color, "linestyle": "-" if k < len(COLORS) else "--"}
-        marker = MARKERS[k % len(MARKERS)]
-        axis.plot(
-            x,
-            [100 * p.mean.value for p in points],
-            marker=marker,
-            label=named(table.shown[recipe]),
-            **style,
-        )
-        _band(axis, x, [p.mean for p in points], color, scale=100)
+        look = _look(k)
+        axis.plot(x, [100 * p.mean.value for p in points], label=named(table.shown[recipe]), **look)
+        _band(axis, x, [p.mean for p in points], look["color"], scale=100)
         for at, p in zip(x, points, strict=True):
             values = [100 * v for v in p.by_seed.values()]
-            axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
+            _seeds(axis, at, values, look["color"])
     _untrained(axis.axhline, table, task)
     axis.set_title(named(f"{task} ({metric})"))
+
+
+def _look(k: int) -> dict[str, str]:
+    """How the line of the recipe at place `k` looks, the same in all panels."""
+    return {
+        "color": COLORS[k % len(COLORS)],
+        "marker": MARKERS[k % len(MARKERS)],
+        "linestyle": "-" if k < len(COLORS) else "--",
+    }
+
+
+def _seeds(axis: Any, at: float, values: list[float], color: str) -> None:
+    """The seeds as dots above one cost."""
+    axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
 
 
 def _band(
@@ -177,12 +184,11 @@ def _together(axis: Any, table: Table, panel: str, against: str) -> None:
         there = [b for b in found if found[b][0] is not None]
         means = [m for b in there if (m := found[b][0]) is not None]
         x = [_cost(table, recipe, b, against) for b in there]
-        color = COLORS[k % len(COLORS)]
-        axis.plot(x, [m.value for m in means], marker=MARKERS[k % len(MARKERS)], color=color)
-        _band(axis, x, means, color)
+        look = _look(k)
+        axis.plot(x, [m.value for m in means], **look)
+        _band(axis, x, means, look["color"])
         for at, budget in zip(x, there, strict=True):
-            values = list(found[budget][1].values())
-            axis.plot([at] * len(values), values, ".", color=color, markersize=3, alpha=0.6)
+            _seeds(axis, at, list(found[budget][1].values()), look["color"])
     _frame(axis, table, panel, axis.axhline)
     if panel == SCORE:
         axis.invert_yaxis()
