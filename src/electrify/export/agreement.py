@@ -6,11 +6,13 @@ Shape suffixes: B sequences, L length, T = B * L flat tokens, D hidden width.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..architectures.exported import ExportedModel
 from ..errors import UserError, failing_as
@@ -99,11 +101,30 @@ def _hf_outputs(
 ) -> tuple[Tensor, Tensor]:
     """Hidden states and logits of theirs."""
     inputs = model.architecture.inputs(tokens)
-    output = theirs(**inputs)
+    with _NoRounding():
+        output = theirs(**inputs)
+        states = encoder(**inputs).last_hidden_state
     logits = (
         model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
     )
-    return encoder(**inputs).last_hidden_state.flatten(0, 1), logits.flatten(0, 1)
+    return states.flatten(0, 1), logits.flatten(0, 1)
+
+
+class _NoRounding(TorchFunctionMode):
+    """Inside, `float()` leaves float64 as it is. transformers calls it on queries and keys before
+    it turns them by their positions, so that half-precision models turn them in float32; a float64
+    model would be rounded there, and could not tell rounding from a wrong number."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func is Tensor.float and args[0].dtype == torch.float64:
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def _largest_difference(
