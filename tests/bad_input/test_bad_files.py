@@ -240,7 +240,7 @@ def test_facts_of_another_corpus_are_found_when_a_run_goes_on(
     (trained / "run.json").write_text(json.dumps(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
     shutil.rmtree(trained / "checkpoint-4")
     assert run(*pretrain_words(small_data, trained, **QUICK)) == 0
-    assert "had lost run.json, or it was changed: written again" in capsys.readouterr().err
+    assert "had lost run.json, or it was changed: it is written again" in capsys.readouterr().err
     kept = ("special_ids", "tokenizer_files")
     assert {k: json.loads((trained / "run.json").read_bytes())[k] for k in kept} == {
         k: json.loads(whole)[k] for k in kept

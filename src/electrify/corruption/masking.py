@@ -171,6 +171,6 @@ class MaskMix(nn.Module):
 
 def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:
     """`tokens` with `new_M` written at the chosen positions."""
-    if plan.valid_M is not None:  # the fillers write the first token where it stands
+    if plan.valid_M is not None:  # the fillers write the first token to its own place
         new_M = torch.where(plan.valid_M, new_M, tokens.ids_T[0])
     return tokens.with_ids(tokens.ids_T.index_copy(0, plan.at_M, new_M))

@@ -85,7 +85,7 @@ class AttentionContext:
         training). reach: by default the whole sequence, without positions."""
         rotary, window = (reach.rotary, reach.window) if reach is not None else (None, None)
         self.turn = None if rotary is None else rotary.turn(tokens.pos_T, dtype)
-        # A window that no pair of tokens of a row exceeds is none.
+        # A window that no pair of tokens of a row exceeds is no limit.
         self.window = None if window is None or window >= tokens.row_length - 1 else window
         self.rows = tokens.num_rows
         self.length = tokens.row_length
@@ -153,7 +153,7 @@ class _Contexts:
 
     def once_flops(self, row_length: int) -> float:
         """FLOPs of what one block computes once in a forward pass, however many rows the batch has:
-        nothing."""
+        none."""
         return 0.0
 
 
