@@ -113,7 +113,7 @@ DEEP = 100_000
         (
             "a.jsonl",
             '{"text": "one", "text": "two"}\n',
-            "line 1 is not valid JSON (the key 'text' stands twice)",
+            "line 1 is not valid JSON (the key 'text' occurs twice)",
         ),
         ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' is of type float, not text"),
         (
@@ -138,8 +138,8 @@ DEEP = 100_000
             'text,b\n"never closes, 1\n' + "x,y\n" * 1000,
             "line 1002 is not valid CSV (unexpected end of data)",
         ),
-        ("a.csv", "text,text\none,two\n", "line 1: the column 'text' stands twice"),
-        ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' stands twice"),
+        ("a.csv", "text,text\none,two\n", "line 1: the column 'text' occurs twice"),
+        ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' occurs twice"),
     ],
     ids=[
         "key twice",

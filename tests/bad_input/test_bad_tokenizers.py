@@ -164,7 +164,7 @@ def test_those_that_fail_on_the_text(
 
 USABLE: dict[str, tuple[dict[str, Any] | str, int]] = {
     "holes between ids": (whole(ids=IDS | {"of": 50}), 51),
-    "a key that stands twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
+    "a key that occurs twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
     "cutting and padding": (
         whole(
             truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst",

@@ -42,7 +42,7 @@ def read(path: Path, **options: Any) -> list[str]:
 def test_a_key_twice_however_it_is_spelled(tmp_path: Path, key: str, line: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"line 1 is not valid JSON .the key '{key}' stands twice"):
+    with pytest.raises(UserError, match=f"line 1 is not valid JSON .the key '{key}' occurs twice"):
         read(path, text_column=key)
 
 

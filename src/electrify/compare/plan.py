@@ -74,14 +74,15 @@ class Cell:
 
     @property
     def own_flops(self) -> float:
-        """What these cost: a run that starts from another one has no schedule but of its rate."""
+        """What these cost: a run that starts from another one has no schedule other than that of
+        its rate."""
         return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
 
 
 def joined(parts: Sequence[str]) -> list[str]:
-    """What stood between commas, as entries: a comma stands between recipes and between changes,
-    and what has a `=` and no colon before it is a change of the recipe before. Raises UserError
-    for a number behind a change: the rest of a value with commas."""
+    """The parts between commas, as entries: commas separate both recipes and changes, and a part
+    with a `=` and no colon before it is a change of the recipe before it. Raises UserError for a
+    number after a change: it is the rest of a value with commas."""
     words: list[str] = []
     for part in parts:
         if words and "=" in words[-1] and is_number(part.split("=")[0]):
@@ -128,7 +129,7 @@ def read_entries(values: Any, where: str) -> list[Entry]:
     for name, fields in values.items():
         if not isinstance(fields, dict) or not isinstance(fields.get("recipe"), str):
             raise UserError(
-                f"{where}: {name} does not say its recipe; write `recipe: NAME` below it"
+                f"{where}: {name} does not name its recipe; write `recipe: NAME` below it"
             )
         changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
         if len(changes) < len(fields) - 1:
@@ -153,7 +154,7 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
     for name in entry.changes.keys() & SET_BY.keys():
-        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change away")
+        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change out")
     try:
         config = override(load_recipe(entry.recipe), fields | entry.changes)
         check(config, entry.changes)
@@ -235,7 +236,7 @@ def cells(
             if same:
                 raise UserError(
                     f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
-                    f"{steps:,} updates; leave one of --budgets away"
+                    f"{steps:,} updates; leave one of --budgets out"
                 )
             lengths[budget] = of_length(base, steps), cost.flops(whole)
         for seed in seeds:

@@ -71,8 +71,8 @@ def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -
 
 
 def reached(budgets: Sequence[float], scores: Sequence[Sequence[float]], score: float) -> Interval:
-    """The smallest budget from which on the mean score is at least `score`. -inf where it is from
-    the first budget on, inf where it is not within the range."""
+    """The smallest budget at which, and above which, the mean score is at least `score`. -inf where
+    it is from the first budget on, inf where it is not within the range."""
     differences = [[x - score for x in values] for values in scores]
     return _positive_from(budgets, differences, zero_too=True)
 

@@ -62,8 +62,8 @@ def is_opposite(action: argparse.Action) -> bool:
 
 
 def usage_of(parser: argparse.ArgumentParser, needed: list[str]) -> str:
-    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: required flags of which argparse
-    does not know that they are required."""
+    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: required flags that argparse does
+    not know to be required."""
     words = [parser.prog]
     flags = [
         action for action in parser._actions if action.option_strings and not is_opposite(action)

@@ -195,7 +195,7 @@ def read_text(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = 
 def read_json(
     path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False
 ) -> Any:
-    """What a file of JSON says. repeats: whether a key may stand twice (the last counts). Raises
+    """What a file of JSON says. repeats: whether a key may occur twice (the last counts). Raises
     FileError."""
     return json_of(read_bytes(path, limit=limit, within=within), path, repeats=repeats)
 
@@ -211,7 +211,7 @@ def read_object(
 
 
 def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: bool = True) -> Any:
-    """Bytes or text of a file as JSON. repeats: whether a key may stand twice; finite: whether NaN
+    """Bytes or text of a file as JSON. repeats: whether a key may occur twice; finite: whether NaN
     and Infinity are refused. Raises FileError."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -249,12 +249,12 @@ def _finite(digits: str) -> float:
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises ValueError where a key stands twice: a value would be lost."""
+    """An object of JSON. Raises ValueError where a key occurs twice: a value would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:40]!r} stands twice")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice")
     return found
 
 

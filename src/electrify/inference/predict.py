@@ -194,7 +194,7 @@ def predict(
 def _examples(kind: str, given: list[Any], pairs: Iterable[str] | None) -> list[Any]:
     """What a caller in Python gives, as examples. Raises UserError."""
     if kind == "tagging" and pairs is not None:
-        raise UserError("pairs are for texts, and this model tags words: leave them away")
+        raise UserError("pairs are for texts, and this model tags words: leave them out")
     texts = _of_words(given) if kind == "tagging" else given_texts(given)
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
     if len(others) != len(texts):

@@ -54,7 +54,7 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     if len(pairs) < min(FEWEST, count):
         raise UserError(
             f"{folder}: its held-out part gives only {len(pairs)} spans in which a word can be "
-            f"replaced, and {FEWEST} are needed; leave the task planted away, or prepare the "
+            f"replaced, and {FEWEST} are needed; leave the task planted out, or prepare the "
             "corpus with a larger --valid-fraction"
         )
     return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
