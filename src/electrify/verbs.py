@@ -168,7 +168,7 @@ def predict(args: argparse.Namespace) -> int:
     check_place(model)
     kind = kind_in(model)
     must_be_free(config)
-    if kind is not None:  # of a model on the Hub it is known later
+    if kind is not None:  # for a model on the Hub it is known later
         Files(config, kind).check()
 
     from .inference.predict import predict_files

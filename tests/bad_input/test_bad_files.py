@@ -378,7 +378,7 @@ def test_an_optimizer_of_other_parameters(
     for named in ({"nobody.exp_avg": torch.zeros(3)}, {"x": torch.zeros(3)}):
         save_file(named, trained / "checkpoint-4" / "optimizer.safetensors")
         reseal(trained / "checkpoint-4")
-        assert "which is of no parameter of this run" in mistake(
+        assert "which belongs to no parameter of this run" in mistake(
             capsys, *pretrain_words(small_data, trained, **QUICK)
         )
 

@@ -91,7 +91,7 @@ DAMAGED: dict[str, tuple[Any, str]] = {
         whole(
             model={"type": "BPE", "vocab": IDS, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}
         ),
-        "has a dropout of 0.5: a text gives other tokens each time",
+        "has a dropout of 0.5: a text gives different tokens each time",
     ),
     "no JSON": (b"\x80\x05pickle", "holds a damaged tokenizer"),
     "an array": ("[]", "holds a damaged tokenizer"),

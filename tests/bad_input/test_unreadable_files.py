@@ -19,7 +19,7 @@ from electrify.files.reading import UnreadableError
 from electrify.text.shards import Corpus
 from small import mistake, pretrain_words, run
 
-MAY = "see to it that you may read it"
+MAY = "make sure that you may read it"
 ADVICE = {"EACCES": MAY, "EIO": "look at the disk", "EMFILE": "raise the limit (ulimit -n)"}
 Refuse = Callable[..., None]
 

@@ -513,7 +513,7 @@ def test_tags_of_a_table(
         assert f"leave no place for the column 'id'; {way}" in said.out + said.err
     words = tmp_path / "words.jsonl"
     words.write_text('{"tokens": ["the", "film"], "n": 1}\n{"tokens": ["good"], "m": 2}\n')
-    says = "a row has a column 'm' that the first row has not"
+    says = "a row has a column 'm' that the first row does not have"
     assert says in mistake(
         capsys, "predict", models["tags"], words, "--output-file", out[:-3] + "csv"
     )

@@ -351,7 +351,7 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         (
             "t.jsonl",
             '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n',
-            r"line 2: broken JSON \(NaN is not a number of JSON\)",
+            r"line 2: broken JSON \(NaN is not a JSON number\)",
         ),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
         ("t.xlsx", "x", r"ending '.xlsx' is not known"),

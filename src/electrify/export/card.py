@@ -241,7 +241,7 @@ def _start(start: str) -> str:
 
 
 def _relative(name: str) -> str:
-    """The last name of an absolute path: cards tell nothing of the machine's folders."""
+    """The last name of an absolute path: cards reveal nothing about the machine's folders."""
     return Path(name).name if Path(name).is_absolute() else name
 
 

@@ -26,7 +26,7 @@ _PROBLEMS: dict[str, Kind] = {
 
 def kept(model: str) -> str:
     """The model itself where `model` is an output folder of `electrify finetune --save-model` that
-    holds one; anything else stays what it is. Raises UserError where it holds several or none."""
+    holds one; anything else stays what it is. Raises UserError if it holds several or none."""
     folder = Path(model)
     if (folder / "config.json").exists() or not (folder / "scores.jsonl").is_file():
         return model

@@ -65,7 +65,7 @@ class Embedder:
         length = max_seq_length or min(MAX_SEQ_LENGTH, positions)
         self.cut = Cut(length=length, positions=positions)
         self.net = Finetuned(self.loaded.encoder, Pool(pooling, last=self.loaded.last)).eval()
-        one = (Example("a", None, 0.0),)  # stands for a task's own; nothing is learnt from it
+        one = (Example("a", None, 0.0),)  # stands in for a task's own; nothing is learnt from it
         task = TaskData("vectors", "regression", (), (), 1, one, one)
         self.texts = Texts(task, self.loaded, max_seq_length=length, device=self.device)
 

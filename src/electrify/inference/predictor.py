@@ -29,7 +29,8 @@ class Predictor:
     """A model and how it is to read and decide. cut: what was cut so far."""
 
     def __init__(self, options: PredictConfig) -> None:
-        """Loads the model. Raises UserError where that fails, or where an option is not for it."""
+        """Loads the model. Raises UserError if that fails, or if an option is not for this
+        model."""
         self.device = loop.device_named(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
         self.saved = load_saved(kept(options.model), device=self.device)

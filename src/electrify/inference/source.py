@@ -35,7 +35,7 @@ class Item:
 
     @property
     def size(self) -> int:
-        """In characters."""
+        """Its length in characters."""
         match self.example:
             case Example(text, pair, _):
                 return len(text) + len(pair or "")
@@ -54,7 +54,7 @@ class Item:
 class Files:
     """The items of several files of one kind, in order. Iterating reads them again each time.
 
-    bytes_read: of the files themselves, so far.
+    bytes_read: bytes of the files themselves that were read so far.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Files:
         return sum(Path(path).stat().st_size for path in self.paths)
 
     def check(self) -> Head:
-        """What the first item of every file shows. Raises UserError where a file is missing, of
+        """What the first item of every file shows. Raises UserError if a file is missing, has
         another layout, or does not go with the first."""
         heads: list[Head] = []
         for path in self.paths:
@@ -202,8 +202,8 @@ def _has_pair(item: Item) -> bool:
 
 
 def fitted_on(options: EmbedConfig) -> EmbedConfig | None:
-    """The options with the file on which vectors are centred or whitened in the place of the
-    texts; None where there is none. Raises UserError where it is not a file of texts."""
+    """The options with the file on which vectors are centred or whitened in place of the texts;
+    None if there is none. Raises UserError if it is not a file of texts."""
     given = options.center or options.whiten
     if given is None:
         return None

@@ -115,8 +115,9 @@ def must_lead_somewhere(folder: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be seen; True where it is none. Judged by its first
-    member: .xz and .zst may go without, .gz and .bz2 not. Of later ones reading tells.
+    """Whether damage inside an archive can be noticed; True if the file is not an archive. Judged
+    by its first member: .xz and .zst may lack a checksum, .gz and .bz2 may not. Reading tells about
+    later members.
 
     Without a checksum, a flipped bit in .xz or .zst is noticed only if the data cannot be unpacked
     any more; otherwise it changes the text.
@@ -128,5 +129,5 @@ def has_checksum(path: Path) -> bool:
         with opened(path) as raw:
             head = raw.read(HEAD)
     except OSError:
-        return True  # read_chunks says it
+        return True  # read_chunks reports it
     return is_checked(kind, head)

@@ -1,5 +1,5 @@
-"""What a tokenizer does not know ([UNK]) of a corpus: nothing can be learnt of it, so a large share
-is a mistake in the choice of the tokenizer, and not in the text."""
+"""What a tokenizer does not know ([UNK]) in a corpus: nothing can be learnt from it, so a large
+share is a mistake in the choice of the tokenizer, and not in the text."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def _must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: st
 def _fact(counts: Mapping[str, float], share: float, where: str) -> str:
     lost = int(counts.get(UNK_DOCUMENTS, 0))
     return (
-        f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), "
-        f"half or more of {lost:,} of {int(counts['documents']):,} documents, and nothing is "
-        "learnt of them"
+        f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
+        f"more of {lost:,} of {int(counts['documents']):,} documents, and nothing is learnt from "
+        "them"
     )
 
 

@@ -33,7 +33,7 @@ class Pace:
         self._told = False
 
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
-        """Adds work that took so many seconds. Log lines are joined until they are long enough to
+        """Adds work that took this many seconds. Log lines are joined until they are long enough to
         judge."""
         self._seconds += seconds
         self._tokens += tokens
