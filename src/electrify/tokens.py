@@ -75,7 +75,7 @@ class Tokens:
 
     @property
     def start_T(self) -> Tensor:
-        """[T] where the first token of a token's sequence stands; for padding, its own place."""
+        """[T] where the first token of a token's sequence is; for padding, its own place."""
         place_T = torch.arange(len(self.ids_T), device=self.ids_T.device)
         return torch.where(self.real_T, place_T - self.pos_T, place_T)
 

@@ -75,7 +75,7 @@ def test_doctor_asks_for_the_permission(
     for f in errors:
         assert "cannot be read" in f.fact, f
         assert "Permission denied" in f.fact, f
-        assert f.advice == "See to it that you may read it."
+        assert f.advice == "Make sure that you may read it."
 
 
 @pytest.mark.parametrize(

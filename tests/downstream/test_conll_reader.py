@@ -128,11 +128,11 @@ UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
         ("t.txt", "a X\nb Y Z\n", {}, r"line 2: 3 columns, expected 2"),
         ("t.txt", "a\tX\nb\tX\tY\n", {}, r"line 2: 3 columns, expected 2"),
         ("t.txt", "\na\nb\n", {}, (
-            r"line 2: one column; a word and its tag must stand in two, separated by a tab or "
+            r"line 2: one column; a word and its tag must be in two, separated by a tab or "
             r"spaces"
         )),
         ("t.tsv", "a X\n", {},
-         r"line 1: one column; a word and its tag must stand in two, separated by a tab$"),
+         r"line 1: one column; a word and its tag must be in two, separated by a tab$"),
         ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
         ("t.txt", "a\tX\n\tY\n", {}, r"line 2: the word is empty"),
         ("t.txt", "a\tX\n  \tY\n", {}, r"line 2: the word is empty"),

@@ -198,7 +198,7 @@ def test_a_line_end_of_another_kind_inside(
 def test_lines_before_the_first_name(models: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "a.fasta"
     path.write_text("\nACGT\n>x\nACGT\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"a\.fasta, line 2 stands before the first '>'"):
+    with pytest.raises(UserError, match=r"a\.fasta, line 2 comes before the first '>'"):
         predicted(models["classes"], path, ".csv")
 
 

@@ -20,7 +20,7 @@ class DebertaShape(Shape):
 
     @property
     def telling_length(self) -> int:
-        """With distances that share a bucket."""
+        """Long enough for some distances to share a bucket."""
         return max(super().telling_length, self.position_buckets + 3)
 
     @property

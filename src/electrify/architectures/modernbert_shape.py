@@ -25,7 +25,7 @@ class ModernBertShape(Shape):
 
     @property
     def telling_length(self) -> int:
-        """With tokens beyond either edge of the window."""
+        """Long enough for tokens beyond either edge of the window."""
         return max(super().telling_length, self.local_attention + 3)
 
     @property

@@ -181,7 +181,7 @@ def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
 
 
 def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
-    """The recipe with so many updates; a first stage keeps its share of them."""
+    """The recipe with this many updates; a first stage keeps its share of them."""
     t = config.train
     fields: dict[str, Any] = {"max_steps": steps}
     if t.generator_steps:
@@ -191,7 +191,7 @@ def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
 
 def steps_for(config: PretrainConfig, budget: float, cost: Cost) -> int:
     """How many updates spend `budget`, first stage included. What they spend grows with their
-    number, though not evenly where rows or batches grow on the way. Raises UserError for more
+    number, though not evenly if rows or batches grow during the run. Raises UserError for more
     updates than anybody can wait for."""
     steps = config.train.max_steps
     for _ in range(8):

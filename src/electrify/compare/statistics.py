@@ -65,7 +65,7 @@ def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -
     value and of each bound.
     """
     first, last = np.mean(differences[0]), np.mean(differences[-1])
-    # Which way the means go decides what counts as the final sign.
+    # The direction in which the means go decides what counts as the final sign.
     final = 1.0 if last > first else -1.0
     return _positive_from(budgets, [[final * x for x in values] for values in differences])
 

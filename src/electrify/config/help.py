@@ -94,8 +94,8 @@ def _broken(pieces: list[str], *, indent: int) -> str:
 
 
 def placeholder(action: argparse.Action) -> str:
-    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] where it may be
-    left out."""
+    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] if it may be left
+    out."""
     name = str(action.metavar or action.dest)
     several = name + "..." * (action.nargs in ("+", "*"))
     return f"[{several}]" if action.nargs in ("?", "*") else several

@@ -170,8 +170,8 @@ def without_none(kind: Any) -> Any:
 def from_mapping(
     cls: type[C], mapping: dict[str, Any], where: str, *, known: Iterable[str] | None = None
 ) -> C:
-    """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand.
-    known: the names that a mistyped one is compared with, by default the fields."""
+    """A dataclass from a mapping; unknown and missing keys raise and name `where` they are. known:
+    the names that a mistyped one is compared with, by default the fields."""
     if not isinstance(mapping, dict):
         raise UserError(f"{where} must be a mapping of fields, not {brief(mapping)}")
     kinds = field_types(cls)

@@ -37,7 +37,7 @@ class Corrupted:
     """The predictions (logits) of a learned corruptor; None for one without parameters."""
     rows_ME: Tensor | None = None
     """What the encoder that is kept adds to its word vectors at `at_M`: zeros whose gradient leads
-    from its losses to the corruptor. None where no gradient does."""
+    from its losses to the corruptor. None if no gradient does."""
 
     @property
     def at_M(self) -> Tensor:
@@ -85,8 +85,8 @@ class Corruptor(Protocol):
     (the loss `generator`)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """Everything that is chosen in this batch, and the count of its own loss. fixed: pad lists
-        to one of a few lengths."""
+        """Everything that is chosen in this batch, and the count of the corruptor's own loss.
+        fixed: pad lists to one of a few lengths."""
         ...
 
     def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...

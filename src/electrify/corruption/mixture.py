@@ -26,7 +26,7 @@ from .plan import Plan
 from .sampling import Sampling
 from .source import Source
 
-TAU = 0.3  # the temperature of the softmax that stands for a draw in the backward pass
+TAU = 0.3  # the temperature of the softmax that replaces a draw in the backward pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ class TwoTower(nn.Module):
         return torch.cat([before_TD, after_TD], -1)
 
     def log_q_now(self, z: Corrupted) -> Tensor:
-        """[T] log q of the token that stands there NOW, without gradient: the noise that Electric
+        """[T] log q of the token that is there NOW, without gradient: the noise that Electric
         contrasts with."""
         assert isinstance(z, Cloze)
         assert z.logits_MV is not None

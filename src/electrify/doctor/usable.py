@@ -22,7 +22,7 @@ from .weights import Header
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
 # Integer tables that some models store.
 COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")
-# In lower case and without accents, which have findings of their own.
+# In lower case and without accents, because case and accents have findings of their own.
 PROBE = "the tokens of a text, as they stand in it"
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
 TOKENIZER_ADVICE = (
@@ -147,7 +147,7 @@ def refusal(load: Callable[[], Any]) -> UserError | None:
 
 
 def sentence(refused: UserError, path: str) -> str:
-    """Without the name of the folder."""
+    """The message without the name of the folder."""
     return str(refused).removeprefix(f"{path}: ")
 
 

@@ -67,7 +67,7 @@ def applies(model: str, task: TaskData) -> bool:
 
 
 def baseline_hashes(model: str) -> dict[str, str]:
-    """What the scores of a baseline depend on beside the examples."""
+    """What the scores of a baseline depend on besides the examples."""
     text = f"{model} {version('scikit-learn')}"
     return {"weights": hashlib.sha256(text.encode()).hexdigest()[:16], "tokenizer": "none"}
 

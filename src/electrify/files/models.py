@@ -1,7 +1,7 @@
 """Checks a Hugging Face folder before it is loaded: every file that transformers, tokenizers and
 safetensors would open is looked at first.
 
-The libraries follow what stands in JSON (`weight_map`, `configuration_files`,
+The libraries follow what they find in JSON (`weight_map`, `configuration_files`,
 `fast_tokenizer_files`), read pipes until they end, and silently accept integers as weights.
 """
 

@@ -101,8 +101,8 @@ class Files:
             yield from self._items(path)
 
     def blocks(self, most: int = BLOCK_ITEMS) -> Iterator[list[Item]]:
-        """All items, in order, in blocks of bounded size, of `most` items at most, whatever else
-        stands in their rows."""
+        """All items, in order, in blocks of bounded size, of at most `most` items, whatever else is
+        in their rows."""
         block: list[Item] = []
         size = carried = 0
         for item in self:

@@ -176,7 +176,7 @@ class ContextsByKind(_Contexts):
         self.reaches = reaches
 
     def take(self, shape: Any) -> None:
-        """From here on, the reaches are those of this shape."""
+        """From now on, the reaches are those of this shape."""
         self.reaches = shape.reaches
 
     def __call__(

@@ -132,7 +132,7 @@ class SelectionHead(WordsHead):
         return costs.selection_flops(dense.in_features, dense.out_features, self.candidates)
 
     def tensors(self) -> dict[str, Tensor]:
-        """With the bias of 0 that the library's class has."""
+        """The parameters, with the bias of 0 that the library's class has."""
         return super().tensors() | {"bias_V": self.dense.weight.new_zeros(self.vocab_size)}
 
 

@@ -51,8 +51,8 @@ def init_gated(objective: nn.Module, encoders: Sequence[Encoder], rng: torch.Gen
     | layers with one output                 | t(1 / sqrt(inputs))      |
     | LayerNorm weights / biases of outputs  | 1 / 0                    |
 
-    The blocks of a head are those of the encoder beside which it stands; blocks that two encoders
-    share have the depth of the first.
+    The blocks of a head are those of the encoder that it is beside; blocks that two encoders share
+    have the depth of the first.
     """
     init_bert(objective, rng)
     done: set[nn.Module] = set()
@@ -166,8 +166,8 @@ def rotary_of(encoder: Encoder, block: GatedBlock) -> Rotary:
 
 
 def heads_with_depth(objective: nn.Module) -> list[tuple[Head, int]]:
-    """Every head with the number of blocks of the encoder beside which it stands: both are parts of
-    one module."""
+    """Every head with the number of blocks of the encoder that it is beside: both are parts of one
+    module."""
     found: dict[Head, int] = {}
     for part in objective.modules():
         children = list(part.children())

@@ -276,7 +276,7 @@ def none_of(logits: Tensor) -> Loss:
 
 def corrected(ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:
     """[M] the loss of the correction in nats: ce_M the cross-entropy of the original, detected_M
-    the detecting head's logits, kept_M where the original stands."""
+    the detecting head's logits, kept_M where the token is the original."""
     if correction == "plain":
         return ce_M
     with torch.no_grad():

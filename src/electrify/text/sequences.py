@@ -37,7 +37,7 @@ def fasta_lines(path: object, lines: Iterable[bytes]) -> Iterator[tuple[int, byt
             continue
         if not begun:
             raise UserError(
-                f"{path}, line {number} stands before the first '>' of this FASTA file; give lines "
+                f"{path}, line {number} comes before the first '>' of this FASTA file; give lines "
                 "of text the ending .txt"
             )
         if b">" in letters:

@@ -75,7 +75,7 @@ class Answering:
         if not loaded.tokenizer.is_fast:
             kind = type(loaded.tokenizer).__name__
             raise UserError(
-                f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; "
+                f"task {task.name!r}: {kind} does not tell where its tokens are in the text; "
                 "question answering needs a tokenizer.json"
             )
         self.task = task

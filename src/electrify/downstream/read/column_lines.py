@@ -79,7 +79,7 @@ def column_lines(
             width = len(cells)
             if width < least:
                 raise UserError(
-                    f"{path}, line {number}: one column; a word and its tag must stand in two, "
+                    f"{path}, line {number}: one column; a word and its tag must be in two, "
                     f"separated by a tab{'' if tabs else ' or spaces'}"
                 )
         if len(cells) != width:

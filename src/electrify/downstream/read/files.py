@@ -22,8 +22,8 @@ ONE_RECORD_A_LINE = frozenset({".txt", *FASTA, *SMILES})
 
 
 def whole(path: str | Path, *, official: bool = False) -> str:
-    """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, in which odd
-    control characters may stand. Raises UserError where it is missing, truncated, binary or another
+    """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, which may
+    hold odd control characters. Raises UserError where it is missing, truncated, binary or another
     encoding than UTF-8."""
     path = Path(path)
     if not path.exists():

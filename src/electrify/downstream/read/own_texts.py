@@ -105,7 +105,7 @@ def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
 def _known(
     parts: list[list[Example]], *, classes: int
 ) -> tuple[list[tuple[Example, ...]], tuple[str, ...]]:
-    """The examples of which anything is known, and a note on the others."""
+    """The examples about which anything is known, and a note on the others."""
     found = [
         tuple(one for one in part if not isinstance(one, Partly) or len(one.unknown) < classes)
         for part in parts
