@@ -24,7 +24,7 @@ LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
     "replaced": "print({}.sigmoid())  # for each token: probability that it was replaced",
     "energy": "print({})  # for each token: its energy",
-    "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # for the third token: which of ids 5 and 6",
+    "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # at the third token: which of the ids 5 and 6",
 }
 MACHINE = {  # what run.json calls it -> what the card does
     "device_name": "device",
