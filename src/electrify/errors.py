@@ -89,7 +89,7 @@ def need(ok: bool, sentence: str) -> None:
 
 
 def code_of(error: OSError) -> str:
-    """The name of the system's error (`ENOSPC`), "" where it has none."""
+    """The name of the system's error (`ENOSPC`), "" if it has none."""
     return errno.errorcode.get(error.errno or 0, "")
 
 

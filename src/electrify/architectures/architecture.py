@@ -84,7 +84,7 @@ class Architecture(ABC):
     from which it starts."""
 
     def extended(self, shape: Shape, options: Any) -> Shape:
-        """The shape of a folder as the architecture's own options extend it. Raises UserError where
+        """The shape of a folder as the architecture's own options extend it. Raises UserError if
         they would shorten it."""
         return shape
 

@@ -128,7 +128,7 @@ def do(work: Work) -> None:
 
 
 def _last(run: Path, name: str) -> float | None:
-    """The last number of this name in a run's log; None where there is none."""
+    """The last number of this name in a run's log; None if there is none."""
     from ..train import log
 
     records = log.read(run / log.FILE) if (run / log.FILE).is_file() else []

@@ -191,8 +191,8 @@ def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
 
 
 def probed(study: Study, cell: Cell) -> Rate:
-    """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError where
-    it cannot be trained."""
+    """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError if it
+    cannot be trained."""
     with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
         run = Path(folder) / RUN
         said = Path(folder) / LOG

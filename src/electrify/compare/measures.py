@@ -110,7 +110,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
 
 
 def network_of(name: str, config: PretrainConfig) -> str:
-    """The network of a run (its folder) by which a task is measured. Raises UserError where the run
+    """The network of a run (its folder) by which a task is measured. Raises UserError if the run
     leaves none that could."""
     if name.partition(":")[2] != LM:
         return KEPT
@@ -139,7 +139,7 @@ def _row_of(name: str, task: str, way: str) -> TextTask | TagTask | AnswerTask:
 
 def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
     """A hash of the examples of a task and of what is done with them, and the hash that earlier
-    versions took. Raises UserError where they cannot be read. data: the prepared corpus."""
+    versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
     task, way, folder = place_of(name, data_dir)
     if task in PAIRS:
         pairs = _pairs_of(task, folder, data, limit=None)

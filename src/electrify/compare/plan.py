@@ -149,7 +149,7 @@ def _must_be_a_name(name: str, where: str) -> str:
 
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
     """The entry's recipe with its changes. schedule: a learning-rate schedule for all entries; None
-    keeps the recipe's. Raises UserError where the changes are not possible."""
+    keeps the recipe's. Raises UserError if the changes are not possible."""
     fields: dict[str, Any] = {"seed": seed}
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
@@ -259,7 +259,7 @@ def _of_one_seed(
 
 
 def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
-    """Raises UserError where a learning rate would never reach its peak."""
+    """Raises UserError if a learning rate would never reach its peak."""
     t = config.train
     own = t.generator_warmup_steps
     parts = [(t.max_steps, "", "the warm-up", "warmup_steps", t.warmup_steps)]
@@ -289,7 +289,7 @@ def _changed(entry: Entry, name: str, value: int) -> str:
 
 
 def _must_be_met(entry: Entry, cost: Cost, budget: float, config: PretrainConfig) -> None:
-    """Raises UserError where a whole number of updates is far from what they may spend."""
+    """Raises UserError if a whole number of updates is far from what they may spend."""
     spent = cost.spent(config)
     if abs(spent - budget) > MOST_OFF * budget:
         raise UserError(

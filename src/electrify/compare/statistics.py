@@ -50,7 +50,7 @@ def mean(values: Sequence[float]) -> Interval:
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """The mean difference ours - theirs over the seeds that both have; None where they share none.
+    """The mean difference ours - theirs over the seeds that both have; None if they share none.
     Pairs with one seed share the order of the data, so their difference spreads less."""
     seeds = sorted(ours.keys() & theirs.keys())
     return mean([ours[s] - theirs[s] for s in seeds]) if seeds else None

@@ -194,7 +194,7 @@ def declared(study: Study) -> dict[str, Any]:
 
 
 def must_be_ours(study: Study) -> None:
-    """Raises UserError where the folder holds anything but this study."""
+    """Raises UserError if the folder holds anything but this study."""
     had = _plan_in(study.out)
     if had is None:
         there = besides_record(study.out)
@@ -225,7 +225,7 @@ def _plan_in(out: Path) -> dict[str, Any] | None:
 
 
 def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Raises UserError where the study in the folder has another value of what is kept."""
+    """Raises UserError if the study in the folder has another value of what is kept."""
     for name, value in ours.items():
         missing = "flops" if name == "equal" else None  # older studies do not have it
         was = had.get(name, missing)

@@ -16,7 +16,7 @@ UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 
 
 def baselines(first: Entry, seeds: Sequence[int], vocab_size: int) -> list[Cell]:
-    """The untrained rows of a study. Raises UserError where its first recipe has none."""
+    """The untrained rows of a study. Raises UserError if its first recipe has none."""
     base = as_started(configured(first, schedule="constant", seed=seeds[0]), vocab_size)
     found = []
     for name in UNTRAINED:

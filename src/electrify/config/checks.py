@@ -225,7 +225,7 @@ OPTIONAL = (
 
 
 def check_minutes(config: PretrainConfig, minutes: float) -> None:
-    """Raises UserError where a run of this recipe cannot be planned to take `minutes`."""
+    """Raises UserError if a run of this recipe cannot be planned to take `minutes`."""
     need(
         math.isfinite(minutes) and minutes > 0,
         f"train_minutes must be a number above 0, not {minutes}",

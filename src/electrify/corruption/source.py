@@ -65,7 +65,7 @@ class Source:
     special: SpecialIds
     vocab_size: int
     counts_V: Tensor | None
-    """[V] how often each token occurs in the corpus; None where nothing is trained."""
+    """[V] how often each token occurs in the corpus; None if nothing is trained."""
     mask_mix: tuple[float, ...]
     """Shares of the chosen tokens that are shown as [MASK], unchanged, random."""
     sampling: Sampling

@@ -83,7 +83,7 @@ def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
 
 
 def must_open(path: Path) -> None:
-    """Raises DamageError where the file is missing, or cannot be opened."""
+    """Raises DamageError if the file is missing, or cannot be opened."""
     found_in(path, lambda: reading.open_regular(path).close())
 
 

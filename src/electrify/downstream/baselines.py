@@ -42,7 +42,7 @@ ITERATIONS = 1000
 @dataclass(frozen=True)
 class Answers:
     """What a baseline says about some examples. choices: classes or values [N], rows of 0 and 1
-    [N, C], or the tags of sentences; probabilities: of the classes [N, C], None where there are
+    [N, C], or the tags of sentences; probabilities: of the classes [N, C], None if there are
     none."""
 
     choices: Any

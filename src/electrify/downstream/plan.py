@@ -145,8 +145,8 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
 
 
 def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
-    """Raises UserError where the record of a run is of another model, other examples, or weights
-    that another metric chose."""
+    """Raises UserError if the record of a run is of another model, other examples, or weights that
+    another metric chose."""
     named = (
         ("weights", f"model {run.model!r}"),
         ("tokenizer", f"the tokenizer of {run.model!r}"),

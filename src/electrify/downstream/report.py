@@ -73,8 +73,8 @@ class Report:
         return self.names.get(label, label)
 
     def median(self, *, task: str, model: str, metric: str | None = None) -> float:
-        """The median of one row (the task's first metric where none is named). Raises KeyError
-        where there is none."""
+        """The median of one row (the task's first metric where none is named). Raises KeyError if
+        there is none."""
         for row in self.rows:
             if (row.task, row.model) == (task, model) and metric in (None, row.metric):
                 return row.median

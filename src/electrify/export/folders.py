@@ -62,7 +62,7 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
     """A model of this class of the library in float32, and the weights that the folder lacks.
     config: what `load_config` gave.
 
-    Raises UserError where it cannot be read.
+    Raises UserError if it cannot be read.
     """
     try:
         with quiet():
@@ -223,8 +223,8 @@ def computing_plainly(config: Any) -> None:
 
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
-    """The tokenizer of a model. Raises UserError where there is none (the library would make an
-    empty one) or where it is too large for the model."""
+    """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
+    one) or if it is too large for the model."""
     if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in VOCABULARY_FILES):
         raise UserError(
             f"{path}: the folder holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:4])}); "

@@ -112,7 +112,7 @@ def _must_be_there(
 
 
 def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> dict[str, int]:
-    """The rows of a folder's table of words, and our tokens. Raises UserError where its encoder has
+    """The rows of a folder's table of words, and our tokens. Raises UserError if its encoder has
     another vocabulary or shape than ours."""
     shape = own.encoder.shape
     words = {"rows": theirs.vocab_size, "tokens": shape.vocab_size}

@@ -19,7 +19,7 @@ MAX_HEADER = 256  # the header of a list has 118 characters
 
 
 def mapped_list(path: Path, *, within: Path | None = None) -> np.ndarray:
-    """The numbers, memory-mapped. Raises FileError where the file is not such a list to its last
+    """The numbers, memory-mapped. Raises FileError if the file is not such a list to its last
     byte."""
     with open_regular(path, within=within) as stream:
         try:

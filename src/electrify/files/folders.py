@@ -39,7 +39,7 @@ MOST_BYTES = 1 << 27
 
 def open_own(path: Path) -> IO[bytes] | None:
     """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and where
-    there is nothing. Raises UnreadableError where the machine does not let us read the file: then
+    there is nothing. Raises UnreadableError if the machine does not let us read the file: then
     nobody knows whose it is."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -110,8 +110,8 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
-    """Raises UserError where a tokenizer's file in `folder` is not regular, leads out of `within`
-    (by default the folder), is larger than any of its kind, sends the library elsewhere, or has
+    """Raises UserError if a tokenizer's file in `folder` is not regular, leads out of `within` (by
+    default the folder), is larger than any of its kind, sends the library elsewhere, or has
     settings that the code that follows cannot work with."""
     top = within or folder
     must_not_lead_out(folder, within=top, limits=TOKENIZER_FILES)

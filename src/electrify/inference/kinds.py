@@ -68,7 +68,7 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
 
 
 def ending_in(model: str, config: Mapping[str, Any]) -> str:
-    """One of CLASSES. Raises UserError where the configuration names another class."""
+    """One of CLASSES. Raises UserError if the configuration names another class."""
     named = config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     found = next((ending for ending in CLASSES if name.endswith(ending)), None)

@@ -26,7 +26,7 @@ _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
 def must_be_free(options: PredictConfig | EmbedConfig) -> None:
-    """Raises UserError where the output file cannot be written, is there already, or is one of the
+    """Raises UserError if the output file cannot be written, is there already, or is one of the
     input's."""
     if options.output_file is None:
         if sys.stdout is None:
@@ -117,7 +117,7 @@ class Layout:
         return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
 
     def _added(self, both: tuple[Item, Prediction]) -> dict[str, Any]:
-        """What is written beside the input's columns. Raises UserError where the input has such a
+        """What is written beside the input's columns. Raises UserError if the input has such a
         column."""
         item, found = both
         added = found.columns()
@@ -195,7 +195,7 @@ def must_fit(item: Item, known: Container[str], advice: str) -> None:
 
 
 def must_go_together(head: Head, advice: str, *, fewer: bool = False) -> None:
-    """Raises UserError where the files have different columns. fewer: whether columns that only the
+    """Raises UserError if the files have different columns. fewer: whether columns that only the
     first one has, and another order, do not count."""
     for other in head.others:
         same = set(other.columns) <= set(head.columns) if fewer else other.columns == head.columns

@@ -52,7 +52,7 @@ class Embedder:
     def __init__(
         self, model: str, *, pooling: str, max_seq_length: int | None, device: str, bf16: str
     ) -> None:
-        """Loads the encoder. Raises UserError where that fails, or where it reads fewer tokens."""
+        """Loads the encoder. Raises UserError if that fails, or if it reads fewer tokens."""
         self.name = model
         self.device = loop.device_named(device)
         self.bf16 = loop.computes_in_bf16(bf16, self.device)
@@ -76,7 +76,7 @@ class Embedder:
     def vectors(
         self, examples: Sequence[Example], *, after: Callable[[float], None] = lambda share: None
     ) -> Tensor:
-        """[N, D], float32, on the CPU. Raises UserError where they are not numbers."""
+        """[N, D], float32, on the CPU. Raises UserError if they are not numbers."""
         held = self.texts.held_out(examples)
         rows = len(examples)
         found_ND = loop.predict(

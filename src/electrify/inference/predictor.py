@@ -68,7 +68,7 @@ class Predictor:
         """A prediction for each example: an Example (its label is not looked at), an Untagged or a
         Question. after: called with the share of the work that a pass through the model did.
 
-        Raises UserError where the model's outputs are not numbers.
+        Raises UserError if the model's outputs are not numbers.
         """
         if self.kind == "tagging":
             return self._tags(examples, after)

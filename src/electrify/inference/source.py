@@ -60,7 +60,7 @@ class Files:
     def __init__(
         self, options: PredictConfig | EmbedConfig, kind: Kind, *, pairs: bool | None = None
     ) -> None:
-        """pairs: whether the model was trained on pairs of texts, None where that is not known."""
+        """pairs: whether the model was trained on pairs of texts, None if that is not known."""
         if not options.files:
             raise UserError("no file is given: name the files of texts")
         self.paths = options.files

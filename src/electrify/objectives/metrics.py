@@ -58,7 +58,7 @@ def lm_rates(
 
 
 def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
-    """A learned corruptor on what it was asked for; nothing where there is none.
+    """A learned corruptor on what it was asked for; nothing if there is none.
 
     A masked LM is asked for the chosen tokens, a cloze model for every word, but its accuracy is
     that at the chosen ones. A mixture is measured by what it draws from.

@@ -27,7 +27,7 @@ def share_of(counts: Mapping[str, float]) -> float | None:
 
 
 def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig, *, unk: int) -> None:
-    """Raises UserError where a tokenizer does not know the text that it was trained on, before the
+    """Raises UserError if a tokenizer does not know the text that it was trained on, before the
     rest is tokenised. texts: the sample in random order."""
     kept: list[str] = []
     size = 0
