@@ -206,7 +206,7 @@ def test_an_archive_with_another_ending_is_named(
     assert "is gzip data; give it the ending .gz" in refused(
         capsys, write(tmp_path, "a.txt", packed), tmp_path
     )
-    assert "is damaged or no .xz file" in refused(
+    assert "is damaged or not a .xz file" in refused(
         capsys, write(tmp_path, "a.txt.xz", packed), tmp_path
     )
     assert "is gzip data" in refused(
@@ -220,7 +220,7 @@ def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.table({"text": [f"{i} {TEXT}" for i in range(50)]}), whole)
     raw = whole.read_bytes()
-    with pytest.raises(UserError, match=r"cut\.parquet is truncated, damaged or no parquet file"):
+    with pytest.raises(UserError, match=r"cut\.parquet is truncated, damaged or not a parquet file"):
         read(write(tmp_path, "cut.parquet", raw[: int(share * len(raw))]))
 
 

@@ -64,7 +64,7 @@ def test_a_flipped_bit_of_a_parquet_file(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"number 000100") + 2] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or no parquet file"):
+    with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or not a parquet file"):
         read(path)
 
 

@@ -1,6 +1,6 @@
 """What a study will take, before it is run: updates, tokens, passes over the corpus, minutes, disk.
 
-The rates come from encoders of the study that are trained already, else from a few seconds of
+The rates come from encoders of the study that are already trained, or else from a few seconds of
 training each.
 """
 
@@ -174,7 +174,7 @@ def hardware_flops(study: Study, cell: Cell) -> float:
 
 
 def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
-    """The rate of each recipe: from its encoders that are trained already, else measured."""
+    """The rate of each recipe: from its encoders that are already trained, or else measured."""
     firsts = {cell.entry: cell for cell in reversed(study.cells)}
     found = {}
     for entry in study.recipes:

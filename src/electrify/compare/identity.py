@@ -52,7 +52,8 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
 
 
 def corrected(config: PretrainConfig) -> list[str]:
-    """What the same recipe did not yet mean in earlier versions, whose results are void."""
+    """What the same recipe did not yet mean in earlier versions, whose results are therefore
+    void."""
     t = config.train
     own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
     if config.model.tie == "gdes" and (t.clip == "apart" or own):

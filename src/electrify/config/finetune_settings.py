@@ -88,8 +88,8 @@ class FinetuneSettings(Checked):
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool | None = None
-    """Show the training pairs of a symmetric task (MRPC, STS-B; own pairs only where this is true)
-    in both orders. None takes the protocol's."""
+    """Show the training pairs of a symmetric task (MRPC, STS-B; your own pairs only if this is
+    true) in both orders. None takes the protocol's."""
     group_by_length: bool | None = None
     """Put examples of similar length into one batch (less padding) instead of random ones. None
     takes the protocol's."""

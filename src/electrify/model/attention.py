@@ -161,7 +161,7 @@ class SharedContext(_Contexts):
     """Makes the one attention context that all blocks of an encoder share."""
 
     def take(self, shape: Shape) -> None:
-        """Nothing of it is in the shape."""
+        """None of it is in the shape."""
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
         return self.one(tokens, dtype, training=training)

@@ -45,8 +45,8 @@ class Electric(Objective):
     draw equals the original. At the optimum exp(-E) is the probability of a token given the others,
     normalised by itself: minus the sum of energies is a pseudo-log-likelihood in one pass.
     Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a
-    two-tower generator. With a Frequency as noise q asks no context: noise contrast as it is used
-    for language models (Mnih and Teh 2012).
+    two-tower generator. With a Frequency as noise, q uses no context: this is noise contrast as it
+    is used for language models (Mnih and Teh 2012).
     """
 
     corruptor: TwoTower | Frequency

@@ -144,7 +144,7 @@ class Cluster:
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Yields the results in the order of the tasks. A task is taken when the cluster has
-        capacity, so only few of them are in memory."""
+        capacity, so only a few of them are in memory."""
         waiting = self._waiting
         for task in tasks:
             given = self._ray.put(task)

@@ -53,8 +53,8 @@ def of_parquet(
                     advance(source.size * batch.num_rows // total)
     except (pyarrow.ArrowException, OSError) as e:
         raise UserError(
-            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
-            "fetch or make it again"
+            f"{source.path} is truncated, damaged or not a parquet file "
+            f"({str(e).splitlines()[0]}); fetch or make it again"
         ) from e
     except UnicodeDecodeError as e:
         raise UserError(

@@ -66,7 +66,9 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
             f"{path} is truncated: the compressed data end too early{e}; fetch or make it again"
         ) from e
     except Damaged as e:
-        raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
+        raise UserError(
+            f"{path} is damaged or not a {kind} file ({e}); fetch or make it again"
+        ) from e
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror or e}") from e
 
