@@ -220,7 +220,9 @@ def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.table({"text": [f"{i} {TEXT}" for i in range(50)]}), whole)
     raw = whole.read_bytes()
-    with pytest.raises(UserError, match=r"cut\.parquet is truncated, damaged or not a parquet file"):
+    with pytest.raises(
+        UserError, match=r"cut\.parquet is truncated, damaged or not a parquet file"
+    ):
         read(write(tmp_path, "cut.parquet", raw[: int(share * len(raw))]))
 
 
