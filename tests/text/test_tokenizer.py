@@ -254,7 +254,7 @@ def test_a_frame_that_cannot_be_given_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame, "is_framed", lambda tokenizer, special: False)
-    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] behind it; give its"):
+    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] after it; give its"):
         save_existing(str(by_hand(tmp_path / "given")), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
