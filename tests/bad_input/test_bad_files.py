@@ -289,8 +289,7 @@ def test_odd_tokenizers_of_a_run(
 ) -> None:
     (trained / "tokenizer" / name).write_text(text, encoding="utf-8")
     assert (
-        "does not have the hash that was recorded"
-        in mistake(capsys, *export(trained, tmp_path))
+        "does not have the hash that was recorded" in mistake(capsys, *export(trained, tmp_path))
         or says
     )
     raw = json.loads((trained / "run.json").read_text(encoding="utf-8"))
