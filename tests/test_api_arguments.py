@@ -160,7 +160,7 @@ def test_a_second_pretraining_in_the_same_process_is_refused(
     failed: list[str] = []
 
     def second() -> None:
-        with pytest.raises(UserError, match="this process is pre-training already") as raised:
+        with pytest.raises(UserError, match="this process is already pre-training") as raised:
             pretrain(data, output_dir=tmp_path / "second", config=config())
         failed.append(str(raised.value))
 

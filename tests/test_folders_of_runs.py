@@ -157,7 +157,7 @@ def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(
     (folder / "tokenizer").mkdir(parents=True)
     (folder / "config.yaml").write_text(dump(load_recipe("electra-tiny")))
     (folder / "tokenizer" / "vocab.txt").write_text("mine")
-    assert "vocab.txt is not of this tokenizer" in mistake(capsys, *words(small_data, folder))
+    assert "vocab.txt is neither of this tokenizer" in mistake(capsys, *words(small_data, folder))
     assert (folder / "tokenizer" / "vocab.txt").read_text() == "mine"
 
 

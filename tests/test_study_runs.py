@@ -300,7 +300,7 @@ CARDS = {
         "in which a mixture of masked language models changed tokens, trained to find",
     ),
     "electric": (
-        "# of each token: its energy",
+        "# for each token: its energy",
         "in which a small cloze model changed tokens, to give every token an energy",
     ),
     "unigram": (

@@ -173,4 +173,4 @@ def test_one_length_only(
 ) -> None:
     words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run")]
     said = mistake(capsys, *words, "--train-minutes", "1", "--max-steps", "5")
-    assert "leave --max-steps away" in said
+    assert "leave --max-steps out" in said

@@ -60,7 +60,7 @@ def kept_shape(model: ModelConfig, vocab_size: int) -> Shape:
 
 
 def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
-    """The generator's, or that of a tower. Embeddings keep the discriminator's width."""
+    """The shape of the generator, or of a tower. Embeddings keep the discriminator's width."""
     return replace(kept_shape(model, vocab_size), **model.generator_numbers())
 
 
@@ -155,7 +155,7 @@ def networks(
     g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
 
     def embeddings(shape: Shape, words: Words | None = None, *, own: bool = True) -> nn.Module:
-        """own: of the encoder that is kept."""
+        """own: that of the encoder that is kept."""
         return architecture.embeddings(shape, dropout=m.dropout if own else g_dropout, words=words)
 
     if c.row.learned:
@@ -182,7 +182,7 @@ def networks(
 
 
 def own_dropout(m: ModelConfig) -> dict[str, float]:
-    """That of the kept encoder."""
+    """The dropout of the kept encoder."""
     return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
 

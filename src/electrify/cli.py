@@ -126,7 +126,8 @@ def told(ending: Ending, name: str) -> int:
     sentence = ending.sentence
     if ending.status == 2 and not is_here():
         sentence = (
-            "the folder in which this command was started has been deleted; go to one that is there"
+            "the folder in which this command was started has been deleted; change to one that "
+            "exists"
         )
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"

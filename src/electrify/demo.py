@@ -100,7 +100,7 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
         "logging_steps": 25,
         "threads": threads,
     }
-    # A single update has no second part.
+    # A run of a single update has no second part.
     config = override(load_recipe(RECIPE), fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
     check(config)
     began = time.monotonic()
@@ -196,8 +196,8 @@ def show_detection(verdicts: list[Verdict]) -> None:
         print("no held-out docstring begins with a sentence of plain words")
         return
     print(
-        "held-out sentences with a planted [word], and how surely it, and the most suspected other "
-        "word, counts as replaced:"
+        "held-out sentences with a planted [word], and how likely it, and the most suspected other "
+        "word, is to have been replaced:"
     )
     for v in verdicts[:SHOWN]:
         p = v.planted

@@ -107,8 +107,8 @@ class Draws:
         return replace(self, key_R=self.key_R[start:stop])
 
     def bits_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
-        """53 random bits for every token, as non-negative int64 [T]. lane: which one, if a purpose
-        needs several."""
+        """53 random bits for every token, as non-negative int64 [T]. lane: which set of bits, if a
+        purpose needs several."""
         position_L = torch.arange(self.row_length, device=self.key_R.device)
         coordinates = (
             (_PURPOSES[purpose], position_L)

@@ -44,7 +44,7 @@ ADVICE = {
     "EDQUOT": "make room and run the same command again",
     "EIO": "look at the disk",
     "ENOMEM": "choose smaller numbers, or another machine",
-    "EBUSY": "unmount what is mounted there, or end the program that uses it",
+    "EBUSY": "unmount what is mounted there, or stop the program that uses it",
     "ESTALE": "look at the network disk, and run the same command again",
 }
 
@@ -89,7 +89,7 @@ def need(ok: bool, sentence: str) -> None:
 
 
 def code_of(error: OSError) -> str:
-    """The name of the system's error (`ENOSPC`), "" where it has none."""
+    """The name of the system's error (`ENOSPC`), "" if it has none."""
     return errno.errorcode.get(error.errno or 0, "")
 
 
@@ -109,7 +109,7 @@ def is_of_memory(error: BaseException) -> bool:
 
 
 def place_of(error: OSError) -> str:
-    """The file at which the machine failed. An error of opening contains the file's name. An error
+    """The file on which the machine failed. An error of opening contains the file's name. An error
     of writing does not; there it is the open file of the innermost function on the stack."""
     if isinstance(error.filename, str | bytes | os.PathLike):
         return os.fsdecode(error.filename)

@@ -49,7 +49,7 @@ def pretrain(
     resume: auto continues the newest complete checkpoint if there is one; must insists on one;
     never refuses a folder that holds a run. milestones: updates whose checkpoints are kept whatever
     `save_total_limit` says. trunk: the checkpoint of a longer run that is the same up to there,
-    from which a new run starts (train/trunk.py). train_minutes: the time that the run shall take;
+    from which a new run starts (train/trunk.py). train_minutes: the time that the run is to take;
     `max_steps` is then as many updates as fit into it, measured first (timed.py).
 
     Raises UserError for every mistake of the user, before anything is written if possible, and
@@ -66,7 +66,7 @@ def pretrain(
         check_minutes(config, train_minutes)
     if not _ALONE.acquire(blocking=False):
         raise UserError(
-            "this process is pre-training already, in another thread; wait for its end, or start "
+            "this process is already pre-training, in another thread; wait until it ends, or start "
             "another process"
         )
     try:

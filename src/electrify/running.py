@@ -250,8 +250,8 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     found = (
         [
             (
-                f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: written "
-                "again, and what stood there is kept"
+                f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is "
+                "written again, and what was there is kept"
             )
         ]
         if lost

@@ -27,6 +27,6 @@ class SpecialIds:
         )
 
     def leave_nothing_of(self, vocab_size: int) -> bool:
-        """Whether no token of the vocabulary could be masked or drawn, so that there is nothing to
-        train on."""
+        """Whether the vocabulary has no token that could be masked or drawn, so that there is
+        nothing to train on."""
         return len({i for i in (*self.never_chosen, self.unk) if 0 <= i < vocab_size}) >= vocab_size

@@ -29,8 +29,8 @@ Starts = dict[str, str]  # network -> Hugging Face folder or Hub id from which i
 
 
 def must_read_rows(config: PretrainConfig) -> None:
-    """Raises UserError where the folders from which a new run starts cannot be its start, whatever
-    the corpus: before one is prepared."""
+    """Raises UserError if a new run could not start from its folders, whatever the corpus. This is
+    checked before a corpus is prepared."""
     config = from_folders(config, None, None)
     start = config.train.init_generator
     if start:
@@ -62,8 +62,7 @@ def from_folders(
 
 
 def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
-    """The shape of the encoder in a folder, with what the recipe extends of it. Raises
-    UserError."""
+    """The shape of the encoder in a folder, extended as the recipe says. Raises UserError."""
     m = config.model
     shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
     try:
@@ -73,8 +72,7 @@ def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Sh
 
 
 def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
-    """Raises UserError if the rows of the run are longer than an encoder reads that comes from a
-    folder."""
+    """Raises UserError if the rows of the run are longer than an encoder from a folder can read."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     if positions < longest:
         possible = architecture_named(config.model.architecture).extendable
@@ -156,7 +154,7 @@ def starting_point(
     counts: bool,
 ) -> Built:
     """The objective with its initial values: first those drawn from the seed, then those computed
-    from the corpus, then those of the folders from which it starts.
+    from the corpus, then those of the folders that it starts from.
 
     fresh: False if a checkpoint will overwrite them. counts: whether this rank reads the corpus for
     the initial word vectors. One rank does; the others receive its values before the first step.

@@ -19,8 +19,8 @@ Kind = Literal["mean", "histogram", "ranking"]
 class Term:
     """A loss or a metric, as sum and count (0-dim, on the batch's device).
 
-    A histogram has a sum [2, B]: tokens by label and logit. `ranking` is a histogram of a score of
-    which only the order has a meaning.
+    A histogram has a sum [2, B]: tokens by label and logit. `ranking` is a histogram of a score
+    whose order alone has a meaning.
     """
 
     sum: Tensor

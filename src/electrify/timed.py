@@ -28,7 +28,7 @@ FIRST = 3
 FEWEST = 5
 MOST = 1000
 LONGEST_S = 20.0
-# At most this share of the time is spent on measuring.
+# At most this share of the time is spent measuring.
 SHARE = 0.05
 # Checkpoints, the export, and a machine that is a little slower later on.
 MARGIN = 0.96
@@ -97,9 +97,9 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
 
 
 def seconds_per_slot(job: Job, *, limit_s: float) -> float:
-    """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token
-    of a batch takes in the mean over the whole run, padding included. Where the run has dearer
-    parts than its beginning (longer rows, a head that joins later), their FLOPs say by how much."""
+    """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token of
+    a batch takes on average over the whole run, padding included. If later parts of the run cost
+    more than its beginning (longer rows, a head that joins later), their FLOPs say by how much."""
     longest = max(job.config.train.max_steps, MOST)
     planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
     threads = threads_of(planned.config, planned.micro_rows, job.folder, None, job.world)

@@ -75,14 +75,14 @@ class Tokens:
 
     @property
     def start_T(self) -> Tensor:
-        """[T] where the first token of a token's sequence stands; of padding, its own place."""
+        """[T] where the first token of a token's sequence is; for padding, its own place."""
         place_T = torch.arange(len(self.ids_T), device=self.ids_T.device)
         return torch.where(self.real_T, place_T - self.pos_T, place_T)
 
     @property
     def used_R(self) -> Tensor:
         """[R] True for rows that hold text. The last batch of a validation may have rows without
-        any: a loss that is over rows counts these rows only."""
+        any: a loss over rows counts only these."""
         return self.real_T.view(self.num_rows, self.row_length).any(-1)
 
     def with_ids(self, ids_T: Tensor) -> Tokens:

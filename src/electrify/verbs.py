@@ -108,7 +108,7 @@ def wanted(args: argparse.Namespace) -> PretrainConfig:
     fields = section_of()
     given = {k: v for k, v in vars(args).items() if k in fields}
     if args.train_minutes is not None and "max_steps" in given:
-        raise UserError("--train-minutes chooses the number of updates; leave --max-steps away")
+        raise UserError("--train-minutes chooses the number of updates; leave --max-steps out")
     with named_as_flags(given):
         config = override(config, given)
     # Messages about the user's file use the names in that file.
@@ -168,7 +168,7 @@ def predict(args: argparse.Namespace) -> int:
     check_place(model)
     kind = kind_in(model)
     must_be_free(config)
-    if kind is not None:  # of a model on the Hub it is known later
+    if kind is not None:  # for a model on the Hub it is known later
         Files(config, kind).check()
 
     from .inference.predict import predict_files

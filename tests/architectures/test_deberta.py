@@ -186,8 +186,8 @@ def test_the_published_shapes() -> None:
     [
         ("electra-deberta-tiny", {"generator_size": 0.5}, "tie gdes needs a generator as"),
         ("electra-deberta-tiny", {"embedding_size": 64}, "give embedding_size 128, not 64"),
-        ("bert-deberta-tiny", {"position_buckets": 7}, "even number from 2 on, not 7"),
-        ("bert-deberta-tiny", {"position_buckets": 0}, "even number from 2 on, not 0"),
+        ("bert-deberta-tiny", {"position_buckets": 7}, "even number, at least 2, not 7"),
+        ("bert-deberta-tiny", {"position_buckets": 0}, "even number, at least 2, not 0"),
         ("bert-deberta-tiny", {"init": "bert"}, "init bert is not known for architecture"),
         ("bert-tiny", {"position_buckets": 8}, "position_buckets 8 is for architecture deberta"),
     ],

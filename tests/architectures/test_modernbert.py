@@ -126,8 +126,8 @@ def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
     [
         ("electra-modernbert-tiny", {"generator_size": 0.5}, "tie embeddings needs a generator as"),
         ("electra-modernbert-tiny", {"embedding_size": 64}, "give embedding_size 128, not 64"),
-        ("bert-modernbert-tiny", {"local_attention": 7}, "even number from 2 on, not 7"),
-        ("bert-modernbert-tiny", {"local_attention": 0}, "even number from 2 on, not 0"),
+        ("bert-modernbert-tiny", {"local_attention": 7}, "even number, at least 2, not 7"),
+        ("bert-modernbert-tiny", {"local_attention": 0}, "even number, at least 2, not 0"),
         ("bert-modernbert-tiny", {"global_attn_every_n_layers": 0}, "must be positive, not 0"),
         ("bert-modernbert-tiny", {"local_rope_theta": 1.0}, "must be a number above 1, not 1.0"),
         ("bert-modernbert-tiny", {"global_rope_theta": math.inf}, "above 1, not inf"),

@@ -46,8 +46,8 @@ ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (LAUGHS, "is not valid YAML: aliases (*) are not for recipes"),
-        (MERGED, "is not valid YAML: aliases (*) are not for recipes"),
+        (LAUGHS, "is not valid YAML: aliases (*) are not allowed in recipes"),
+        (MERGED, "is not valid YAML: aliases (*) are not allowed in recipes"),
         ("&a [*a]", "is not valid YAML: aliases"),
         ("model: &a\n  hidden_size: *a\n", "is not valid YAML: aliases"),
         (
@@ -71,9 +71,9 @@ ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
         ),
         (
             RECIPE.replace("train:\n", "train:\n  max_steps: 5\n"),
-            "is not valid YAML: the key 'max_steps' stands twice",
+            "is not valid YAML: the key 'max_steps' occurs twice",
         ),
-        (RECIPE + "model:\n  hidden_size: 64\n", "is not valid YAML: the key 'model' stands twice"),
+        (RECIPE + "model:\n  hidden_size: 64\n", "is not valid YAML: the key 'model' occurs twice"),
         (RECIPE + "---\n" + RECIPE, "is not valid YAML: but found another document"),
         ("model: a\0b", "is not valid YAML: "),
         ("model: !!binary aGVsbG8=\n", "section model must be a mapping of fields, not b'hello'"),

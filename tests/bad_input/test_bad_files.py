@@ -240,7 +240,7 @@ def test_facts_of_another_corpus_are_found_when_a_run_goes_on(
     (trained / "run.json").write_text(json.dumps(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
     shutil.rmtree(trained / "checkpoint-4")
     assert run(*pretrain_words(small_data, trained, **QUICK)) == 0
-    assert "had lost run.json, or it was changed: written again" in capsys.readouterr().err
+    assert "had lost run.json, or it was changed: it is written again" in capsys.readouterr().err
     kept = ("special_ids", "tokenizer_files")
     assert {k: json.loads((trained / "run.json").read_bytes())[k] for k in kept} == {
         k: json.loads(whole)[k] for k in kept
@@ -289,8 +289,7 @@ def test_odd_tokenizers_of_a_run(
 ) -> None:
     (trained / "tokenizer" / name).write_text(text, encoding="utf-8")
     assert (
-        "does not have the hash that was written down"
-        in mistake(capsys, *export(trained, tmp_path))
+        "does not have the hash that was recorded" in mistake(capsys, *export(trained, tmp_path))
         or says
     )
     raw = json.loads((trained / "run.json").read_text(encoding="utf-8"))
@@ -378,7 +377,7 @@ def test_an_optimizer_of_other_parameters(
     for named in ({"nobody.exp_avg": torch.zeros(3)}, {"x": torch.zeros(3)}):
         save_file(named, trained / "checkpoint-4" / "optimizer.safetensors")
         reseal(trained / "checkpoint-4")
-        assert "which is of no parameter of this run" in mistake(
+        assert "which belongs to no parameter of this run" in mistake(
             capsys, *pretrain_words(small_data, trained, **QUICK)
         )
 

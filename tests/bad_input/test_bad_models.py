@@ -185,7 +185,9 @@ def test_pickles_are_never_opened(
         {"electra.embeddings.word_embeddings.weight": Payload(tmp_path / "ran")}, model / name
     )
     sentence = refused(capsys, command(verb, model), tmp_path)
-    assert verb == "pretrain" or f"{name} could run code of others when it is opened" in sentence
+    assert (
+        verb == "pretrain" or f"{name} could run other people's code when it is opened" in sentence
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -691,7 +693,7 @@ def test_a_tokenizer_that_draws_lots(
 ) -> None:
     """The same text had other tokens each time."""
     spoil(model, lots)
-    assert "has a dropout of 0.5: a text gives other tokens each time" in refused(
+    assert "has a dropout of 0.5: a text gives different tokens each time" in refused(
         capsys, command(verb, model), tmp_path
     )
 

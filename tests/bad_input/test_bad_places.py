@@ -178,7 +178,7 @@ def test_files_without_permission_are_not_called_damaged(
     )
     said = one_sentence(done.stderr)
     assert done.returncode == 2
-    assert "cannot be read (Permission denied); see to it that you may read it" in said
+    assert "cannot be read (Permission denied); make sure that you may read it" in said
     assert "damaged" not in said
     assert not (tmp_path / "out").exists()
 
@@ -372,7 +372,7 @@ def test_a_text_in_which_nothing_occurs_twice(
         "--workers",
         "1",
     ]
-    assert "its most frequent character occurs once, where equal documents count as one" in mistake(
+    assert "its most frequent character occurs once, and equal documents count as one" in mistake(
         capsys, *words, "--min-frequency", "2"
     )
 

@@ -113,7 +113,7 @@ DEEP = 100_000
         (
             "a.jsonl",
             '{"text": "one", "text": "two"}\n',
-            "line 1 is not valid JSON (the key 'text' stands twice)",
+            "line 1 is not valid JSON (the key 'text' occurs twice)",
         ),
         ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' is of type float, not text"),
         (
@@ -138,8 +138,8 @@ DEEP = 100_000
             'text,b\n"never closes, 1\n' + "x,y\n" * 1000,
             "line 1002 is not valid CSV (unexpected end of data)",
         ),
-        ("a.csv", "text,text\none,two\n", "line 1: the column 'text' stands twice"),
-        ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' stands twice"),
+        ("a.csv", "text,text\none,two\n", "line 1: the column 'text' occurs twice"),
+        ("a.tsv", "text\tb\ttext\none\t2\ttwo\n", "line 1: the column 'text' occurs twice"),
     ],
     ids=[
         "key twice",
@@ -206,7 +206,7 @@ def test_an_archive_with_another_ending_is_named(
     assert "is gzip data; give it the ending .gz" in refused(
         capsys, write(tmp_path, "a.txt", packed), tmp_path
     )
-    assert "is damaged or no .xz file" in refused(
+    assert "is damaged or not a .xz file" in refused(
         capsys, write(tmp_path, "a.txt.xz", packed), tmp_path
     )
     assert "is gzip data" in refused(
@@ -220,7 +220,9 @@ def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.table({"text": [f"{i} {TEXT}" for i in range(50)]}), whole)
     raw = whole.read_bytes()
-    with pytest.raises(UserError, match=r"cut\.parquet is truncated, damaged or no parquet file"):
+    with pytest.raises(
+        UserError, match=r"cut\.parquet is truncated, damaged or not a parquet file"
+    ):
         read(write(tmp_path, "cut.parquet", raw[: int(share * len(raw))]))
 
 

@@ -91,7 +91,7 @@ DAMAGED: dict[str, tuple[Any, str]] = {
         whole(
             model={"type": "BPE", "vocab": IDS, "merges": [], "dropout": 0.5, "unk_token": "[UNK]"}
         ),
-        "has a dropout of 0.5: a text gives other tokens each time",
+        "has a dropout of 0.5: a text gives different tokens each time",
     ),
     "no JSON": (b"\x80\x05pickle", "holds a damaged tokenizer"),
     "an array": ("[]", "holds a damaged tokenizer"),
@@ -164,7 +164,7 @@ def test_those_that_fail_on_the_text(
 
 USABLE: dict[str, tuple[dict[str, Any] | str, int]] = {
     "holes between ids": (whole(ids=IDS | {"of": 50}), 51),
-    "a key that stands twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
+    "a key that occurs twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
     "cutting and padding": (
         whole(
             truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst",

@@ -62,7 +62,7 @@ def test_rows_of_json_that_say_two_things_or_nothing(tmp_path: Path, row: str) -
 
 @pytest.mark.parametrize("text", ["{1.0: .2, 1: .3}", "{0x4: .2, 4: .3}", "{1_0: .2, 10: .3}"])
 def test_keys_that_are_one_number(text: str) -> None:
-    with pytest.raises(UserError, match="stands twice"):
+    with pytest.raises(UserError, match="occurs twice"):
         plain_values(f"train:\n  batch_size_schedule: {text}\n", "mine.yaml")
 
 
@@ -116,7 +116,7 @@ def test_ctrl_c_while_modules_load() -> None:
     ],
 )
 def test_merge_keys_are_named(recipe: str) -> None:
-    with pytest.raises(UserError, match=r"merge keys \(<<\) are not for recipes.*line 2"):
+    with pytest.raises(UserError, match=r"merge keys \(<<\) are not allowed in recipes.*line 2"):
         plain_values(recipe, "my.yaml")
 
 

@@ -19,7 +19,7 @@ from electrify.files.reading import UnreadableError
 from electrify.text.shards import Corpus
 from small import mistake, pretrain_words, run
 
-MAY = "see to it that you may read it"
+MAY = "make sure that you may read it"
 ADVICE = {"EACCES": MAY, "EIO": "look at the disk", "EMFILE": "raise the limit (ulimit -n)"}
 Refuse = Callable[..., None]
 
@@ -75,7 +75,7 @@ def test_doctor_asks_for_the_permission(
     for f in errors:
         assert "cannot be read" in f.fact, f
         assert "Permission denied" in f.fact, f
-        assert f.advice == "See to it that you may read it."
+        assert f.advice == "Make sure that you may read it."
 
 
 @pytest.mark.parametrize(

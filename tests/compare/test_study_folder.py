@@ -120,7 +120,7 @@ def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
         ("more masks", "electra-tiny", {"mask_rate": 0.3})
     ]
     path.write_text("more masks: electra-tiny\n")
-    with pytest.raises(UserError, match="more masks does not say its recipe"):
+    with pytest.raises(UserError, match="more masks does not name its recipe"):
         entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
 
 
@@ -158,13 +158,13 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"tasks": ("stsbb",)}, "stsb"),
         ({"tasks": ("glue",)}, "stands for several"),
         ({"tasks": ("stsb:frosen",)}, "frozen"),
-        ({"tasks": ("blimp:frozen",)}, "leave :frozen away"),
+        ({"tasks": ("blimp:frozen",)}, "leave :frozen out"),
         ({"tasks": ("cola:cosine",)}, "cosines are for stsb"),
-        ({"tasks": ("squad1:frozen",)}, "fine-tuned encoder only"),
+        ({"tasks": ("squad1:frozen",)}, "only by a fine-tuned encoder"),
         ({"tasks": ("stsb",)}, "STS-B"),
         ({"budgets": (1e3,)}, "warm-up"),
-        ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are one thing"),
-        ({"tasks": ("stsb", "STS-B")}, "stsb and STS-B are one thing"),
+        ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are the same"),
+        ({"tasks": ("stsb", "STS-B")}, "stsb and STS-B are the same"),
         ({"data_dir": "nowhere"}, "no such folder"),
         ({"budgets": (1e8, 1.00001e8)}, "are both .* updates"),
         ({"budgets": (1e8, 1e308)}, "more than 1e.12 updates"),

@@ -342,7 +342,7 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ({"term_weights": {"rtd": 50.0}}, r"term_weights must name \['generator', 'rtd'\]"),
     ({"term_weights": {"generator": 1.0, "rtd": 50.0, "mlm": 1.0}}, "term_weights must name"),
     *[
-        ({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be numbers from 0 on")
+        ({"term_weights": {"generator": 1.0, "rtd": w}}, "term_weights must be 0 or more")
         for w in (-1.0, math.nan, math.inf)
     ],
     ({"term_weights": {"generator": 0.0, "rtd": 0.0}}, "not all 0"),

@@ -428,7 +428,7 @@ def test_contexts_of_nothing_and_spans_of_blanks(zoo: Path, head: str):
 def test_a_tokenizer_without_offsets_is_refused(zoo: Path):
     loaded = load(str(zoo / "bert"), device=CPU)
     slow = dataclasses.replace(loaded, tokenizer=type("SlowTokenizer", (), {"is_fast": False})())
-    with pytest.raises(UserError, match="SlowTokenizer does not tell where its tokens stand"):
+    with pytest.raises(UserError, match="SlowTokenizer does not tell where its tokens are"):
         Answering(
             task(impossible=False),
             slow,

@@ -128,11 +128,11 @@ UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
         ("t.txt", "a X\nb Y Z\n", {}, r"line 2: 3 columns, expected 2"),
         ("t.txt", "a\tX\nb\tX\tY\n", {}, r"line 2: 3 columns, expected 2"),
         ("t.txt", "\na\nb\n", {}, (
-            r"line 2: one column; a word and its tag must stand in two, separated by a tab or "
+            r"line 2: one column; a word and its tag must be in two, separated by a tab or "
             r"spaces"
         )),
         ("t.tsv", "a X\n", {},
-         r"line 1: one column; a word and its tag must stand in two, separated by a tab$"),
+         r"line 1: one column; a word and its tag must be in two, separated by a tab$"),
         ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
         ("t.txt", "a\tX\n\tY\n", {}, r"line 2: the word is empty"),
         ("t.txt", "a\tX\n  \tY\n", {}, r"line 2: the word is empty"),
@@ -156,7 +156,7 @@ UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
         ("t.txt", b"a X\nb\0 X\n", {}, r"line 2: a zero byte; this is a binary file"),
         ("t.txt", bytes(range(256)) * 9, {}, r"t\.txt is a binary file"),
         ("t.txt", gzip.compress(b"a X\n", mtime=0), {}, r"is gzip data; give it the ending \.gz"),
-        ("t.txt.gz", b"a X\n", {}, r"is damaged or no \.gz file"),
+        ("t.txt.gz", b"a X\n", {}, r"is damaged or not a \.gz file"),
         ("t.txt.xz", b"", {}, r"is empty: a \.xz file of 0 bytes is truncated"),
         ("t.conllu", UD_LINE + "a\tNOUN\n", {},
          r"line 2: 2 columns, expected the 10 of CoNLL-U, separated by tabs"),

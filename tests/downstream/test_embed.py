@@ -122,7 +122,7 @@ def test_a_table_of_vectors_loses_no_column(
     (tmp_path / "c.jsonl").write_text('{"text": "the film"}\n{"text": "the plot", "id": 2}\n')
     for files, says in (
         (["a.csv", "b.csv"], "b.csv has other columns than"),
-        (["c.jsonl"], "a row has a column 'id' that the first row has not"),
+        (["c.jsonl"], "a row has a column 'id' that the first row does not have"),
     ):
         assert run("embed", str(zoo / "bert"), *(str(tmp_path / f) for f in files), *out) == 2
         assert says in capsys.readouterr().err

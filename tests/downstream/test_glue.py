@@ -195,7 +195,7 @@ def test_a_submission_of_some_tasks(
     run(zoo, glue, tmp_path / "out", "rte", "wnli", predict_test=True)
     assert "1 test sets; GLUE's server also wants CoLA, SST-2" in capsys.readouterr().err
     run(zoo, glue, tmp_path / "other", "wnli", predict_test=True)
-    assert "no test set is there to predict" in capsys.readouterr().err
+    assert "there is no test set to predict" in capsys.readouterr().err
     assert not list((tmp_path / "other").glob("submission*"))
 
 

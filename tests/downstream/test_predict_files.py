@@ -198,7 +198,7 @@ def test_a_line_end_of_another_kind_inside(
 def test_lines_before_the_first_name(models: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "a.fasta"
     path.write_text("\nACGT\n>x\nACGT\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"a\.fasta, line 2 stands before the first '>'"):
+    with pytest.raises(UserError, match=r"a\.fasta, line 2 comes before the first '>'"):
         predicted(models["classes"], path, ".csv")
 
 
@@ -513,7 +513,7 @@ def test_tags_of_a_table(
         assert f"leave no place for the column 'id'; {way}" in said.out + said.err
     words = tmp_path / "words.jsonl"
     words.write_text('{"tokens": ["the", "film"], "n": 1}\n{"tokens": ["good"], "m": 2}\n')
-    says = "a row has a column 'm' that the first row has not"
+    says = "a row has a column 'm' that the first row does not have"
     assert says in mistake(
         capsys, "predict", models["tags"], words, "--output-file", out[:-3] + "csv"
     )

@@ -88,7 +88,7 @@ def test_windows_line_ends_and_odd_separators_in_texts(tmp_path: Path):
         (
             "sst2",
             "sentence\tlabel\tsentence\na\t1\tb\n",
-            r"line 1: the column 'sentence' stands twice in the header",
+            r"line 1: the column 'sentence' occurs twice in the header",
         ),
         ("sst2", "", r"line 1: no column 'sentence' in the header; found: nothing"),
         ("stsb", STSB.replace("4.500", "nan"), r"line 2: label 'nan' is not a number"),
@@ -351,7 +351,7 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         (
             "t.jsonl",
             '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n',
-            r"line 2: broken JSON \(NaN is not a number of JSON\)",
+            r"line 2: broken JSON \(NaN is not a JSON number\)",
         ),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
         ("t.xlsx", "x", r"ending '.xlsx' is not known"),

@@ -224,7 +224,7 @@ def test_bad_files_of_squad_name_the_place(tmp_path: Path, content: Any, said: s
 def test_a_key_twice_would_lose_a_text(tmp_path: Path, key: str):
     text = json.dumps(squad(qa())).replace(f'"{key}":', f'"{key}": [], "{key}":', 1)
     (tmp_path / "dev.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=f"dev.json: broken JSON .the key '{key}' stands twice"):
+    with pytest.raises(UserError, match=f"dev.json: broken JSON .the key '{key}' occurs twice"):
         read_questions(tmp_path / "dev.json")
 
 

@@ -25,7 +25,7 @@ def test_files_of_the_list_only(tmp_path: Path) -> None:
     assert set(hashes) == {"tokenizer.json", "vocab.txt"}
     assert set(listing(target)) == {"mine.txt", "tokenizer.json", "vocab.txt"}
     (source / "vocab.txt").write_text("another")
-    with pytest.raises(UserError, match=r"vocab\.txt is not of this tokenizer"):
+    with pytest.raises(UserError, match=r"vocab\.txt is neither of this tokenizer"):
         publish_tokenizer(source, target)
     publish_tokenizer(source, target, ours=hashes.values())
     assert (target / "vocab.txt").read_text() == "another"
@@ -40,5 +40,5 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (source / "vocab.txt").unlink()
     (source / "vocab.txt").write_text("words")
     target.symlink_to(tmp_path)
-    with pytest.raises(UserError, match="b is not of this tokenizer"):
+    with pytest.raises(UserError, match="b is neither of this tokenizer"):
         publish_tokenizer(source, target)

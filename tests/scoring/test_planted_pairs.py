@@ -59,7 +59,7 @@ def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
             inputs=(str(source),), output_dir=str(data), vocab_size=64, valid_fraction=0.2
         )
     )
-    with pytest.raises(UserError, match=r"only 0 spans .* leave the task planted away"):
+    with pytest.raises(UserError, match=r"only 0 spans .* leave the task planted out"):
         planted_pairs(data)
 
 

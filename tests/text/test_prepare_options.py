@@ -101,12 +101,12 @@ def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
         (
             {"vocab_size": 8000, "tokenizer": "some/where"},
             {"txt"},
-            ["vocab_size 8000 changes nothing: the tokenizer is taken over, not trained"],
+            ["vocab_size 8000 changes nothing: the tokenizer is taken as it is, not trained"],
         ),
         (
             {"lowercase": False, "tokenizer": "x/y"},
             {"txt"},
-            ["lowercase False changes nothing: the tokenizer is taken over, not trained"],
+            ["lowercase False changes nothing: the tokenizer is taken as it is, not trained"],
         ),
         (
             {"min_frequency": 5, "tokenizer": "unigram"},
@@ -197,7 +197,7 @@ def test_parquet_with_a_column_twice(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pa.Table.from_arrays([pa.array(["one"]), pa.array(["two"])], names=["text", "text"])
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"a\.parquet: the column 'text' stands twice"):
+    with pytest.raises(UserError, match=r"a\.parquet: the column 'text' occurs twice"):
         read(tmp_path / "a.parquet")
 
 

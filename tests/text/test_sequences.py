@@ -47,7 +47,7 @@ def test_endings_and_line_ends(tmp_path: Path, ending: str) -> None:
 
 
 def test_text_before_the_first_name_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a\.fa, line 2 stands before the first '>'"):
+    with pytest.raises(UserError, match=r"a\.fa, line 2 comes before the first '>'"):
         read(write(tmp_path, "a.fa", "\nplain text\n>x\nACGT\n"))
 
 

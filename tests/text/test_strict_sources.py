@@ -42,7 +42,7 @@ def read(path: Path, **options: Any) -> list[str]:
 def test_a_key_twice_however_it_is_spelled(tmp_path: Path, key: str, line: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"line 1 is not valid JSON .the key '{key}' stands twice"):
+    with pytest.raises(UserError, match=f"line 1 is not valid JSON .the key '{key}' occurs twice"):
         read(path, text_column=key)
 
 
@@ -64,7 +64,7 @@ def test_a_flipped_bit_of_a_parquet_file(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"number 000100") + 2] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or no parquet file"):
+    with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or not a parquet file"):
         read(path)
 
 

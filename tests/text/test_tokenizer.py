@@ -225,7 +225,7 @@ def test_a_given_tokenizer_reads_as_pre_training_does(
     """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
     given = by_hand(tmp_path / "given", padding_side="left", truncation_side="left")
     save_existing(str(given), tmp_path / "copy")
-    assert "does not put [CLS] before a text and [SEP] behind it" in capsys.readouterr().err
+    assert "does not put [CLS] before a text and [SEP] after it" in capsys.readouterr().err
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert (read.padding_side, read.truncation_side) == ("right", "right")
     assert read("a b")["input_ids"] == [2, 5, 6, 3]
@@ -254,7 +254,7 @@ def test_a_frame_that_cannot_be_given_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame, "is_framed", lambda tokenizer, special: False)
-    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] behind it; give its"):
+    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] after it; give its"):
         save_existing(str(by_hand(tmp_path / "given")), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 

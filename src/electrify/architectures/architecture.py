@@ -48,7 +48,7 @@ class Architecture(ABC):
 
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
         """The shape from the numbers of a recipe; numbers that this architecture does not have are
-        ignored, and those that are None have its defaults."""
+        ignored, and for those that are None it uses its defaults."""
         known = {f.name for f in fields(self.shape_type)} - {"vocab_size"}
         given = {name: n for name, n in numbers.items() if name in known and n is not None}
         return self.shape_type(vocab_size=vocab_size, **given)
@@ -71,11 +71,12 @@ class Architecture(ABC):
         tied: int = 0,
     ) -> Encoder:
         """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
-        width whose lowest `tied` blocks, and what lies below them, are this one's, too."""
+        width, whose lowest `tied` blocks, and what lies below them, this one shares."""
 
     def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
-        """The shape of an encoder in phases of a run with rows of so many tokens, where it is not
-        `shape`, the last one. No parameter may differ. options: the architecture's own."""
+        """Number of tokens in a row -> the shape of an encoder in phases of a run with such rows,
+        if it is not `shape`, that of the last phase. No parameter may differ. options: the
+        architecture's own."""
         return {}
 
     extendable: ClassVar[Collection[str]] = ()
@@ -83,7 +84,7 @@ class Architecture(ABC):
     from which it starts."""
 
     def extended(self, shape: Shape, options: Any) -> Shape:
-        """The shape of a folder as the architecture's own options extend it. Raises UserError where
+        """The shape of a folder as the architecture's own options extend it. Raises UserError if
         they would shorten it."""
         return shape
 
@@ -96,13 +97,13 @@ class Architecture(ABC):
         return self.lm_head(shape, words)
 
     def with_decoder(self, on: bool) -> Architecture:
-        """This architecture, and if `on`, with a mask decoder in its masked language models. Only
-        one whose options have `mask_decoder` is asked for it."""
+        """This architecture, with a mask decoder in its masked language models if `on`. Only an
+        architecture whose options have `mask_decoder` is asked for one."""
         assert not on, f"{self.name} has no mask decoder"
         return self
 
     def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
-        """Hidden states and so many words for each -> a score for each of these words."""
+        """Hidden states and this many words for each -> a score for each of these words."""
         return SelectionHead(shape, words, candidates=candidates)
 
     def binary_head(self, shape: Shape) -> Head:
@@ -133,7 +134,7 @@ class Architecture(ABC):
     model_type: ClassVar[str]
     """The `model_type` with which it is exported."""
     classes: ClassVar[dict[HeadKind, str]]
-    """The class as which a network is exported, for each kind of head."""
+    """The class that a network is exported as, for each kind of head."""
     head_prefixes: ClassVar[dict[HeadKind, str]]
     """How the names of a head's weights begin in that class, for each kind of head."""
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
@@ -143,18 +144,18 @@ class Architecture(ABC):
     model."""
 
     def for_head(self, head: Head) -> Architecture:
-        """The architecture as which a network with this head is exported: this one, unless the head
-        has another class than others of its kind."""
+        """The architecture that a network with this head is exported as: this one, unless the head
+        has a class of its own, unlike others of its kind."""
         return self
 
     def for_classes(self, named: Collection[str]) -> Architecture:
-        """The architecture as which a folder whose configuration names these classes is read: this
+        """The architecture that a folder whose configuration names these classes is read as: this
         one, unless `for_head` knows of others."""
         return self
 
     def for_config(self, config: Mapping[str, Any]) -> Architecture:
-        """The architecture as which a language model whose config.json says this is read: this one,
-        unless the library has no class for it."""
+        """The architecture that a language model with this config.json is read as: this one, unless
+        the library has no class for it."""
         return self
 
     def network_class(self, name: str) -> Any:
@@ -165,13 +166,14 @@ class Architecture(ABC):
         return getattr(transformers, name)
 
     def starting_class(self, name: str) -> Any:
-        """The class that reads such a folder where a run starts from it: `network_class`, or one
-        that also finds what `left_out` tells."""
+        """The class that reads such a folder when a run starts from it: `network_class`, or one
+        that also finds what `left_out` reports."""
         return self.network_class(name)
 
     def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
-        """What a folder has that our network with this head, which reads all else of it, does not:
-        the end of a sentence, or None. missing: the weights that `starting_class` did not find."""
+        """What a folder has and our network with this head, which reads everything else in it, does
+        not: the end of a sentence, or None. missing: the weights that `starting_class` did not
+        find."""
         return None
 
     fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
@@ -205,13 +207,13 @@ class Architecture(ABC):
         return config
 
     def has_head(self, config: Any, kind: HeadKind) -> bool:
-        """Whether a folder with this configuration may have our head of this kind. Weights of a
-        head that it has not are missing in it, unless classes share their names."""
+        """Whether a folder with this configuration may have our head of this kind. If it does not
+        have the head, the head's weights are missing in it, unless classes share their names."""
         return True
 
     @abstractmethod
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
-        """The key table of the class as which a network with such a head is exported. model_type:
+        """The key table of the class that a network with such a head is exported as. model_type:
         given for a folder to start from."""
 
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
@@ -244,7 +246,7 @@ class Architecture(ABC):
     binary_code: ClassVar[str] = "model(**inputs).logits"
     """The same as a line of code, for model cards."""
     binary_reading: ClassVar[tuple[str, ...]] = ()
-    """Lines of code that give `tokenizer`, `model` and what else `binary_code` needs, where the
+    """Lines of code that give `tokenizer`, `model` and whatever else `binary_code` needs, if the
     library's class does not."""
     binary_note: ClassVar[str] = ""
     """Sentences for such a card."""

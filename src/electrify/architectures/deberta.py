@@ -36,8 +36,8 @@ SIZES = (
     "intermediate_size",
     "max_position_embeddings",
 )
-# What the library can compute and our encoder cannot: a configuration says otherwise, or does not
-# say it at all and means otherwise.
+# What the library can compute and our encoder cannot: a configuration says otherwise, or says
+# nothing and means otherwise.
 FIXED = {
     "hidden_act": "gelu",
     "relative_attention": True,
@@ -46,7 +46,7 @@ FIXED = {
     "position_biased_input": False,
     "type_vocab_size": 0,
 }
-# The same, where a configuration that does not say it means ours.
+# The same, where a configuration that says nothing means what ours computes.
 UNSAID = {"conv_kernel_size": 0, "is_decoder": False, "tie_word_embeddings": True}
 BOTH_TERMS = ["c2p", "p2c"]
 
@@ -135,7 +135,7 @@ class Deberta(Architecture):
                 return Deberta()
 
     def for_classes(self, named: Collection[str]) -> Architecture:
-        """Microsoft's folders name no class, and ours with its head that of the encoder."""
+        """Microsoft's folders name no class, and ours with its head name that of the encoder."""
         from .deberta_variants import DebertaV3
 
         bare = DebertaV3.classes["binary"]
@@ -196,7 +196,7 @@ class Deberta(Architecture):
         return config
 
     def shape_of(self, config: Any) -> Shape:
-        """Without buckets, which we cannot compute, every distance has a row of its own."""
+        """If there are no buckets, every distance has a row of its own, which we cannot compute."""
         buckets = getattr(config, "position_buckets", -1)
         return DebertaShape(
             **{name: getattr(config, name) for name in SIZES},
@@ -249,7 +249,7 @@ class Deberta(Architecture):
 
     def as_read(self, config: Any) -> Any:
         """The published folders hold the language model's head under the names of `legacy: false`,
-        and do not say so."""
+        but do not say so."""
         config.legacy = False
         return config
 

@@ -1,5 +1,5 @@
-"""What the model cards of folders say of what Hugging Face's library does not compute: DeBERTaV3's
-head that detects, and DeBERTa's mask decoder."""
+"""What the model cards of folders say about what Hugging Face's library does not compute:
+DeBERTaV3's head that detects, and DeBERTa's mask decoder."""
 
 NOTE = (
     "transformers has no class with this head, which is DeBERTaV3's own: it reads the encoder, and "

@@ -7,7 +7,7 @@ from ..model.shape import Shape
 from .keys import Row, layer
 
 OWN_HEAD = "mask_predictions."
-"""How the names of DeBERTaV3's own head that detects begin."""
+"""How the names of the weights of DeBERTaV3's own head that detects begin."""
 POSITIONS = "deberta.embeddings.position_embeddings.weight"
 """The table of absolute positions that a mask decoder reads."""
 
@@ -45,17 +45,17 @@ def lm_head_rows() -> tuple[Row, ...]:
 
 
 def decoder_rows() -> tuple[Row, ...]:
-    """Of the mask decoder, under the name of Microsoft's folders."""
+    """The rows of the mask decoder, under the name in Microsoft's folders."""
     return (Row("head.positions.weight", (POSITIONS,)),)
 
 
 def two_label_rows() -> tuple[Row, ...]:
-    """Of the library's class for tags."""
+    """The rows of the library's class for tags."""
     return tuple(layer("classifier", "head.out"))
 
 
 def own_head_rows() -> tuple[Row, ...]:
-    """Of DeBERTaV3's head that detects, under the names of Microsoft's folders."""
+    """The rows of DeBERTaV3's head that detects, under the names in Microsoft's folders."""
     return (
         *layer(f"{OWN_HEAD}LayerNorm", "head.norm"),
         *layer(f"{OWN_HEAD}dense", "head.dense"),

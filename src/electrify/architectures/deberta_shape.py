@@ -10,8 +10,8 @@ from ..model.shape import Shape
 
 @dataclass(frozen=True, kw_only=True)
 class DebertaShape(Shape):
-    """Its sizes, and the number of its attention. It has no segments, and its embeddings are as
-    wide as its blocks."""
+    """Its sizes, and the number that its attention needs. It has no segments, and its embeddings
+    are as wide as its blocks."""
 
     type_vocab_size: Positive = 1
     layer_norm_eps: float = 1e-7
@@ -20,7 +20,7 @@ class DebertaShape(Shape):
 
     @property
     def telling_length(self) -> int:
-        """With distances that share a bucket."""
+        """Long enough for some distances to share a bucket."""
         return max(super().telling_length, self.position_buckets + 3)
 
     @property

@@ -284,8 +284,8 @@ BERT_TIED = {
 
 
 def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
-    """BERT without pooler and next-sentence prediction: used only to start from, because we always
-    write ELECTRA. Needs embedding_size = hidden_size.
+    """BERT without pooler and next-sentence prediction: only for runs that start from it, because
+    we always write ELECTRA. Needs embedding_size = hidden_size.
 
     Its head is that of a language model; a head of another kind keeps its initial values.
     """

@@ -24,13 +24,13 @@ class ExportedModel(Network):
     architecture: Architecture
 
     def table(self, *, model_type: str | None = None) -> KeyTable:
-        """The key table of the class as which it is exported. model_type: given for a folder to
+        """The key table of the class that it is exported as. model_type: given for a folder to
         start from."""
         return self.architecture.table(self.encoder.shape, self.head.kind, model_type=model_type)
 
     def must_have_a_class(self, part: str) -> None:
-        """Raises UserError where the class of the library has no place for what the network
-        learns: asked before it is trained."""
+        """Raises UserError if the class of the library has no place for what the network learns.
+        This is checked before it is trained."""
         table = self.table()
         odd = {row.ours for row in table.rows} ^ self.parameters().keys()
         if odd:

@@ -1,7 +1,7 @@
-"""How the head of a fine-tuned model, a linear layer on states, stands in the library's classes: as
-layers of theirs that compute the same. Heads of ELECTRA's, BERT's, RoBERTa's and DeBERTa's classes.
-
-Their token heads are linear, as ours. Their heads for whole texts have a hidden layer:
+"""How the head of a fine-tuned model, a linear layer on states, is held by the library's classes:
+as layers of theirs that compute the same. These are the heads of ELECTRA's, BERT's, RoBERTa's and
+DeBERTa's classes. Their token heads are linear, as ours are. Their heads for whole texts have a
+hidden layer:
 
 - ELECTRA and DeBERTa (gelu): the hidden layer computes gelu(z) - gelu(-z), z = Wx+b, because that
   is z.

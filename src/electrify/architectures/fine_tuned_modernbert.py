@@ -1,8 +1,8 @@
 """The head of a fine-tuned model in ModernBERT's classes: dense, activation, norm, classifier, of a
 whole text's first token as of every token.
 
-The norm divides by the deviation of the hidden units, which is another for each state. It becomes
-the same for all where most units are constants that are large against the others:
+The norm divides by the deviation of the hidden units, which differs from state to state. It becomes
+the same for all if most units are constants that are large compared with the others:
 
 - units k and C + k are z_k and -z_k, z = Wx+b, C classes; the others are c and -c in turns, c =
   2^12. The mean is 0, and the deviation c sqrt(2 M / D) for M pairs of constants, up to the share
@@ -12,7 +12,7 @@ the same for all where most units are constants that are large against the other
   last norm, whose result is normalised already, and the classifier does them again. The states of
   deviation d are then off by the share 1e-5 / (2 d^2).
 
-The activation is none, and the dense layer has a bias: the configuration of the class has names for
+There is no activation, and the dense layer has a bias: the configuration of the class has names for
 both. Shape suffixes: D width.
 """
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter of ours, and the parameters of theirs of which it is the concatenation along
-    the rows (three for the fused queries, keys and values)."""
+    """One parameter of ours, and those of theirs that it concatenates along the rows (three for the
+    fused queries, keys and values)."""
 
     ours: str
     theirs: tuple[str, ...]

@@ -14,9 +14,9 @@ CODE = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 """Our logits as a line of code, for model cards."""
 
 TUNING = (
-    "Their heads have the names of this folder's head. For another number of labels than two, "
-    "say `num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` "
-    "starts with this folder's weights, under the labels original and replaced: "
+    "Their heads have the names of this folder's head. For a number of labels other than two, pass "
+    "`num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` starts "
+    "with this folder's weights, under the labels original and replaced: "
     "`torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
     "`torch.nn.init.zeros_(model.classifier.bias)` make it new."
 )

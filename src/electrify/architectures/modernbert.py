@@ -50,7 +50,7 @@ FIXED_HEAD = {"classifier_activation": "gelu", "classifier_bias": False, "decode
 
 
 class ModernBert(Architecture):
-    """ModernBERT's encoder (2412.13663, section 2.1), which is that of Ettin and mmBERT, too."""
+    """ModernBERT's encoder (2412.13663, section 2.1), which is also that of Ettin and mmBERT."""
 
     name = "modernbert"
     shape_type = ModernBertShape
@@ -267,8 +267,8 @@ def _rope(theta: float) -> dict[str, Any]:
 
 
 def _every(config: Any) -> int:
-    """Every how many layers attention is global, from the lowest on: as the configuration says, or
-    judged by its first layers."""
+    """One layer in how many has global attention, beginning with the lowest: as the configuration
+    says, or judged by its first layers."""
     said = getattr(config, "global_attn_every_n_layers", None)
     if isinstance(said, int) and said > 0:
         return said

@@ -1,4 +1,4 @@
-"""The shape of ModernBERT's encoder: its sizes, and which block sees how far."""
+"""The shape of ModernBERT's encoder: its sizes, and how far each block sees."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..model.shape import Shape
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertShape(Shape):
-    """Its sizes, and the numbers of its attention. It has no segments, and its embeddings are as
-    wide as its blocks."""
+    """Its sizes, and the numbers that its attention needs. It has no segments, and its embeddings
+    are as wide as its blocks."""
 
     type_vocab_size: Positive = 1
     layer_norm_eps: float = 1e-5
@@ -25,12 +25,12 @@ class ModernBertShape(Shape):
 
     @property
     def telling_length(self) -> int:
-        """With tokens beyond either edge of the window."""
+        """Long enough for tokens beyond either edge of the window."""
         return max(super().telling_length, self.local_attention + 3)
 
     @property
     def kinds(self) -> list[Kind]:
-        """Of each block: global are the lowest and every n-th above it."""
+        """The kind of each block: the lowest one, and every n-th above it, is global."""
         every = self.global_attn_every_n_layers
         return ["local" if n % every else "global" for n in range(self.num_hidden_layers)]
 

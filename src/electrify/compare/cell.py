@@ -2,7 +2,7 @@
 
     python -m electrify.compare.cell < Work as JSON   ->   FOLDER/outcome.json
 
-A cell has a process of its own, so that one that fails takes no other with it.
+A cell has a process of its own, so that a cell that fails does not take others down with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OUTCOME = "outcome.json"
 RUN = "run"
-# What a line of a cell's log has behind the name of a task that is done.
+# What follows the name of a finished task in a line of a cell's log.
 MEASURED = " measured: "
 FAILED = " failed: "
 
@@ -55,7 +55,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one cell gave."""
+    """The results of one cell."""
 
     steps: int
     flops: float
@@ -115,7 +115,7 @@ def do(work: Work) -> None:
     scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
-        _last(run, "flops") or 0.0,  # with those of the first stage
+        _last(run, "flops") or 0.0,  # including those of the first stage
         result.summary.tokens + (_last(first, "tokens") or 0.0),
         result.summary.seconds + (_last(first, "seconds") or 0.0),
         read_facts(run)[0].parameters or 0,
@@ -128,7 +128,7 @@ def do(work: Work) -> None:
 
 
 def _last(run: Path, name: str) -> float | None:
-    """The last number of this name in a run's log; None where there is none."""
+    """The last number of this name in a run's log; None if there is none."""
     from ..train import log
 
     records = log.read(run / log.FILE) if (run / log.FILE).is_file() else []
@@ -142,15 +142,15 @@ def ends(line: str, task: str) -> bool:
 
 
 def folder_of(task: str) -> str:
-    """The name of the folder that takes what a task writes."""
+    """The name of the folder that a task writes into."""
     return task.replace(":", "-")
 
 
 def measured(
     work: Work, config: PretrainConfig, networks: Mapping[str, Path]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The scores of each task, and the reasons of those that failed. networks: what the run left,
-    by the names of their folders."""
+    """The scores of each task, and the reasons of those that failed. networks: those that the run
+    left, by the names of their folders."""
     from .measures import Measuring, measure, network_of
 
     how = Measuring(**work.measuring)

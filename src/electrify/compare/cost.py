@@ -1,4 +1,4 @@
-"""What a run costs, and what of it a budget counts: FLOPs, tokens, or passes over the corpus."""
+"""What a run costs, and what of that a budget counts: FLOPs, tokens, or passes over the corpus."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from ..text.shards import Corpus
 
 @dataclass(frozen=True)
 class Cost:
-    """What runs cost, and what of it a budget counts."""
+    """What runs cost, and what of that a budget counts."""
 
     vocab_size: int
     num_rows: Callable[[int, int], int] | None = None
-    """(tokens of a row, segments) -> rows that the corpus fills; needed where passes over it
-    count."""
+    """(tokens of a row, segments) -> rows that the corpus fills; needed if passes over it count."""
     convention: Convention = "hardware"
     equal: Equal = "flops"
 
     def flops(self, config: PretrainConfig) -> float:
-        """Of the whole run, a first stage included."""
+        """The FLOPs of the whole run, a first stage included."""
         found = recipe_flops(config, vocab_size=self.vocab_size, convention=self.convention)
         return found.train
 

@@ -1,6 +1,6 @@
 """What a study will take, before it is run: updates, tokens, passes over the corpus, minutes, disk.
 
-The rates come from encoders of the study that are trained already, else from a few seconds of
+The rates come from encoders of the study that are already trained, or else from a few seconds of
 training each.
 """
 
@@ -37,11 +37,11 @@ from .table import short_names
 
 PROBE_S = 5.0
 """How long a recipe is trained after its first update, which may be a long time in coming: the
-corpus is opened and words are counted before."""
+corpus is opened and words are counted first."""
 FEW = 3
 """Updates that are not counted, because the first ones are slower."""
 FEWEST = 5
-"""Updates that are counted at least, if they do not take LONGEST_S."""
+"""The least number of updates that are counted, unless they take LONGEST_S."""
 LONGEST_S = 60.0
 POLL_S = 0.1
 
@@ -51,8 +51,8 @@ class Rate:
     """How fast a recipe trains, and how large it is."""
 
     per_flop: float
-    """Seconds. The updates of a run may differ, where rows or batches grow or a first stage comes
-    before: their FLOPs say by how much."""
+    """Seconds. The updates of a run may differ, if rows or batches grow or a first stage comes
+    first: their FLOPs say by how much."""
     parameters: int
 
 
@@ -63,14 +63,14 @@ class Line:
     recipe: str
     budget: float
     flops: float
-    """Of the whole run."""
+    """The FLOPs of the whole run."""
     updates: int
     tokens: int
     """Places for tokens, padding included."""
     epochs: float
     starts_at: int | None
     minutes: float
-    """Of pre-training, where this run's own updates alone are computed."""
+    """Minutes of pre-training, for the updates that are computed for this run alone."""
     parameters: int
     seeds: int
     done: int
@@ -83,7 +83,7 @@ class Forecast:
 
     lines: list[Line]
     minutes: float
-    """Of pre-training, of everything that is still to be run."""
+    """Minutes of pre-training, for everything that is still to be run."""
     disk_bytes: int
     processes: int
     equal: Equal
@@ -174,7 +174,7 @@ def hardware_flops(study: Study, cell: Cell) -> float:
 
 
 def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
-    """The rate of each recipe: from its encoders that are trained already, else measured."""
+    """The rate of each recipe: from its encoders that are already trained, or else measured."""
     firsts = {cell.entry: cell for cell in reversed(study.cells)}
     found = {}
     for entry in study.recipes:
@@ -191,8 +191,8 @@ def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
 
 
 def probed(study: Study, cell: Cell) -> Rate:
-    """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError where
-    it cannot be trained."""
+    """Trains a recipe for a few seconds in a folder that is removed again. Raises UserError if it
+    cannot be trained."""
     with tempfile.TemporaryDirectory(prefix="electrify-") as folder:
         run = Path(folder) / RUN
         said = Path(folder) / LOG
@@ -233,7 +233,7 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
             "eval_steps": 0,
             "report_to": (),
             "device": study.config.device,
-            # A frozen generator must have been trained, if only once.
+            # A frozen generator must have been trained, if only for one update.
             "generator_steps": min(1, cell.config.train.generator_steps),
         },
     )
@@ -243,14 +243,14 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
 
 
 def updates_of(run: Path) -> list[dict[str, Any]]:
-    """The records of a log that has one for each update."""
+    """The records of a log that has a record for each update."""
     if not (run / log.FILE).is_file():
         return []
     return [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
 
 
 def enough(updates: list[dict[str, Any]]) -> bool:
-    """Whether these tell the rate."""
+    """Whether the rate can be computed from these."""
     if len(updates) < 2:
         return False
     took = updates[-1]["seconds"] - updates[0]["seconds"]

@@ -1,4 +1,4 @@
-"""What decides the scores of a cell, as a hash: results of the same are found again, also those of
+"""What decides the scores of a cell, as a hash, by which its results are found again, even those of
 earlier versions."""
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LATER: dict[str, Any] = {
     "extend_positions": None,
     "extend_rope_theta": None,
 }
-"""Options that came after the first results, each with the value at which a recipe is what it was
-before: so a new option leaves the results of earlier versions valid."""
+"""Options that came after the first results, each with the value that leaves a recipe as it was
+before, so that a new option leaves the results of earlier versions valid."""
 LATER_OF: dict[str, dict[str, Any]] = {
     objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
 }
@@ -52,7 +52,8 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
 
 
 def corrected(config: PretrainConfig) -> list[str]:
-    """What the same recipe meant otherwise in earlier versions, whose results are void."""
+    """What the same recipe did not yet mean in earlier versions, whose results are therefore
+    void."""
     t = config.train
     own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
     if config.model.tie == "gdes" and (t.clip == "apart" or own):

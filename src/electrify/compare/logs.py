@@ -39,8 +39,8 @@ def _not_a_log(path: Path) -> UserError:
 
 
 def own_tail(path: Path, since: int = 0) -> bytes:
-    """The last bytes of a regular file from byte `since` on; none for whatever else is there, or
-    cannot be read: they are shown only, and no study ends for want of them."""
+    """The last bytes of a regular file from byte `since` on; nothing if it is anything else, or
+    cannot be read: they are only shown, and no study ends for lack of them."""
     with suppress(UnreadableError, OSError):
         stream = open_own(path)
         if stream is not None:

@@ -45,7 +45,7 @@ LAYERS: dict[str, Literal["last", "last4", "all"]] = {
     "frozen-all": "all",
 }
 WAYS = ("", *LAYERS, "cosine")
-# Pairs are judged by the head of the kept network, or by the one that says which token stood there.
+# Pairs are judged by the head of the kept network, or by the one that says which token was there.
 LM = "mlm"
 # More updates than any fine-tuning takes: evaluated after its last one alone, which is the score.
 # With evaluations on the way, MNLI takes half as long again.
@@ -102,7 +102,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
         )
     if way not in ways:
         why = "is measured without training" if task in PAIRS else "is not made of pairs of texts"
-        raise UserError(f"tasks: {name}: {task} {why}; leave :{way} away")
+        raise UserError(f"tasks: {name}: {task} {why}; leave :{way} out")
     if task in PAIRS:
         return task, way, data_dir
     row = _row_of(name, task, way)
@@ -110,7 +110,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
 
 
 def network_of(name: str, config: PretrainConfig) -> str:
-    """The network of a run (its folder) by which a task is measured. Raises UserError where the run
+    """The network of a run (its folder) by which a task is measured. Raises UserError if the run
     leaves none that could."""
     if name.partition(":")[2] != LM:
         return KEPT
@@ -120,35 +120,35 @@ def network_of(name: str, config: PretrainConfig) -> str:
     if not found:
         raise UserError(
             f"tasks: {name}: a run of objective {config.objective.objective} leaves no masked "
-            "language model of its encoder; leave that task or that recipe away"
+            "language model of its encoder; leave that task or that recipe out"
         )
     return found[0]
 
 
 def _row_of(name: str, task: str, way: str) -> TextTask | TagTask | AnswerTask:
-    """Raises UserError for a task that cannot be measured so."""
+    """Raises UserError for a task that cannot be measured in this way."""
     rows = tasks_named([task])
     if len(rows) > 1:
         raise UserError(f"tasks: {name} stands for several tasks; name each of them")
     if way and isinstance(rows[0], AnswerTask):
-        raise UserError(f"tasks: {name}: questions are answered by a fine-tuned encoder only")
+        raise UserError(f"tasks: {name}: questions are answered only by a fine-tuned encoder")
     if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
         raise UserError(f"tasks: {name}: cosines are for stsb")
     return rows[0]
 
 
 def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
-    """A hash of the examples of a task and of what is done with them, and what earlier versions
-    took for it. Raises UserError where they cannot be read. data: the prepared corpus."""
+    """A hash of the examples of a task and of what is done with them, and the hash that earlier
+    versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
     task, way, folder = place_of(name, data_dir)
     if task in PAIRS:
         pairs = _pairs_of(task, folder, data, limit=None)
-        # BLiMP's was once that of both its parts.
+        # The hash of BLiMP once covered both of its parts.
         return _hash([p for p in pairs if p.part == task]), _hash(pairs)
     found = read_task(tasks_named([task])[0], folder)
     content: Any = (found.kind, found.labels, found.train, found.validation)
     if found.kind == "tagging" and way != "frozen":
-        # Earlier versions fine-tuned by the first tokens of words: their scores are others.
+        # Earlier versions fine-tuned by the first tokens of words: their scores differ.
         content = (*content, "mean of tokens, 3e-3")
     return _hash(content), _hash(content)
 
@@ -171,8 +171,8 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
 
 
 def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
-    """folder: of blimp's files; data: the corpus of planted words. Raises UserError where there are
-    none."""
+    """folder: that of BLiMP's files; data: the corpus of planted words. Raises UserError if there
+    are no pairs."""
     if task != PLANTED:
         from ..scoring.blimp import read_blimp
 
@@ -203,7 +203,7 @@ def _finetuned(
 ) -> Found:
     from ..downstream.finetune import finetune
 
-    # One score decides, so that further sets need not be answered.
+    # One score decides, so further sets need not be answered.
     data = replace(data, also=(), test=())
     settings = FinetuneSettings(
         eval_steps=LAST_ONLY,

@@ -74,14 +74,15 @@ class Cell:
 
     @property
     def own_flops(self) -> float:
-        """What these cost: a run that starts from another one has no schedule but of its rate."""
+        """What these cost: a run that starts from another one has no schedule other than that of
+        its rate."""
         return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
 
 
 def joined(parts: Sequence[str]) -> list[str]:
-    """What stood between commas, as entries: a comma stands between recipes and between changes,
-    and what has a `=` and no colon before it is a change of the recipe before. Raises UserError
-    for a number behind a change: the rest of a value with commas."""
+    """The parts between commas, as entries: commas separate both recipes and changes, and a part
+    with a `=` and no colon before it is a change of the recipe before it. Raises UserError for a
+    number after a change: it is the rest of a value with commas."""
     words: list[str] = []
     for part in parts:
         if words and "=" in words[-1] and is_number(part.split("=")[0]):
@@ -128,7 +129,7 @@ def read_entries(values: Any, where: str) -> list[Entry]:
     for name, fields in values.items():
         if not isinstance(fields, dict) or not isinstance(fields.get("recipe"), str):
             raise UserError(
-                f"{where}: {name} does not say its recipe; write `recipe: NAME` below it"
+                f"{where}: {name} does not name its recipe; write `recipe: NAME` below it"
             )
         changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
         if len(changes) < len(fields) - 1:
@@ -148,12 +149,12 @@ def _must_be_a_name(name: str, where: str) -> str:
 
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
     """The entry's recipe with its changes. schedule: a learning-rate schedule for all entries; None
-    keeps the recipe's. Raises UserError where the changes are not possible."""
+    keeps the recipe's. Raises UserError if the changes are not possible."""
     fields: dict[str, Any] = {"seed": seed}
     if schedule is not None:
         fields["lr_scheduler_type"] = schedule
     for name in entry.changes.keys() & SET_BY.keys():
-        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change away")
+        raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change out")
     try:
         config = override(load_recipe(entry.recipe), fields | entry.changes)
         check(config, entry.changes)
@@ -180,7 +181,7 @@ def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
 
 
 def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
-    """The recipe with so many updates; a first stage keeps its share of them."""
+    """The recipe with this many updates; a first stage keeps its share of them."""
     t = config.train
     fields: dict[str, Any] = {"max_steps": steps}
     if t.generator_steps:
@@ -190,7 +191,7 @@ def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
 
 def steps_for(config: PretrainConfig, budget: float, cost: Cost) -> int:
     """How many updates spend `budget`, first stage included. What they spend grows with their
-    number, though not evenly where rows or batches grow on the way. Raises UserError for more
+    number, though not evenly if rows or batches grow during the run. Raises UserError for more
     updates than anybody can wait for."""
     steps = config.train.max_steps
     for _ in range(8):
@@ -235,7 +236,7 @@ def cells(
             if same:
                 raise UserError(
                     f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
-                    f"{steps:,} updates; leave one of --budgets away"
+                    f"{steps:,} updates; leave one of --budgets out"
                 )
             lengths[budget] = of_length(base, steps), cost.flops(whole)
         for seed in seeds:
@@ -258,7 +259,7 @@ def _of_one_seed(
 
 
 def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
-    """Raises UserError where a learning rate would never reach its peak."""
+    """Raises UserError if a learning rate would never reach its peak."""
     t = config.train
     own = t.generator_warmup_steps
     parts = [(t.max_steps, "", "the warm-up", "warmup_steps", t.warmup_steps)]
@@ -288,7 +289,7 @@ def _changed(entry: Entry, name: str, value: int) -> str:
 
 
 def _must_be_met(entry: Entry, cost: Cost, budget: float, config: PretrainConfig) -> None:
-    """Raises UserError where a whole number of updates is far from what they may spend."""
+    """Raises UserError if a whole number of updates is far from what they may spend."""
     spent = cost.spent(config)
     if abs(spent - budget) > MOST_OFF * budget:
         raise UserError(

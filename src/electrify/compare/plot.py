@@ -1,6 +1,6 @@
 """The picture of a study: score against cost, a panel for each task, a line for each recipe, its
-interval as a band, every seed as a dot. Of a study with one budget there are no lines: each recipe
-is a row, its interval a bar."""
+interval as a band, every seed as a dot. A study with one budget has no lines: each recipe is a row,
+its interval a bar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LABELS = {
 
 
 def drawn(table: Table, *, against: str) -> bytes | None:
-    """The PNG; None if matplotlib is not installed. The table has a point at least."""
+    """The PNG; None if matplotlib is not installed. The table has at least one point."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -61,7 +61,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     lines = -(-len(panels) // columns)
     figure.set_size_inches(PANEL[0] * columns, PANEL[1] * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False)
-    # A machine may not measure a cost (joules).
+    # Some machines do not measure a cost (joules).
     measured = any(_cost(table, p.recipe, p.budget, against) > 0 for p in table.points)
     for axis, panel in zip(axes.flat, panels, strict=False):
         if panel in table.tasks:
@@ -106,7 +106,7 @@ def _scale(axis: Any, budgets: Sequence[float] | None) -> None:
 
 
 def _labels(budgets: Sequence[float]) -> list[str]:
-    """The budgets at their ticks; none where it would touch that of the one before."""
+    """The budgets at their ticks; no label where it would touch the one before."""
     near = (budgets[-1] / budgets[0]) ** CLOSE
     found, last = [], 0.0
     for budget in budgets:
@@ -125,7 +125,7 @@ def _tick(x: float) -> str:
 
 
 def _minor(x: float, digits: Container[int]) -> str:
-    """Labels between the powers of ten, of some of which there may be none."""
+    """The label of a tick between powers of ten, which may be none."""
     digit = x / 10 ** math.floor(math.log10(x)) if x > 0 else 0
     return _tick(x) if round(digit) in digits else ""
 

@@ -19,7 +19,7 @@ class Rank:
     over the seeds that every ranked recipe has; without such a seed, the rank of its means."""
 
     by_seed: dict[int, float]
-    """Of these seeds."""
+    """The mean rank for each of these seeds."""
     mean: Interval
     difference: Interval | None
     """To the first recipe, over the same seeds: below 0 where this one is better. None for the
@@ -29,7 +29,7 @@ class Rank:
     """On how many of the tasks it is ahead of the first recipe, a tie one half, for each seed that
     both have; empty for the first recipe itself, and where the first one has no rank."""
     won: Interval | None
-    """Over these seeds. Unlike the rank, it does not depend on the other recipes."""
+    """The mean over these seeds. Unlike the rank, it does not depend on the other recipes."""
 
     @property
     def lead(self) -> Interval | None:
@@ -41,7 +41,8 @@ class Rank:
 
 
 def ranks_of(scores: Scores, first: str) -> dict[str, Rank]:
-    """Of each recipe that has all tasks. first: the recipe to which the others are compared."""
+    """The rank of each recipe that has all tasks. first: the recipe that the others are compared
+    with."""
     tasks = sorted({task for of in scores.values() for task in of})
     ranked = {recipe: of for recipe, of in scores.items() if len(of) == len(tasks)}
     of_means = mean_ranks(

@@ -50,7 +50,7 @@ def as_json(table: Table) -> str:
         for (recipe, budget), cost in table.costs.items()
     ]
     plain["score"] = SCORE
-    # Bounds that nothing bounds are null.
+    # Infinite bounds are null.
     return json_text(plain, indent=1) + "\n"
 
 
@@ -116,8 +116,8 @@ def markdown(table: Table) -> str:
 
 
 def pretraining(table: Table) -> list[str]:
-    """What pre-training itself came to at the largest budget, as a table. The figures of different
-    objectives are not comparable, so that none is bold."""
+    """What pre-training itself achieved at the largest budget, as a table. The figures of different
+    objectives are not comparable, so none is bold."""
     rows = [
         f"| {inert(table.shown[h.recipe])} | {inert(h.figure)} | {h.mean.value:.3f} "
         f"| {between(h.mean)} |"

@@ -19,7 +19,7 @@ from ..files.whole import json_text, write_atomically
 RESULTS = "results.jsonl"
 AGAIN = "remove the line, and its run is made again"
 PRETRAIN = "pretrain"
-"""What failed where an encoder was not trained to its end."""
+"""The name of what failed if an encoder was not trained to its end."""
 
 Key = tuple[str, float, int, str]
 
@@ -96,7 +96,7 @@ class Result:
 
 
 def read_results(out: Path) -> list[Result]:
-    """The lines of results.jsonl. Raises UserError for a line that was not written here."""
+    """The lines of results.jsonl. Raises UserError for a line that we did not write."""
     path = out / RESULTS
     if not path.exists() and not path.is_symlink():
         return []

@@ -59,14 +59,15 @@ class Running:
     process: subprocess.Popen[bytes]
     core: int | None
     log_start: int = 0
-    """The byte of its log at which this process began: earlier ones wrote what is before."""
+    """The byte of its log at which this process began: earlier processes wrote what comes
+    before."""
 
 
 def run_study(study: Study) -> list[Result]:
     """Trains and measures what is not finished yet, and returns the results of all cells. Raises
     UserError for a folder that cannot be used; a cell that fails is a result with its reason."""
     with lock(study.out):
-        must_be_ours(study)  # what another command wrote there meanwhile is not overwritten
+        must_be_ours(study)  # what another command has meanwhile written there is not overwritten
         write_study(study)
         return Runner(study).run()
 
@@ -108,14 +109,14 @@ class Runner:
         return [self.kept[key_of(c)] for c in self.study.cells if key_of(c) in self.kept]
 
     def share(self) -> float:
-        """How many encoders are done, those that were begun in part."""
+        """How many encoders are done; those that were begun count in part."""
         tasks = self.study.config.tasks
         done = self.begun | {
             key_of(r.cell): progress_of(r.cell, r.folder, tasks) for r in self.running
         }
         unfinished = [*self.waiting, *(r.cell for r in self.running)]
         left = sum(self.weights[key] * (1 - done[key]) for key in map(key_of, unfinished))
-        return round(len(self.study.cells) - left, 6)  # no residue of sums that are alike
+        return round(len(self.study.cells) - left, 6)  # without rounding errors of equal sums
 
     def fill(self) -> None:
         """Starts cells in the free slots."""
@@ -221,7 +222,7 @@ class Runner:
             self.running.remove(r)
             result = result_of(r)
             had = self.kept.get(result.key)
-            # Scores that are there are not given up for a failure that came later.
+            # Existing scores are not given up for a failure that came later.
             if had is None or not had.scores or PRETRAIN not in result.failed:
                 self.kept[result.key] = result
             self.done = finished(self.study, self.kept.values())

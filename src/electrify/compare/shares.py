@@ -18,16 +18,16 @@ from .study import key_of
 
 
 def weights_of(cells: list[Cell]) -> dict[Key, float]:
-    """How much of the work each cell is, 1 on average: half of it for the tasks, which are alike,
-    half by the FLOPs that are computed for it alone."""
+    """How much of the work each cell is, 1 on average: half of it for the tasks, which cost the
+    same for all, half by the FLOPs that are computed for it alone."""
     own = {key_of(c): c.own_flops for c in cells}
     mean = sum(own.values()) / max(1, len(own)) or 1.0
     return {key: 0.5 + 0.5 * flops / mean for key, flops in own.items()}
 
 
 def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
-    """How much of a cell is done, from the end of the logs in its folder: half of it are its tasks,
-    one after the other."""
+    """How much of a cell is done, from the end of the logs in its folder: its tasks, one after the
+    other, are half of it."""
     first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
     share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
     trained = min(1.0, max(0.0, share))

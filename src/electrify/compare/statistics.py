@@ -50,7 +50,7 @@ def mean(values: Sequence[float]) -> Interval:
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """The mean difference ours - theirs over the seeds that both have; None where they share none.
+    """The mean difference ours - theirs over the seeds that both have; None if they share none.
     Pairs with one seed share the order of the data, so their difference spreads less."""
     seeds = sorted(ours.keys() & theirs.keys())
     return mean([ours[s] - theirs[s] for s in seeds]) if seeds else None
@@ -65,14 +65,14 @@ def crossing(budgets: Sequence[float], differences: Sequence[Sequence[float]]) -
     value and of each bound.
     """
     first, last = np.mean(differences[0]), np.mean(differences[-1])
-    # Which way the means go decides what counts as the final sign.
+    # The direction in which the means go decides what counts as the final sign.
     final = 1.0 if last > first else -1.0
     return _positive_from(budgets, [[final * x for x in values] for values in differences])
 
 
 def reached(budgets: Sequence[float], scores: Sequence[Sequence[float]], score: float) -> Interval:
-    """The smallest budget from which on the mean score is at least `score`. -inf where it is from
-    the first budget on, inf where it is not within the range."""
+    """The smallest budget at which, and above which, the mean score is at least `score`. -inf where
+    it is from the first budget on, inf where it is not within the range."""
     differences = [[x - score for x in values] for values in scores]
     return _positive_from(budgets, differences, zero_too=True)
 

@@ -39,7 +39,7 @@ from .untrained import UNTRAINED, baselines
 
 CELLS = "cells"
 ELSEWHERE = "choose another --output-dir"
-# What a study keeps from its first command on: else its scores could not be compared.
+# What a study keeps from its first command on; otherwise its scores could not be compared.
 KEPT = (
     "tasks",
     "task_seeds",
@@ -50,7 +50,7 @@ KEPT = (
     "lr_scheduler_type",
 )
 OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
-"""The same, for what no option names."""
+"""The same, for what has no option."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def plan_study(config: CompareConfig) -> Study:
     corpus = Corpus(Path(config.data), "train")
     entries = entries_of(config)
     had = _plan_in(out)
-    if had is not None:  # budgets of another unit would make no sense
+    if had is not None:  # budgets in another unit would make no sense
         _must_agree(out, had, {"equal": config.equal})
         config = as_begun(config, had)
     seeds = range(config.seed, config.seed + config.seeds)
@@ -120,8 +120,8 @@ def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
 
 
 def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any] | None) -> Study:
-    """The study with the hashes of its tasks and cells, in the form in which its folder has them,
-    else in the first one. had: the study.yaml there."""
+    """The study with the hashes of its tasks and cells, in the form that its folder has, else in
+    the first form. had: the study.yaml there."""
     lines = read_results(study.out) if had is None and len(forms) > 1 else []
     found = []
     for tasks in forms:
@@ -135,14 +135,14 @@ def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any
 
 
 def task_data(config: CompareConfig) -> list[dict[str, str]]:
-    """A hash of the examples of each task, and what earlier versions took for it. Raises UserError
-    for a task that stands there twice, or cannot be read."""
+    """A hash of the examples of each task, and the one that earlier versions took. Raises UserError
+    for a task that is given twice, or cannot be read."""
     if not Path(config.data_dir).is_dir():
         raise UserError(f"--data-dir {config.data_dir}: no such folder")
     meant = [place_of(task, config.data_dir)[:2] for task in config.tasks]
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
     if twice:
-        raise UserError(f"tasks: {' and '.join(twice)} are one thing")
+        raise UserError(f"tasks: {' and '.join(twice)} are the same")
     digests = {t: digests_of(t, config.data_dir, data=config.data) for t in config.tasks}
     now, former = ({task: of[k] for task, of in digests.items()} for k in range(2))
     return [now] if now == former else [now, former]
@@ -160,7 +160,7 @@ def entries_of(config: CompareConfig) -> list[Entry]:
             raise UserError(f"recipes: {name} is the name of a row that is always there")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UserError(f"recipes: {twice[0]} stands there twice")
+        raise UserError(f"recipes: {twice[0]} is given twice")
     return found
 
 
@@ -177,7 +177,7 @@ def kept(study: Study) -> dict[str, Any]:
     """What a study keeps from its first command on, as study.yaml has it."""
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
     fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
-    if fields["equal"] == "flops":  # as studies say it that are older than this option
+    if fields["equal"] == "flops":  # as in studies that are older than this option
         del fields["equal"]
     return json.loads(json.dumps(fields))
 
@@ -194,7 +194,7 @@ def declared(study: Study) -> dict[str, Any]:
 
 
 def must_be_ours(study: Study) -> None:
-    """Raises UserError where the folder holds anything but this study."""
+    """Raises UserError if the folder holds anything but this study."""
     had = _plan_in(study.out)
     if had is None:
         there = besides_record(study.out)
@@ -225,16 +225,16 @@ def _plan_in(out: Path) -> dict[str, Any] | None:
 
 
 def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Raises UserError where the study in the folder has another value of what is kept."""
+    """Raises UserError if the study in the folder has another value of what is kept."""
     for name, value in ours.items():
-        missing = "flops" if name == "equal" else None  # older studies do not say it
+        missing = "flops" if name == "equal" else None  # older studies do not have it
         was = had.get(name, missing)
         if was != (missing if value is None else value):
             raise UserError(f"{out} holds a study {_shown(name, was)}; {ELSEWHERE}")
 
 
 def _shown(name: str, value: Any) -> str:
-    """What is kept, as the flag says it."""
+    """What is kept, as the flag writes it."""
     if name in OTHERS:
         return f"with {OTHERS[name]}"
     flag = f"--{name.replace('_', '-')}"
@@ -262,8 +262,8 @@ def key_of(cell: Cell) -> Key:
 
 
 def finished(study: Study, results: Iterable[Result]) -> dict[Key, Result]:
-    """The cells of the study that need not be run: with a line of their own in which nothing failed
-    and every task has a score."""
+    """The cells of the study that need not be run: they have a line in which nothing failed and
+    every task has a score."""
     wanted = set(map(key_of, study.cells))
     return {
         r.key: r

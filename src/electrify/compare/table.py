@@ -18,7 +18,7 @@ from .untrained import UNTRAINED
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""
-# What a record of the log says of a validation beside its figures.
+# What a record of a validation in the log holds besides its figures.
 WHEN = ("kind", "step", "epoch", "tokens", "seconds")
 
 
@@ -40,7 +40,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Crossing:
-    """The budget from which on a recipe is ahead of the first one, or behind it."""
+    """The budget from which a recipe is ahead of the first one, or behind it."""
 
     recipe: str
     task: str
@@ -51,7 +51,7 @@ class Crossing:
     grows: float
     """By how much the distance is larger at the largest budget than at the smallest."""
     seeds: int
-    """The most that a budget has."""
+    """The largest number of seeds that a budget has."""
     at: Interval
 
 
@@ -100,7 +100,7 @@ class Table:
 
     @property
     def unit(self) -> str:
-        """Of the budgets, as it stands behind a number."""
+        """The unit of the budgets, in the words that follow a number."""
         return UNITS[self.equal]
 
     @property
@@ -221,7 +221,7 @@ def _crossings(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Cr
             for a, b in zip(ours, theirs, strict=True)
         ]
         means = [statistics.fmean(found) for found in differences if found]
-        # Two that end equal are neither ahead nor behind.
+        # A recipe that ends level is neither ahead nor behind.
         if len(means) == len(differences) and means[-1]:
             ahead = [x > 0 for x in means]
             at = crossing([p.budget for p in ours], differences)

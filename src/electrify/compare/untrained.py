@@ -12,11 +12,11 @@ from ..errors import UserError
 from .plan import Cell, Entry, as_started, configured
 
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
-"""The rows that are always there, and the words with which they begin."""
+"""The rows that are always there, and the word vectors that they begin with."""
 
 
 def baselines(first: Entry, seeds: Sequence[int], vocab_size: int) -> list[Cell]:
-    """The untrained rows of a study. Raises UserError where its first recipe has none."""
+    """The untrained rows of a study. Raises UserError if its first recipe has none."""
     base = as_started(configured(first, schedule="constant", seed=seeds[0]), vocab_size)
     found = []
     for name in UNTRAINED:
@@ -38,10 +38,10 @@ def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
     fields |= dict.fromkeys(base.model.extends)
     fields["discriminator_start"] = "generator"  # for a run of one stage
     if base.corruption.generator_training == "frozen":
-        # No first stage or folder: its generator is one that nothing has trained, too.
+        # There is no first stage or folder: its generator is untrained, too.
         weights = {"generator": 1.0} | base.objective.term_weights
         fields |= {"generator_training": "joint", "term_weights": weights}
-    # A part of the run that comes later has one update, too.
+    # A later part of the run also has one update.
     shares = [getattr(base.objective.options, name) for name in base.objective.row.moving]
     config = override(
         base,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from .rows import NoOptions
 
-# Rows of more tokens are a slip of the hand.
+# Rows of more tokens are a typing mistake.
 MOST_POSITIONS = 2**20
 Init = Literal["bert", "published", "local"]
 
@@ -32,16 +32,16 @@ class ArchitectureRow:
     """Returns a sentence if numbers of the model section and its own options cannot go together,
     else None."""
     by_rows: tuple[str, ...] = ()
-    """The own options that give a value for each row length of a run's earlier phases."""
+    """Those of its own options that give a value for each row length of a run's earlier phases."""
     extends: dict[str, str] = field(default_factory=dict)
-    """The own options that extend the encoder of a folder from which a run starts, each with the
-    number in whose place it stands."""
+    """Those of its own options that extend the encoder of a folder from which a run starts, each
+    with the number that it replaces."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
     rtd_heads: tuple[str, ...] = ("dense", "linear")
     """The heads that can detect on it: values of the option `rtd_head`."""
     narrow_embeddings: bool = True
-    """Whether embeddings may be of another width than the blocks, by a projection."""
+    """Whether embeddings may have another width than the blocks, by a projection."""
     model_types: Sequence[str]
     """Each `model_type` that is read as this architecture; networks are exported with the first
     one.
@@ -59,8 +59,8 @@ class ModernBertOptions:
     local_attention: int = 128
     """Tokens that a block of local attention sees, half of them on either side."""
     global_attn_every_n_layers: int = 3
-    """Every how many blocks attention is over the whole sequence; the lowest is
-    one of them, the others are local."""
+    """In one block out of this many, beginning with the lowest, attention is over the whole
+    sequence; the others are local."""
     global_rope_theta: float = 160_000.0
     """Base of the rotary positions of global attention."""
     local_rope_theta: float = 10_000.0
@@ -70,7 +70,7 @@ class ModernBertOptions:
     1024=10000; longer rows, and the exported model, have global_rope_theta."""
     extend_positions: int | None = None
     """For runs that start from folders (--init-discriminator, --init-generator): read rows of up to
-    so many tokens, more than the folders say. No weight depends on that number."""
+    this many tokens, more than the folders say. No weight depends on that number."""
     extend_rope_theta: float | None = None
     """For such runs: this global_rope_theta in place of the folders', a larger one for longer
     rows."""
@@ -78,7 +78,7 @@ class ModernBertOptions:
 
 def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
     if o.local_attention < 2 or o.local_attention % 2:
-        return f"local_attention must be an even number from 2 on, not {o.local_attention}"
+        return f"local_attention must be an even number, at least 2, not {o.local_attention}"
     if o.global_attn_every_n_layers < 1:
         every = o.global_attn_every_n_layers
         return f"global_attn_every_n_layers must be positive, not {every}"
@@ -115,8 +115,8 @@ class DebertaOptions:
 
     HEADING: ClassVar = "the encoder: deberta"
     position_buckets: int = 256
-    """Buckets of the distances between query and key, on either side: distances up to half as many
-    have one each, farther ones share some by their logarithm."""
+    """Buckets of the distances between query and key, on either side: distances up to half that
+    number have one each, larger ones share the rest by their logarithm."""
     mask_decoder: bool = False
     """Whether the generator (of objective mlm, the encoder) predicts masked tokens through
     DeBERTa's mask decoder, as Microsoft's generators do: its last block runs twice, the first time
@@ -125,7 +125,7 @@ class DebertaOptions:
 
 def _deberta_check(model: Any, o: DebertaOptions) -> str | None:
     if o.position_buckets < 2 or o.position_buckets % 2:
-        return f"position_buckets must be an even number from 2 on, not {o.position_buckets}"
+        return f"position_buckets must be an even number, at least 2, not {o.position_buckets}"
     if model.embedding_size != model.hidden_size:
         return (
             "architecture deberta has embeddings as wide as its blocks: give embedding_size "

@@ -1,5 +1,5 @@
-"""Checks whether a run reads rows that its encoders can read, and whether what changes on its way
-goes together."""
+"""Checks whether a run's encoders can read its rows, and whether what changes during the run goes
+together."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def check_lengths(config: PretrainConfig) -> None:
 
 def limit(config: PretrainConfig) -> tuple[str, float]:
     """The tokens of the longest sequence that the kept encoder reads, and the option that says so.
-    One that starts from a folder may be extended; otherwise the folder says it, and rows are held
-    against it when it is read."""
+    An encoder that starts from a folder may be extended; otherwise the folder decides, and rows are
+    compared with that when it is read."""
     known = "max_position_embeddings"
     if not config.train.init_discriminator:
         return known, config.model.max_position_embeddings
@@ -95,12 +95,12 @@ def check_by_rows(config: PretrainConfig) -> None:
             need(
                 length != config.data.max_seq_length,
                 f"{name}: rows of {length} tokens are also those of the end of the run "
-                "(max_seq_length), which has the value without a schedule; leave them out",
+                "(max_seq_length), for which the value without a schedule holds; leave them out",
             )
 
 
 def check_periods(config: PretrainConfig) -> None:
-    """Whether what comes later in a run comes at all."""
+    """Whether the later parts of a run come at all."""
     steps = config.train.max_steps
     for name in config.objective.row.moving:
         share = getattr(config.objective.options, name)

@@ -102,7 +102,7 @@ def check_generator(m: ModelConfig) -> None:
 
 def check_sharing(m: ModelConfig, odd: list[str]) -> None:
     """Whether what generator and encoder share fits both. odd: the generator's sizes that differ,
-    in words."""
+    as text."""
     dropout = m.generator_dropout
     need(
         dropout is None or 0 <= dropout < 1,

@@ -65,7 +65,7 @@ def _says(c: CorruptionConfig, name: str, value: str | None = None) -> bool:
 
 
 def check_detecting(o: ObjectiveConfig, m: ModelConfig) -> None:
-    """Whether the objective has a head that detects, and the architecture has that head."""
+    """Whether the objective has a head that detects, and the architecture has that form of it."""
     need(
         m.init_rtd_bias == "zero" or o.row.logits == "replaced",
         f"init_rtd_bias {m.init_rtd_bias} is for heads that detect replaced tokens; objective "
@@ -135,7 +135,7 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
     weights = o.term_weights.values()
     need(
         all(0 <= w < math.inf for w in weights) and any(weights),
-        f"term_weights must be numbers from 0 on, not all 0: {o.term_weights}",
+        f"term_weights must be 0 or more, and not all 0: {o.term_weights}",
     )
     wrong = o.row.check_weights(o.term_weights, o.options)
     need(wrong is None, str(wrong))

@@ -19,7 +19,7 @@ TRACKERS = ("none", "tensorboard")
 
 def check(config: PretrainConfig, given: Iterable[str] = ()) -> None:
     """Raises UserError if the numbers cannot work together. given: the fields that somebody wrote,
-    of which each has to do something; those that a recipe carries along need not."""
+    each of which has to do something; those that a recipe carries along need not."""
     check_model(config.model, config.corruption)
     check_task(config.corruption, config.objective, config.model)
     check_train(config.train)
@@ -49,7 +49,8 @@ def _needs_local(config: PretrainConfig) -> str | None:
     return None if init == "local" else f"it is for init local, not {init}"
 
 
-# Fields that many recipes carry along and that do nothing in some: why not, where they do not.
+# Fields that many recipes carry along and that do nothing in some: a function that says why, where
+# they do nothing.
 IDLE: dict[str, Callable[[PretrainConfig], str | None]] = {
     "generator_size": _needs_networks,
     "tie": _needs_networks,
@@ -62,11 +63,12 @@ def check_idle(config: PretrainConfig, given: Iterable[str]) -> None:
     """Raises UserError for a field among those given that does nothing in this recipe."""
     for name in given:
         why = IDLE[name](config) if name in IDLE else None
-        need(why is None, f"{name} does nothing here: {why}; leave it away")
+        need(why is None, f"{name} does nothing here: {why}; leave it out")
 
 
 def cautions(config: PretrainConfig) -> Iterator[str]:
-    """Warnings, shown at the start of a run, about settings that work but are hardly intended."""
+    """Warnings, shown at the start of a run, about settings that work but are probably not
+    intended."""
     t = config.train
     of_generator = t.generator_learning_rate or t.learning_rate
     for name, peak in (("warmup_steps", t.learning_rate), ("generator_warmup_steps", of_generator)):
@@ -80,7 +82,7 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
 
 
 def _idle_parts(config: PretrainConfig) -> Iterator[str]:
-    """Parts of schedules that never come, and shorter rows that are not shorter."""
+    """Parts of schedules that never happen, and shorter rows that are not shorter."""
     d, t = config.data, config.train
     for length in d.seq_length_schedule:
         if length >= d.max_seq_length:
@@ -155,7 +157,7 @@ def check_given_generator(config: PretrainConfig) -> None:
     need(
         config.model.tie != "lower" or not (t.init_generator or t.generator_steps),
         "tie lower: the generator's lowest blocks are those of the encoder, so it cannot be "
-        "trained first or start from a folder; leave generator_steps and init_generator away",
+        "trained first or start from a folder; leave generator_steps and init_generator out",
     )
 
 
@@ -223,14 +225,14 @@ OPTIONAL = (
 
 
 def check_minutes(config: PretrainConfig, minutes: float) -> None:
-    """Raises UserError where a run of this recipe cannot be planned to take `minutes`."""
+    """Raises UserError if a run of this recipe cannot be planned to take `minutes`."""
     need(
         math.isfinite(minutes) and minutes > 0,
         f"train_minutes must be a number above 0, not {minutes}",
     )
     need(
         not config.train.generator_steps,
-        "train_minutes is for runs of one stage; leave it away where generator_steps trains a "
+        "train_minutes is for runs of one stage; leave it out if generator_steps trains a "
         "generator first",
     )
 

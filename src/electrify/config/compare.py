@@ -18,7 +18,7 @@ UNITS: dict[Equal, str] = {
     "tokens": "tokens",
     "epochs": "passes over the corpus",
 }
-"""What a budget counts, as it stands behind a number."""
+"""What a budget counts, in the words that follow a number."""
 
 STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
 
@@ -47,17 +47,17 @@ class CompareConfig(Checked):
     """Shipped recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=.3,tie=gdes.
     Differences are to the first one."""
     recipe_file: str | None = None
-    """A YAML file with more of them: a name for each, under it `recipe` and its changes."""
+    """A YAML file with more of them: a name for each, and under it `recipe` and its changes."""
     budgets: tuple[float, ...]
     """FLOPs of pre-training, for instance 1e14,4e14, or what --equal says. Every recipe runs as
-    many updates as cost so much."""
+    many updates as cost that much."""
     equal: Equal = "flops"
     """What budgets count, and so what is equal between recipes: flops; tokens of text, first stages
     included; epochs, passes over the corpus, for a corpus that is all there is."""
     seeds: int = 3
     """Runs of pre-training of each recipe and budget; the intervals are over them."""
     seed: int = 0
-    """The first seed; the others are the numbers after it."""
+    """The first seed; the others are the numbers that follow it."""
     lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
     """wsd: the learning rate is held and decays over the last fifth, so a shorter run starts from
     the longest one's checkpoint and only its end is computed; recipe: as each recipe says, every
@@ -81,7 +81,7 @@ class CompareConfig(Checked):
     max_train_samples: int | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: int | None = None
-    """blimp, supplement and planted: use only the first so many pairs of each paradigm."""
+    """blimp, supplement and planted: use only this many pairs of each paradigm, the first ones."""
     output_dir: str
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another

@@ -1,4 +1,4 @@
-"""One row for each corruptor: everything that is said of it outside of its own file. Free of torch.
+"""One row for each corruptor: everything that is said about it outside its own file. Free of torch.
 
 The choices and the help of `--corruptor`, its own flags, the checks of a recipe, the networks that
 it leaves and the sentence of the model card follow from the rows.
@@ -28,7 +28,7 @@ class CorruptorRow:
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
-    """A sentence if own options do not go together or with the model, else None."""
+    """A sentence if its own options do not go together or with the model, else None."""
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Networks of its own that are exported, by the name of their folder."""
     has_generator: bool = False

@@ -44,8 +44,8 @@ class EmbedConfig(Checked):
     """mean: the mean of all states of a text, special tokens included; cls: the state of the class
     token, which an encoder that was not fine-tuned on texts has not learned to use."""
     center: str | None = None
-    """A file of texts, read as the others; the mean of their vectors is subtracted. The vectors of
-    a discriminator lie close together (cosines of .78 to .97 for unrelated texts): without
+    """A file of texts, read as the others are; the mean of their vectors is subtracted. The vectors
+    of a discriminator lie close together (cosines of .78 to .97 for unrelated texts): without
     centring, cosines say little."""
     whiten: str | None = None
     """A file of texts, more than the model is wide; vectors are centred on them, and scaled so that

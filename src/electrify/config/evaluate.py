@@ -26,7 +26,7 @@ class EvaluateConfig(Checked):
     output_dir: str | None = None
     """Folder for blimp.json (every paradigm) and blimp.md; none only prints the table."""
     max_eval_samples: int | None = None
-    """Use only the first so many pairs of each paradigm."""
+    """Use only this many pairs of each paradigm, the first ones."""
     batch_tokens: int = 8192
     """Tokens per forward pass, padding included."""
     device: str = "auto"

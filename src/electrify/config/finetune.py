@@ -13,7 +13,7 @@ from .flags import add_flags, from_flags
 from .given import Checked
 from .search import search_grid
 
-# Options that apply only to the user's own files, with the values that leave them unset.
+# Options that apply only to the user's own files, with the values that count as unset.
 OWN_FILES_ONLY = {
     "text_column": None,
     "pair_column": None,
@@ -149,7 +149,7 @@ class FinetuneConfig(Checked):
             )
 
     def _check_fraction(self) -> None:
-        """Raises UserError unless a share of the own training file can be held out."""
+        """Raises UserError unless a share of the user's own training file can be held out."""
         if not self.train_file:
             raise UserError("--validation-fraction is a share of --train-file, which is missing")
         if self.validation_file:

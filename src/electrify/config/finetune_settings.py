@@ -11,7 +11,7 @@ from .given import Checked
 from .protocol import PROTOCOLS, ProtocolName, WordPooling
 
 SELECTION = 0.1
-"""Of the training examples, held out where the best evaluation is chosen."""
+"""The share of the training examples that is held out if the best evaluation is chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class FinetuneSettings(Checked):
     selection_fraction: float | None = None
     """With --load-best-model-at-end: the share that is held out; none takes .1."""
     early_stopping_patience: int | None = None
-    """With --load-best-model-at-end: stop after so many evaluations without a better one."""
+    """With --load-best-model-at-end: stop after this many evaluations without a better one."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: rare classes count as much as frequent ones in the loss (texts with classes, and
     tags)."""
@@ -88,14 +88,14 @@ class FinetuneSettings(Checked):
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool | None = None
-    """Show the training pairs of a symmetric task (MRPC, STS-B; own pairs only where this is true)
-    in both orders. None takes the protocol's."""
+    """Show the training pairs of a symmetric task (MRPC, STS-B; your own pairs only if this is
+    true) in both orders. None takes the protocol's."""
     group_by_length: bool | None = None
     """Put examples of similar length into one batch (less padding) instead of random ones. None
     takes the protocol's."""
     regression_targets: Literal["standardised", "unit", "raw"] | None = None
-    """Regression learns values by mean and deviation, moved to 0..1 by the task's range (the public
-    code's), or as they are. None takes the protocol's."""
+    """Regression learns values standardised by mean and deviation, moved to 0..1 by the task's
+    range (the public code's), or as they are. None takes the protocol's."""
     head_init: Literal["normal", "glorot"] | None = None
     """First weights of the head: normal with the model's initializer_range, or Glorot's uniform
     ones (the public code's). None takes the protocol's."""
@@ -129,7 +129,7 @@ class FinetuneSettings(Checked):
     n_best_size: int | None = None
     """Question answering: answers kept for each question; none takes 20."""
     max_answer_length: int | None = None
-    """Question answering: most tokens of an answer; none takes 30."""
+    """Question answering: the most tokens that an answer may have; none takes 30."""
     eval_steps: int | None = None
     """Evaluate every N updates; none does so after every epoch (every second one of 10). The score
     reported is that of the last update, or of the one that --load-best-model-at-end chose."""
@@ -171,8 +171,8 @@ class FinetuneSettings(Checked):
             raise UserError(f"weight_decay must be at least 0 and finite, not {self.weight_decay}")
 
     def _check_frozen(self) -> None:
-        """Raises UserError for an option of the encoder's training where it is not trained. What
-        the protocol fills in is no such option."""
+        """Raises UserError for an option of the encoder's training if the encoder is not trained.
+        What the protocol fills in does not count."""
         own = PROTOCOLS[self.protocol]
         for name, off in (
             ("layerwise_lr_decay", None),
@@ -183,7 +183,7 @@ class FinetuneSettings(Checked):
             if self.frozen_encoder != "none" and getattr(self, name) not in (None, off):
                 raise UserError(
                     f"--{name.replace('_', '-')} has no effect with --frozen-encoder: leave one of "
-                    "them away"
+                    "the two out"
                 )
 
     def _check_selection(self) -> None:

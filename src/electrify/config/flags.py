@@ -74,8 +74,8 @@ class Parser(argparse.ArgumentParser):
                 setattr(namespace, name, path)
 
     def _refuse_empty(self, namespace: argparse.Namespace) -> None:
-        """Refuses an empty word, which comes from an unset shell variable; as a path, it would be
-        the current folder."""
+        """Refuses an empty argument, which comes from an unset shell variable; as a path, it would
+        be the current folder."""
         for action in self._actions:
             value = getattr(namespace, action.dest, None)
             if any(
@@ -147,7 +147,7 @@ def add_flags(
     """One flag per field of `cls`. A flag that is not given leaves no attribute, so a recipe's own
     value stays.
 
-    They are grouped: `cls.HEADINGS` says with which field each heading begins. optional: fields
+    They are grouped: `cls.HEADINGS` says which field each heading begins with. optional: fields
     without a default may be left out, too.
     """
     for field in dataclasses.fields(cls):
@@ -193,7 +193,7 @@ def add_flag(group: Any, cls: type, name: str) -> None:
 
 
 def heading_of(cls: type, name: str) -> str:
-    """Under which heading the flag of a field stands."""
+    """The heading under which the flag of a field is listed."""
     heading = "flags"
     headings = getattr(cls, "HEADINGS", {})
     for field in dataclasses.fields(cls):

@@ -15,7 +15,7 @@ Convention = Literal["paper", "hardware"]
 
 @dataclass(frozen=True, kw_only=True)
 class FlopsConfig(Checked):
-    """Which models' cost is counted, and how."""
+    """The models whose cost is counted, and how."""
 
     HEADINGS: ClassVar = {
         "recipes": "what is counted",

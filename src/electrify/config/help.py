@@ -62,8 +62,8 @@ def is_opposite(action: argparse.Action) -> bool:
 
 
 def usage_of(parser: argparse.ArgumentParser, needed: list[str]) -> str:
-    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: required flags of which argparse
-    does not know that they are required."""
+    """`electrify pretrain DATA --output-dir RUN [FLAGS]`. needed: required flags that argparse does
+    not know to be required."""
     words = [parser.prog]
     flags = [
         action for action in parser._actions if action.option_strings and not is_opposite(action)
@@ -94,8 +94,8 @@ def _broken(pieces: list[str], *, indent: int) -> str:
 
 
 def placeholder(action: argparse.Action) -> str:
-    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] where it may be
-    left out."""
+    """A positional argument: NAME, NAME... for one or more, [NAME] and [NAME...] if it may be left
+    out."""
     name = str(action.metavar or action.dest)
     several = name + "..." * (action.nargs in ("+", "*"))
     return f"[{several}]" if action.nargs in ("?", "*") else several

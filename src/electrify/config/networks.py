@@ -1,4 +1,4 @@
-"""The networks that a run leaves, each in a folder of its own: the encoder that it is for, and
+"""The networks that a run leaves, each in a folder of its own: the encoder that the run is for, and
 those that the rows of its objective and of its corruptor name. Free of torch."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The own options of objectives: the help of each, which of them do not go together, and what the
-model card says of a network that was asked with them. This module does not import torch."""
+model card says about a network that was trained with them. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 # Each candidate takes a random number and a row of the word table at every chosen position.
 MOST_CANDIDATES = 64
-# Cosines divided by less are numbers that overflow; by more than its inverse, all alike.
+# Cosines divided by less overflow; divided by more than its inverse, they are all alike.
 LEAST_TEMPERATURE = 0.001
 
 
@@ -39,8 +39,8 @@ class AllTokensOptions:
     """The options of All-Tokens MLM."""
 
     copy_gate: bool = True
-    """For all_tokens: whether a gate may copy the token that stands there; without it every token
-    is predicted by the softmax alone."""
+    """For all_tokens: whether a gate may copy the token that is there; without it every token is
+    predicted by the softmax alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,10 @@ class CorrectiveOptions(DetectingOptions):
     language model: it reads [MASK] and predicts the original there, and detects nothing yet."""
     contrast_rows: int = 0
     """For corrective with a term weight for `contrast`: a crop of each sequence must be found among
-    those of so many consecutive rows of the batch (COCO-LM); passes must hold whole such groups."""
+    those of this many consecutive rows of the batch (COCO-LM); passes must hold whole such
+    groups."""
     contrast_temperature: float = 1.0
-    """For corrective: the cosines of the contrast are divided by it."""
+    """For corrective: the cosines of the contrast are divided by this."""
     crop_share: float = 0.9
     """For corrective: the share of each sequence that its crop keeps."""
 
@@ -71,7 +72,7 @@ class SelectiveOptions(DetectingOptions):
     """The options of detection and selection."""
 
     candidates: int = 5
-    """For selective: among how many tokens the original is to be found; the others are drawn from
+    """For selective: how many tokens the original is to be found among; the others are drawn from
     the generator."""
 
 
@@ -118,7 +119,7 @@ def corrective_weights(weights: Mapping[str, float], o: CorrectiveOptions) -> st
     if o.mlm_share and not weights["correct"]:
         return (
             "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give "
-            "term_weights with correct=1, or leave mlm_share away"
+            "term_weights with correct=1, or leave mlm_share out"
         )
     if o.correction == "none" and not weights["rtd"]:
         return (

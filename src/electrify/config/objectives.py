@@ -60,7 +60,7 @@ class Objective:
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
-    """A sentence if own options do not go together or with the model, else None."""
+    """A sentence if its own options do not go together or with the model, else None."""
     uncovered: tuple[str, ...] = ()
     """Options of the corruption, or a value of one (`option=value`), that its mathematics does not
     cover."""
@@ -71,15 +71,15 @@ class Objective:
     leaves: dict[str, Exported] = field(default_factory=dict)
     """Further networks of its own that are exported, by the name of their folder."""
     untrained: Callable[[Mapping[str, float], Any], Collection[str]] = lambda weights, options: ()
-    """Those of them that a run with these weights of the losses and these own options does not
-    train to its end, and does not leave."""
+    """Those of them that a run with these weights of the losses and these options of its own does
+    not train to its end, and does not leave."""
     silent_share: Callable[[Any], float] = lambda options: 0.0
     """The share of the run, from its start, in which the head of the kept network is not asked."""
     masked_lm: bool = False
     """Whether, with a corruptor that shows [MASK], it is a masked language model and nothing else.
     """
     check_weights: Callable[[Mapping[str, float], Any], str | None] = lambda weights, options: None
-    """A sentence if the weights of the losses do not go with own options, else None."""
+    """A sentence if the weights of the losses do not go with its own options, else None."""
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Own options that, where they are not 0, go with these corruptors only."""
     moving: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Objective:
     that is done."""
     group_rows: Callable[[Collection[str], Any], int] | None = None
     """With a loss over whole batches (a contrast): how many consecutive rows it compares, from the
-    losses that are weighed and the own options. No split of a batch may cut such a group, so a
+    losses that are weighed and its own options. No split of a batch may cut such a group, so a
     recipe whose passes do not hold whole groups is refused. None where every loss is a sum over
     tokens."""
     card: Card
@@ -102,7 +102,7 @@ def _always(text: str) -> Callable[[Any], str]:
     return lambda options: text
 
 
-# The draws must come from the very distribution that the loss speaks of.
+# The draws must come from the very distribution that the loss is about.
 _DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
 
 OBJECTIVES: dict[str, Objective] = {

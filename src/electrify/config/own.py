@@ -63,7 +63,7 @@ def read(cls: type[C], mapping: dict[str, Any], where: str) -> C:
 
 def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
     """The section with other values, each converted. naming(field): the name used in messages.
-    Another choice begins with its own defaults."""
+    A new choice begins with its own defaults."""
     cls: Any = type(section)
     kinds = fields_of(cls)
     owners = option_types(cls)
@@ -104,7 +104,8 @@ def _must_be_default(section: Any, name: str, value: Any, owner: type) -> None:
 
 
 def plain(section: Any) -> dict[str, Any]:
-    """The section as one mapping that `read` reads back, with own options after the choice."""
+    """The section as one mapping that `read` reads back, with the row's own options after the
+    choice."""
     values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
     own = vars(values.pop(OPTIONS)) if has_rows(type(section)) else {}
     out: dict[str, Any] = {}
@@ -116,8 +117,8 @@ def plain(section: Any) -> dict[str, Any]:
 
 
 def add_flags(parser: argparse.ArgumentParser, cls: type) -> None:
-    """The flags of a section, own options of all rows behind that of the choice, or under the
-    HEADING of a row's options."""
+    """The flags of a section. The own options of all rows come after the flag of the choice, or
+    under the HEADING of a row's options."""
     if not has_rows(cls):
         flags.add_flags(parser, cls, optional=True)
         return

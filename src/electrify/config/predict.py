@@ -14,7 +14,7 @@ OUTPUTS = (".csv", ".tsv", ".jsonl")
 
 @dataclass(frozen=True, kw_only=True)
 class PredictConfig(Checked):
-    """Which model predicts what of which texts, and where its predictions go."""
+    """Which model predicts what about which texts, and where its predictions go."""
 
     HEADINGS: ClassVar = {
         "model": "the texts",

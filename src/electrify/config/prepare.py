@@ -101,11 +101,11 @@ class PrepareConfig(Checked):
     """share of documents set aside for validation, chosen by the hash of the text, so independent
     of order"""
     allow_unk: bool = False
-    """accept a tokenizer to which more than a tenth of the characters is unknown ([UNK])"""
+    """accept a tokenizer that does not know more than a tenth of the characters ([UNK])"""
     max_documents: int | None = None
     """stop after this many documents"""
     shard_mb: int = 256
-    """maximal size of a token file, in MB of 2**20 bytes"""
+    """maximum size of a token file, in MB of 2**20 bytes"""
     workers: int | None = None
     """processes that tokenise; default: the number of cores, or all CPUs of a joined Ray cluster.
     Does not change the result"""
@@ -204,7 +204,7 @@ class PrepareConfig(Checked):
                 f"tokenizer {brief(self.tokenizer)} is a file; name the folder that it lies in, "
                 f"{brief(folder)}"
             )
-        # os.path.exists, for Path.exists raises for names too long for a file.
+        # os.path.exists, because Path.exists raises for names that are too long for a file.
         if self.trains_tokenizer or os.path.exists(self.tokenizer):
             return
         plain = "".join(c for c in self.tokenizer.lower() if c.isalnum())
@@ -234,7 +234,7 @@ class PrepareConfig(Checked):
                 "min_frequency",
                 "tokenizer_sample_mb",
             )
-            idle |= dict.fromkeys(names, "the tokenizer is taken over, not trained")
+            idle |= dict.fromkeys(names, "the tokenizer is taken as it is, not trained")
         if self.tokenizer == "unigram":
             idle["min_frequency"] = "unigram does not use it"
         if self.tokenizer == "byte":

@@ -62,7 +62,7 @@ PRESETS = {
         {
             "tokenizer": "character",
             "vocab_size": 4224,
-            "lowercase": True,  # in lower case stand repeats, which are the same bases
+            "lowercase": True,  # lower case marks repeats, which are the same bases
             "document_boundary": "line",
             "pre_tokenizer": "chunks",
             "chunk_length": 6,
@@ -113,7 +113,7 @@ def sentence(name: str, given: dict[str, Any]) -> str:
 
 
 def differing(name: str, config: PrepareConfig) -> list[str]:
-    """The flags of a preset that are not as in `config`, which has a default where they are in it:
+    """The flags of a preset whose values `config` does not already have and does not set itself:
     advice has to differ from what was asked for."""
     usual = {f.name: f.default for f in dataclasses.fields(PrepareConfig)}
     return [

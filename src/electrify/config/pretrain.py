@@ -71,7 +71,7 @@ def load_recipe(name: str) -> PretrainConfig:
 
 
 # The first line of a run's config.yaml. Paths in such a file are relative to its own folder, those
-# in a recipe of the user to the working directory.
+# in a user's recipe to the working directory.
 RUN_MARK = "# electrify run: the resolved recipe; paths are relative to this folder\n"
 
 
@@ -194,8 +194,9 @@ def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
 
 
 def starts_of(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:
-    """For each update at which a row length or batch size changes, the value from there on. A
-    schedule gives values with their shares of all updates, in its order; `last` is what follows."""
+    """For each update at which a row length or batch size changes, the value that holds from then
+    on. A schedule gives values with their shares of all updates, in its order; `last` is what
+    follows."""
     found = dict[int, int]()
     share = 0.0
     for value, of_all in schedule.items():

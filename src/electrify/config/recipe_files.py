@@ -51,7 +51,10 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
             raise yaml.MarkedYAMLError(
-                None, None, "aliases (*) are not for recipes, write the value out", event.start_mark
+                None,
+                None,
+                "aliases (*) are not allowed in recipes, write the value out",
+                event.start_mark,
             )
         return super().compose_node(parent, index)
 
@@ -63,12 +66,12 @@ class _Loader(yaml.SafeLoader):
                     raise yaml.MarkedYAMLError(
                         None,
                         None,
-                        "merge keys (<<) are not for recipes, write the values out",
+                        "merge keys (<<) are not allowed in recipes, write the values out",
                         key.start_mark,
                     )
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(
-                        None, None, f"the key {brief(key.value)} stands twice", key.start_mark
+                        None, None, f"the key {brief(key.value)} occurs twice", key.start_mark
                     )
                 seen.add(key.value)
         mapping = super().construct_mapping(node, deep=deep)
@@ -76,7 +79,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(
                 None,
                 None,
-                "a key stands twice, written in two ways (1 and 1.0 are one key)",
+                "a key occurs twice, written in two ways (1 and 1.0 are one key)",
                 node.start_mark,
             )
         return mapping

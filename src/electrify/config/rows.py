@@ -12,7 +12,7 @@ scores of tokens that compare a few candidates."""
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """For a row without options of its own."""
+    """The options of a row that has none of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Exported:
 
     title: str
     purpose: str
-    """What it is and what it is for, in sentences."""
+    """Sentences that say what it is and what it is for."""
     logits: Logits
     fills: bool
     """Whether it was trained on texts with [MASK], so that it can fill one."""

@@ -23,7 +23,7 @@ from ..errors import UserError, nearest
 
 C = TypeVar("C")
 
-MAX_TYPO = 60  # most characters of a name that is compared with the known ones
+MAX_TYPO = 60  # the longest name, in characters, that is compared with the known ones
 MAX_INT = 1 << 64  # no field needs such a number, and larger ones overflow in C libraries
 _BOOL = {
     "true": True,
@@ -124,7 +124,7 @@ def _choice(value: Any, kind: Any, name: str) -> Any:
 
 
 def _items(value: Any, kind: Any, name: str) -> tuple[Any, ...]:
-    # A word of the command line is taken as it is: a folder's name may end with a space.
+    # An argument of the command line is taken as it is: a folder's name may end with a space.
     items = [v.strip() for v in value.split(",") if v.strip()] if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
         raise TypeError
@@ -140,7 +140,7 @@ def _pairs(value: Any, kind: Any, name: str) -> dict[Any, Any]:
         for k, v in pairs
     }
     if len(found) < len(pairs):
-        raise UserError(f"{name} names a key twice, of which one would be lost: {brief(value)}")
+        raise UserError(f"{name} names a key twice, so one value would be lost: {brief(value)}")
     return found
 
 
@@ -170,8 +170,8 @@ def without_none(kind: Any) -> Any:
 def from_mapping(
     cls: type[C], mapping: dict[str, Any], where: str, *, known: Iterable[str] | None = None
 ) -> C:
-    """A dataclass from a mapping; unknown and missing keys raise and name `where` they stand.
-    known: the names that a mistyped one is compared with, by default the fields."""
+    """A dataclass from a mapping; unknown and missing keys raise and name `where` they are. known:
+    the names that a mistyped one is compared with, by default the fields."""
     if not isinstance(mapping, dict):
         raise UserError(f"{where} must be a mapping of fields, not {brief(mapping)}")
     kinds = field_types(cls)

@@ -31,7 +31,7 @@ def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, Finetu
             raise UserError(f"--hyperparameter-search names {name} twice")
         if getattr(settings, name) != getattr(FinetuneSettings(), name):
             raise UserError(
-                f"--{name.replace('_', '-')} is given and searched; leave one of them away"
+                f"--{name.replace('_', '-')} is given and searched; leave one of the two out"
             )
         axes.append(
             (

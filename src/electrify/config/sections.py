@@ -12,7 +12,7 @@ from .given import Checked
 from .objectives import OBJECTIVES, Objective, objective_help, objectives
 from .schema import OneOf
 
-# What a generator has for itself, as `generator_num_hidden_layers` and so on.
+# Numbers that a generator may have of its own, as `generator_num_hidden_layers` and so on.
 GENERATOR_SIZES = (
     "num_hidden_layers",
     "hidden_size",
@@ -50,8 +50,8 @@ class ModelConfig(Checked):
     max_position_embeddings: int = 512
     """Longest sequence the position table allows."""
     layer_norm_eps: float | None = None
-    """Added to the variance in every LayerNorm; by default the architecture's own (electra 1e-12,
-    modernbert 1e-5, deberta 1e-7). A network that starts from a folder has the folder's."""
+    """Added to the variance in every LayerNorm; by default the architecture's own value (electra
+    1e-12, modernbert 1e-5, deberta 1e-7). A network that starts from a folder has the folder's."""
     generator_size: float = 0.25
     """Width, heads and feed-forward width of the generator (or of each tower of two_tower) as a
     share of the encoder's; the depth is the same."""
@@ -64,8 +64,9 @@ class ModelConfig(Checked):
     generator_intermediate_size: int | None = None
     """Width of the generator's feed-forward layers; by default derived from generator_size."""
     generator_dropout: float | None = None
-    """Dropout and attention dropout of the generator (0: it samples from what it believes, as in
-    COCO-LM); by default those of the encoder. Not with embeddings or blocks that both share."""
+    """Dropout and attention dropout of the generator (0: it samples from what it
+    believes, as in COCO-LM); by default those of the encoder. Not with embeddings or blocks that
+    both share."""
     tie: Literal["embeddings", "none", "tokens", "all", "lower", "gdes"] = "embeddings"
     """What generator and discriminator share: the embedding layer, nothing, the token table, every
     encoder weight (needs generator_size 1), the embedding layer and the lowest blocks (lower; needs
@@ -111,7 +112,7 @@ class ModelConfig(Checked):
 
     @property
     def extends(self) -> list[str]:
-        """The options given that extend the encoder of a folder from which a run starts."""
+        """The given options that extend the encoder of a folder from which a run starts."""
         return [name for name in self.row.extends if getattr(self.options, name) is not None]
 
     def generator_numbers(self) -> dict[str, int]:
@@ -148,7 +149,7 @@ class CorruptionConfig(Checked):
     """Share of the tokens of each sequence that is chosen."""
     mask_rate_end: float | None = None
     """mask_rate at the end of the run, reached linearly; by default it stays constant. Validation
-    masks at the rate of its moment, so its losses at different moments do not compare."""
+    masks at the rate of that moment, so its losses at different moments cannot be compared."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
     """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
     (corruptors mask, generator and mixture)."""

@@ -73,8 +73,8 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
     )
     add_run_flags(p.add_argument_group("the run"))
     p.epilog = (
-        "What no flag says is as the recipe has it; a value in brackets holds where the recipe "
-        "does not say it either."
+        "What no flag sets is as in the recipe; a value in brackets holds if the recipe does not "
+        "set it either."
     )
     for section in BY_USE:
         own.add_flags(p, SECTIONS[section])

@@ -59,11 +59,11 @@ class Chooser:
 
     rate_end: the rate at the end of the run, reached linearly. edges: how tokens join into words.
     Words are then taken whole, in random order, as long as at least half of the next one fits into
-    the number wanted (the first always is), so a sequence gets the number up to half a word.
-    span_length: each sequence is cut at random into spans of 1 to so many tokens, all lengths
-    alike, which are taken as words are. weight_V: positive; without replacement, the chance of
-    being drawn next is proportional to it (with whole words and spans, to that of the first token).
-    clean_rate: share of the sequences left whole.
+    the number wanted (the first always is), so a sequence gets that number, give or take half a
+    word. span_length: each sequence is cut at random into spans of 1 to this many tokens, all
+    lengths equally likely, which are taken as words are. weight_V: positive; without replacement,
+    the chance of being drawn next is proportional to it (with whole words and spans, to that of the
+    first token). clean_rate: share of the sequences left whole.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Chooser:
         return want_RS * (clean_RS == 0)
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """The chosen positions. fixed: in a list of one of few lengths."""
+        """The chosen positions. fixed: pad the list to one of a few lengths."""
         candidate_T = self.candidates(tokens)
         largest = max(self.rate, self.rate_end) * (1 - self.clean_rate)
         at_M, valid_M = positions(
@@ -156,7 +156,7 @@ class Chooser:
 
     def unit_starts(self, tokens: Tokens, candidate_T: Tensor, draws: Draws) -> Tensor:
         """[R, L]: where in its row the word or span of each token begins. A token that may not be
-        chosen is one of its own."""
+        chosen is a word by itself."""
         candidate_RL, ids_RL = (t.view(-1, tokens.row_length) for t in (candidate_T, tokens.ids_T))
         joins_RL = torch.zeros_like(candidate_RL)
         joins_RL[:, 1:] = candidate_RL[:, 1:] & candidate_RL[:, :-1]
@@ -175,16 +175,16 @@ def cut(begins_RL: Tensor, length_RL: Tensor) -> Tensor:
     span, which has the length drawn at its first token unless its stretch ends before."""
     length = begins_RL.shape[1]
     at_L = torch.arange(length, device=begins_RL.device)
-    # The first start of a stretch behind each token.
+    # The first start of a stretch after each token.
     starts_RL = torch.where(begins_RL, at_L, length)
     ends_RL = starts_RL.flip(1).cummin(1).values.flip(1).roll(-1, 1)
     ends_RL[:, -1] = length
     next_RL = at_L + length_RL
-    # One place more, behind the row, to which the last span of each stretch leads.
+    # One more place, after the row, to which the last span of each stretch leads.
     next_RL = torch.where(next_RL < ends_RL, next_RL, length)
     next_RL = torch.nn.functional.pad(next_RL, (0, 1), value=length)
     found_RL = torch.nn.functional.pad(begins_RL, (0, 1)).long()
-    for _ in range(length.bit_length()):  # all spans up to 1, 2, 4, ... behind a start
+    for _ in range(length.bit_length()):  # all spans up to 1, 2, 4, ... after a start
         found_RL = found_RL.scatter_reduce(1, next_RL, found_RL, "amax")
         next_RL = next_RL.gather(1, next_RL)
     return found_RL[:, :-1].bool()

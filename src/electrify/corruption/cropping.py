@@ -1,4 +1,4 @@
-"""A second view of a text: of every sequence a contiguous part, in place, behind a [CLS] of its own
+"""A second view of a text: a contiguous part of every sequence, in place, after a [CLS] of its own
 (COCO-LM, 2102.08473 section 3.2).
 
 Rows, slots and kernels stay as they are: what is cut off counts as padding.
@@ -26,7 +26,7 @@ class View:
     tokens: Tokens
     """The crops."""
     first_S: Tensor
-    """Flat position of the [CLS] of each sequence, ascending; filled up with 0 where the list has a
+    """Flat position of the [CLS] of each sequence, ascending; filled up with 0 if the list has a
     fixed length."""
     crop_first_S: Tensor
     """The same for the crops."""
@@ -35,11 +35,11 @@ class View:
 
 
 def crop(tokens: Tokens, draws: Draws, *, share: float, fixed: bool = False) -> View:
-    """Keeps round(share * tokens), at least one, of the tokens after [CLS] of each sequence; where
-    the part begins is drawn, every place with equal probability. The slot before it becomes [CLS],
-    and positions count from there.
+    """Keeps round(share * tokens), at least one, of the tokens after [CLS] of each sequence; the
+    place where the part begins is drawn, each with equal probability. The slot before it becomes
+    [CLS], and positions count from there.
 
-    fixed: the lists have one of few lengths.
+    fixed: pad the lists to one of a few lengths.
     """
     rows, length = tokens.num_rows, tokens.row_length
     size_RS = (per_sequence(torch.ones_like(tokens.seq_T), tokens) - 1).clamp(min=0)
@@ -78,5 +78,5 @@ def _runs(tokens: Tokens, *, fixed: bool) -> int | None:
 
 
 def of_sequence(values_RS: Tensor, tokens: Tokens) -> Tensor:
-    """[T] the value of the sequence to which each token belongs."""
+    """[T] the value of the sequence that each token belongs to."""
     return values_RS.gather(1, tokens.seq_T.view(tokens.num_rows, -1)).flatten()

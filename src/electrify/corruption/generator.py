@@ -90,7 +90,7 @@ class Generator(nn.Module):
 
     def candidates(self, z: Generated, uniform_MJ: Tensor) -> Tensor:
         """[M, 1 + J] the original tokens at the chosen positions, each with J others that the
-        generator takes for likely there, all of them different."""
+        generator considers likely there, all of them different."""
         assert z.logits_MV is not None
         others_MJ = self.sampling.others(z.logits_MV, z.was_M, uniform_MJ, z.plan.progress)
         return torch.cat([z.was_M[:, None], others_MJ], 1)

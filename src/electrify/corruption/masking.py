@@ -37,7 +37,7 @@ class Corrupted:
     """The predictions (logits) of a learned corruptor; None for one without parameters."""
     rows_ME: Tensor | None = None
     """What the encoder that is kept adds to its word vectors at `at_M`: zeros whose gradient leads
-    from its losses to the corruptor. None where no gradient does."""
+    from its losses to the corruptor. None if no gradient does."""
 
     @property
     def at_M(self) -> Tensor:
@@ -85,14 +85,14 @@ class Corruptor(Protocol):
     (the loss `generator`)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """Everything that is chosen in this batch, and the count of its own loss. fixed: pad lists
-        to one of a few lengths."""
+        """Everything that is chosen in this batch, and the count of the corruptor's own loss.
+        fixed: pad lists to one of a few lengths."""
         ...
 
     def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:
-        """Its own loss, under the name `generator`; nothing where it has no network."""
+        """Its own loss, under the name `generator`; nothing if it has no network."""
         ...
 
     def passes(self) -> list[Pass]: ...
@@ -171,6 +171,6 @@ class MaskMix(nn.Module):
 
 def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:
     """`tokens` with `new_M` written at the chosen positions."""
-    if plan.valid_M is not None:  # the fillers write the first token where it stands
+    if plan.valid_M is not None:  # the fillers write the first token to its own place
         new_M = torch.where(plan.valid_M, new_M, tokens.ids_T[0])
     return tokens.with_ids(tokens.ids_T.index_copy(0, plan.at_M, new_M))

@@ -26,7 +26,7 @@ from .plan import Plan
 from .sampling import Sampling
 from .source import Source
 
-TAU = 0.3  # the temperature of the softmax that stands for a draw in the backward pass
+TAU = 0.3  # the temperature of the softmax that replaces a draw in the backward pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Mixture(Generator):
         return cls(MaskMix.build(source), lm, depths=depths, words=words, sampling=source.sampling)
 
     def passes(self) -> list[Pass]:
-        """The gradient of a segment's input, which the cut spares, is counted as all others are."""
+        """The gradient of a segment's input, which the cut saves, is counted like all others."""
         share = self.chooser.share
         one = [
             Pass(self.lm.head, share, True),
@@ -186,7 +186,7 @@ class Mixture(Generator):
 
 
 def usual_depths(blocks: int) -> tuple[int, ...]:
-    """Half, three quarters and all of the blocks, as 4, 6 and 8 of 8."""
+    """Half, three quarters and all of the blocks: 4, 6 and 8 of 8."""
     return tuple(sorted({math.ceil(blocks * part) for part in (1 / 2, 3 / 4, 1)}))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 P = TypeVar("P", bound="Plan")
 
-# A list of fixed length has SPARE times the expected number of places, STEP times as many where a
+# A list of fixed length has SPARE times the expected number of places, STEP times as many if a
 # batch needs them, and always a multiple of WHOLE.
 SPARE = 1.05
 STEP = 1.25
@@ -36,7 +36,7 @@ class Plan:
     candidates_T: Tensor
     """True for every token that may be chosen: all but the special ones."""
     progress: Tensor
-    """Share of the run that is done (0-dim float32), which a corruptor's schedules read."""
+    """Share of the run that is done (0-dim float32), for a corruptor's schedules."""
     valid_M: Tensor | None = None
     """Which entries of at_M are chosen positions; None where all are."""
     shown_M: Tensor | None = None
@@ -71,9 +71,9 @@ def _moved(plan: P, move: Callable[[Tensor], Tensor]) -> P:
 
 
 def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:
-    """at_M and valid_M. fixed_for: the share of the tokens that is chosen as a rule; the list then
-    has one of few lengths, so that a compiled step (and a CUDA graph of it) fits every batch. None:
-    as many as there are.
+    """at_M and valid_M. fixed_for: the share of the tokens that is usually chosen; the list then
+    has one of a few lengths, so that a compiled step (and a CUDA graph of it) fits every batch.
+    None: as many as there are.
 
     The fillers point to the batch's first token, a [CLS], which is never chosen.
     """

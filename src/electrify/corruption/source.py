@@ -25,12 +25,13 @@ class Brought:
     shape: Shape
     """The generator's, or that of each of its parts."""
     embeddings: nn.Module
-    """Those that every encoder made here reads, perhaps shared with the encoder that is kept."""
+    """The embeddings that every encoder made here reads, perhaps shared with the encoder that is
+    kept."""
     dropout: dict[str, Any]
     kept: Encoder
     """The encoder that is kept."""
     tied: int = 0
-    """How many of its lowest blocks are the generator's, too; if all, it is the generator."""
+    """How many of its lowest blocks the generator shares; if all, it is itself the generator."""
 
     def encoder(self, **how: Any) -> Encoder:
         """An encoder of the generator's shape. how: `direction` of a tower."""
@@ -41,7 +42,7 @@ class Brought:
         return self.architecture.encoder(self.shape, self.embeddings, **how, **self.dropout)
 
     def lm_head(self, *, encoders: int = 1) -> Head:
-        """A language model's head over the generator's word table, which reads the states of so
+        """A language model's head over the generator's word table, which reads the states of this
         many encoders side by side."""
         width = encoders * self.shape.hidden_size
         return self.architecture.lm_head(replace(self.shape, hidden_size=width), self.words)
@@ -64,7 +65,7 @@ class Source:
     special: SpecialIds
     vocab_size: int
     counts_V: Tensor | None
-    """[V] how often each token occurs in the corpus; None where nothing is trained."""
+    """[V] how often each token occurs in the corpus; None if nothing is trained."""
     mask_mix: tuple[float, ...]
     """Shares of the chosen tokens that are shown as [MASK], unchanged, random."""
     sampling: Sampling

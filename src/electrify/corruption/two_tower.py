@@ -26,7 +26,7 @@ from .source import Source
 
 @dataclass(frozen=True, kw_only=True)
 class Cloze(Corrupted):
-    """What a cloze model knows besides."""
+    """Corrupted text, with what a cloze model knows in addition."""
 
     log_q_T: Tensor
     """log q of the ORIGINAL at every position given the other tokens, with gradient."""
@@ -66,7 +66,7 @@ class TwoTower(nn.Module):
         return cls(source.chooser, left, right, head, sampling=source.sampling)
 
     def networks(self) -> dict[str, Network]:
-        """None: a class of the library for it does not exist."""
+        """None: the library has no class for it."""
         return {}
 
     def passes(self) -> list[Pass]:
@@ -90,7 +90,7 @@ class TwoTower(nn.Module):
         return torch.cat([before_TD, after_TD], -1)
 
     def log_q_now(self, z: Corrupted) -> Tensor:
-        """[T] log q of the token that stands there NOW, without gradient: the noise that Electric
+        """[T] log q of the token that is there NOW, without gradient: the noise that Electric
         contrasts with."""
         assert isinstance(z, Cloze)
         assert z.logits_MV is not None

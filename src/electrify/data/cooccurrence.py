@@ -22,11 +22,11 @@ from ..progress import Progress
 from ..text.shards import Corpus
 
 WINDOW = 8  # words to each side; a neighbour at distance d counts 1/d
-CONTEXTS = 4096  # at most so many, the most frequent words
+CONTEXTS = 4096  # at most this many, the most frequent words
 CELLS = 1 << 27  # limit of the count matrix: 512 MB
 SAMPLE = 1 << 24  # tokens that are read from a larger corpus
 BLOCK = 1 << 16  # tokens read in one piece
-# Of the randomised SVD: additional columns (oversampling), and power iterations.
+# For the randomised SVD: additional columns (oversampling), and power iterations.
 _OVERSAMPLED = 32
 _ITERATIONS = 3
 
@@ -54,7 +54,7 @@ def word_vectors(corpus: Corpus, dimensions: int, *, seed: int) -> Tensor:
 def count_neighbours(
     corpus: Corpus, *, window: int = WINDOW, max_tokens: int = SAMPLE
 ) -> np.ndarray:
-    """[V, C] in float32: how often each word stands within `window` of each context word of the
+    """[V, C] in float32: how often each word occurs within `window` of each context word of the
     same document, weighted by 1 / distance.
 
     The contexts are the C most frequent words, most frequent first. If a corpus is larger than
@@ -69,7 +69,7 @@ def count_neighbours(
     blocks = -(-corpus.num_tokens // BLOCK)
     every = -(-corpus.num_tokens // max_tokens) or 1
     with Progress(
-        -(-blocks // every), title="counting which words stand together", unit="blocks"
+        -(-blocks // every), title="counting which words occur together", unit="blocks"
     ) as bar:
         for ids_T, document_T in _blocks(corpus, every=every):
             column_T = column_V[ids_T]

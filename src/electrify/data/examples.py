@@ -32,7 +32,7 @@ teaches nothing: there is no context to predict from. Measured on 9 M tokens of 
 slots, it costs 0.04 % of the slots; 32 would cost 0.8 %, and always halving the last two pieces 4.7
 %."""
 
-# With so many, the arrays of one cut fit into the cache, and memory is bounded for a shard of any
+# With this many, the arrays of one cut fit into the cache, and memory is bounded for a shard of any
 # size.
 _DOCUMENTS_AT_ONCE = 1 << 15
 _SINGLE = 0x73696E676C65  # "single": the purpose of this hash, apart from the purposes in draws.py

@@ -72,7 +72,7 @@ class Phases:
 
     @property
     def length_changes(self) -> set[int]:
-        """The updates from which on rows have another length."""
+        """The updates at which the length of the rows changes."""
         return {b.first for a, b in pairwise(self.all) if a.row_length != b.row_length}
 
     @property

@@ -62,7 +62,7 @@ def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding
             f"({size:,.0f} MB)",
         )
         yield from model_findings(newest.path, kept)
-    if holder(folder) is None:  # else they are being written
+    if holder(folder) is None:  # otherwise they are being written
         yield from left_over(folder)
 
 
@@ -110,7 +110,7 @@ def model_findings(path: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         must_be_state(path, state)
         must_be_of_recipe(path, state, config)
     except UserError as e:
-        yield error("recipe", str(e), "Continuing and exporting refuse it.")
+        yield error("recipe", str(e), "The run can be neither continued nor exported with it.")
     header: Header = open_header(path / "model.safetensors")
     words = {
         name: shape

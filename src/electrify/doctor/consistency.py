@@ -76,9 +76,8 @@ def models_together(models: list[Diagnosis]) -> None:
                 continue
             fact = f"this {theirs['part']} and the {mine['part']} {one.path} have {what}"
             advice = (
-                "They are not a pair: what the one writes means other words to the other. Start a "
-                "run "
-                "from two folders of one vocabulary."
+                "They are not a pair: the ids that one writes are different words to the other. "
+                "Start a run from two folders of one vocabulary."
             )
             other.findings.append(warning("other-vocabulary", fact, advice))
 

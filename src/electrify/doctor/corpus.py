@@ -170,8 +170,8 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
         )
 
 
-# Number of documents: fewer say little. If this many are expected, at least one is found with a
-# probability of 99 %.
+# A number of documents; fewer say little. Where this many are expected, there is at least one with
+# a probability of 99 %.
 WANTED = 5
 
 
@@ -206,7 +206,7 @@ def dropped(manifest: Manifest) -> Iterator[Finding]:
                 f"{twice:,} of {twice + documents:,} documents occurred before and were dropped "
                 f"({twice / (twice + documents):.0%})"
             ),
-            "Look whether an input was named twice; nothing else needs to be done.",
+            "Check whether an input was named twice; nothing else needs to be done.",
         )
     elif twice:
         yield ok("duplicates", f"{twice:,} documents that occurred before were dropped")
@@ -223,5 +223,5 @@ def dropped(manifest: Manifest) -> Iterator[Finding]:
             "documents are lost text."
         )
         yield warning(
-            "encoding", f"{n:,} times text was not UTF-8 and was replaced or skipped", advice
+            "encoding", f"text was not UTF-8 and was replaced or skipped {n:,} times", advice
         )

@@ -22,7 +22,7 @@ from .findings import DamageError, Diagnosis, Finding, error, note, ok, warning
 from .shards import PREPARE, Seen, load_array, shard_findings
 from .tokenizers import check_tokenizer, leading_out
 
-MAX_VOCABULARY = 1 << 24  # tables below have this many numbers at most
+MAX_VOCABULARY = 1 << 24  # the tables below have at most this many numbers
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def unigram_findings(folder: Path, manifest: Manifest, seen: Seen, bar: Bar) -> 
     elif seen.trusted and not np.array_equal(counts_V, seen.counts_V):
         odd = np.flatnonzero(counts_V != seen.counts_V)
         fact = (
-            f"{path.name} counts {len(odd):,} ids otherwise than the train shards hold (id "
+            f"the counts of {len(odd):,} ids in {path.name} are not those of the train shards (id "
             f"{odd[0]}: {counts_V[odd[0]]:,}, {seen.counts_V[odd[0]]:,})"
         )
         yield error("unigram", fact, PREPARE)
@@ -191,7 +191,7 @@ def other_files(folder: Path, manifest: Manifest) -> Iterator[Finding]:
             fact,
             (
                 "They are of another corpus or an earlier attempt: remove them, or prepare into a "
-                "folder of its own."
+                "new folder."
             ),
         )
     left = [

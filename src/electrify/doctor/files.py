@@ -14,8 +14,8 @@ from ..files import reading
 from ..progress import Progress
 from .findings import DamageError, Finding, as_sentence, warning
 
-# The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards has about as
-# much.
+# The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards is about as
+# large.
 MAX_JSON_BYTES = 1 << 27
 T = TypeVar("T")
 # In bytes, a multiple of every token size. A chunk stays in the caches while it is hashed and
@@ -35,7 +35,7 @@ class Bar(Progress):
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file, 0 where there is no regular file."""
+    """The size of a file in bytes; 0 if it is not a regular file."""
     try:
         facts = path.stat()
     except (OSError, ValueError):
@@ -44,7 +44,7 @@ def size_of(path: Path) -> int:
 
 
 def is_regular(path: Path) -> bool:
-    """A file, or a link to one: pipes and devices would be read for ever."""
+    """Whether it is a file, or a link to one: reading pipes and devices would never end."""
     return reading.is_regular(path)
 
 
@@ -73,22 +73,22 @@ def sha256(path: Path, bar: Bar) -> str:
 
 
 def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES) -> bytes:
-    """Raises DamageError where there is no such file or it is larger than anything of its kind."""
+    """Raises DamageError if the file is missing, or larger than any such file should be."""
     return found_in(path, lambda: reading.read_bytes(path, limit=limit, within=path.parent))
 
 
 def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
-    """Raises DamageError where it is not a JSON object. repeats: whether a key may stand twice."""
+    """Raises DamageError if it is not a JSON object. repeats: whether a key may occur twice."""
     return found_in(path, lambda: reading.read_object(path, repeats=repeats, within=path.parent))
 
 
 def must_open(path: Path) -> None:
-    """Raises DamageError where the file is missing, or cannot be opened."""
+    """Raises DamageError if the file is missing, or cannot be opened."""
     found_in(path, lambda: reading.open_regular(path).close())
 
 
 def found_in(path: Path, read: Callable[[], T]) -> T:
-    """What `read` reads; the door's refusal as a finding."""
+    """What `read` reads; if files/reading.py refuses it, a finding."""
     try:
         return read()
     except reading.MissingError as e:

@@ -46,8 +46,8 @@ def error(code: str, fact: str, advice: str) -> Finding:
 
 
 class DamageError(Exception):
-    """Raised if something is damaged without which a check cannot go on. It becomes a finding and
-    is never raised outside this room."""
+    """Raised if a check cannot go on because something is damaged. It becomes a finding and is
+    never raised outside this room."""
 
     def __init__(self, code: str, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -82,7 +82,7 @@ class Diagnosis:
 
 
 def as_sentence(advice: str) -> str:
-    """Advice of the tail of a message (`do this`) as a sentence of its own (`Do this.`)."""
+    """Advice from the end of a message (`do this`) as a sentence of its own (`Do this.`)."""
     return f"{advice[:1].upper()}{advice[1:]}."
 
 

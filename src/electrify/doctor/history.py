@@ -18,7 +18,7 @@ from .monitors import kind_of, monitors, troubles
 from .recipe import generator_learns, silent_tokens
 from .records import at_chance, not_finite, number
 
-# How far a validation loss may be above its best value, as a share; the noise between two
+# How far a validation loss may be above its best value, as a share of it; the noise between two
 # validations is smaller.
 RISE = 0.02
 SLOWER = 0.5
@@ -69,7 +69,7 @@ def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
     if back:
         yield warning(
             "log-order",
-            f"{log.FILE} goes back {back:,} times in its steps",
+            f"the steps in {log.FILE} go back {back:,} times",
             "Two runs wrote there, or the file was joined by hand: its curves mislead.",
         )
 
@@ -168,8 +168,8 @@ def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterato
             "slower",
             fact,
             (
-                "Another program took the machine, or it throttles for heat: look at what else "
-                "runs there."
+                "Another program used the machine, or it slows down because of heat: look at what "
+                "else runs there."
             ),
         )
     else:

@@ -48,7 +48,7 @@ def kind_of(path: Path) -> Kind:
 
 
 def _is_begun(path: Path, names: set[str]) -> bool:
-    """Whether `prepare` has begun here; where that cannot be read, whether it seems so."""
+    """Whether `prepare` has begun here; if that cannot be read, whether it seems so."""
     try:
         return unfinished_state(path) is not None
     except UnreadableError:

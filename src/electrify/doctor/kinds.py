@@ -1,5 +1,5 @@
-"""What kind of network a folder claims to hold: its class, and the head to which its weights
-belong."""
+"""What kind of network a folder claims to hold: its class, and the head that its weights belong
+to."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .weights import Header
 
 CONFIG = "config.json"
 SAVE_HEAD = (
-    "Save it from the class that it was trained in (`electrify export`), or the head is drawn at "
-    "random, without a word, whenever it is loaded."
+    "Save it from the class that it was trained in (`electrify export`), or the head is silently "
+    "drawn at random whenever it is loaded."
 )
 PARTS = {
     "binary": "discriminator",
@@ -37,8 +37,9 @@ def part_of(config: dict[str, Any]) -> str | None:
 
 
 def class_with_head(config: dict[str, Any], have: Header) -> Any:
-    """Our own class that reads the weights, where the library has none for their head and the
-    configuration says so: a head that detects by its class, a mask decoder by its name; else None.
+    """Our own class that reads the weights, if the library has none for their head and the
+    configuration says which head it is: a head that detects by its class, a mask decoder by its
+    name; else None.
     """
     said = architecture(config)
     known = exported_as(str(config.get("model_type")))
@@ -80,8 +81,8 @@ def heads(said: str, model_type: str, have: Header, wanted: Collection[str]) -> 
             "architecture",
             fact,
             (
-                f'Set "architectures": ["{there[0]}"] in {CONFIG}: what loads it by the name would '
-                "leave the head out, or draw one at random."
+                f'Set "architectures": ["{there[0]}"] in {CONFIG}: a program that loads it by that '
+                "name would leave the head out, or draw one at random."
             ),
         )
     elif said == f"{family}Model" and said not in there:

@@ -78,7 +78,7 @@ def against_config(config: dict[str, Any], kept: dict[str, Any]) -> Iterator[Fin
 def wrong_shapes(odd: list[str]) -> Finding:
     return error(
         "shapes",
-        f"{len(odd):,} tensors do not have the shape that {CONFIG} says: {named(odd, at_most=5)}",
+        f"{len(odd):,} tensors do not have the shape that {CONFIG} gives: {named(odd, at_most=5)}",
         f"Weights and {CONFIG} are of two models (generator and discriminator have a {CONFIG} "
         "each): copy the one that belongs to them.",
     )
@@ -109,7 +109,7 @@ def missing_findings(config: dict[str, Any], missing: list[str]) -> Iterator[Fin
 
 
 def layers(config: dict[str, Any], have: Header) -> Iterator[Finding]:
-    """Before anything is built by that number."""
+    """Checked before anything is built with that number."""
     said = config.get("num_hidden_layers")
     numbers = {found[1] for name in have if (found := LAYER.search(name))}
     if numbers and isinstance(said, int) and said != len(numbers):

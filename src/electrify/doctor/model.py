@@ -22,7 +22,8 @@ from .vocabularies import tokenizer_findings
 from .weights import PICKLES, weights_findings
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-# Of anything but layers: a table of the size of a damaged number would fill the memory.
+# The largest number that is allowed for anything but layers: a table as large as a damaged number
+# would fill the memory.
 MOST = 1 << 24
 
 
@@ -52,7 +53,7 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             found.run(lambda: weights_findings(kept["headers"], bar, tied=kept.get("tied", {})))
     if config is not None:
         found.run(lambda: tokenizer_findings(folder, config))
-        if not found.count("error"):  # else it would say the same once more
+        if not found.count("error"):  # otherwise it would say the same again
             there = any(is_regular(folder / name) for name in VOCABULARY_FILES)
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {
@@ -87,9 +88,9 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     if lacking:
         yield warning(
             "config-keys",
-            f"{CONFIG} does not say {named(lacking, at_most=8)}",
-            "transformers takes sizes of its own for them, which are those of another "
-            "model: add them.",
+            f"{CONFIG} does not give {named(lacking, at_most=8)}",
+            "transformers uses its own defaults for them, which are the sizes of another model: "
+            "add them.",
         )
     width = config.get("hidden_size")
     heads = config.get("num_attention_heads")
@@ -102,7 +103,7 @@ def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 
 
 def must_be_plausible(config: dict[str, Any]) -> None:
-    """Raises DamageError where a number is such that the model could not be built, or would fill
+    """Raises DamageError if a number is one with which the model could not be built, or would fill
     the memory."""
     mad = [f"{k} {v!r}" for k, v in config.items() if isinstance(v, int) and abs(v) > limit(k)]
     odd = impossible_sizes(config)
@@ -112,7 +113,7 @@ def must_be_plausible(config: dict[str, Any]) -> None:
 
 
 def lacking_keys(config: dict[str, Any]) -> list[str]:
-    """The sizes of its architecture that a configuration does not say."""
+    """The sizes of its architecture that a configuration does not give."""
     kind = config.get("model_type")
     known = reading(kind) if isinstance(kind, str) else None
     if known is None:
@@ -139,14 +140,14 @@ def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
             "Remove them: model.safetensors holds the weights."
             if weights
             else (
-                "Convert them once on a machine that may be lost: from_pretrained, then "
+                "Convert them once on a machine that you can afford to lose: from_pretrained, then "
                 "save_pretrained."
             )
         )
         yield warning(
             "pickle",
             (
-                f"{named(pickles)}: pickles, which run any program that is in them when they are "
+                f"{named(pickles)}: pickles, which run any code that they hold when they are "
                 "loaded; not loaded here"
             ),
             advice,
@@ -157,7 +158,7 @@ def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
         yield warning(
             "code",
             f"{what}: the folder brings code of its own, which was not run here",
-            "It runs with trust_remote_code only; read it before you say that.",
+            "It runs only with trust_remote_code; read it before you set that.",
         )
 
 

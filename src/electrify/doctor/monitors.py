@@ -19,7 +19,7 @@ from .records import as_number, at_chance, number
 def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
 ) -> list[str]:
-    """The warnings of the training monitors about the end of the log, with what is known now."""
+    """What the training monitors would warn of at the end of the log, with what is known now."""
     monitor = Monitor(
         # Without the entropy, no loss can count as being on the unigram plateau.
         unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,

@@ -16,14 +16,14 @@ from .findings import Finding, note, ok, warning
 # (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders use a higher rate,
 # in proportion to the width.
 PUBLISHED = ((256, 5e-4, 128), (768, 2e-4, 256), (1024, 2e-4, 2048))
-# Factor above the published rate, scaled by the batch; searches find rates two or three times
-# higher.
+# How many times the published rate, scaled by the batch, a rate may be; searches find rates two or
+# three times higher.
 FAR = 4.0
 SLOW = 30.0
 # Shares of the encoder's width. 2003.10555 figure 3: quality falls below 1/4 and above 1/2.
 SMALLEST_GENERATOR = 1 / 8
 USUAL_MASK_RATES = (0.1, 0.4)  # BERT's .15, the large ELECTRA's .25, and .4 of 2202.08005
-WITH_GENERATOR = 0.3  # a generator that fills in more writes texts of its own
+WITH_GENERATOR = 0.3  # a generator that fills in more than this writes texts of its own
 MOST_WARMUP = 0.25
 
 
@@ -57,8 +57,8 @@ def learning_rate(config: PretrainConfig) -> Iterator[Finding]:
             "learning-rate-high",
             f"{fact}; {scaled}",
             (
-                "A loss that falls and a model that knows nothing is the usual end: lower the rate "
-                "or raise the batch."
+                "Usually the loss then falls, and the model knows nothing in the end: lower the "
+                "rate or raise the batch."
             ),
         )
     elif t.learning_rate < least / SLOW:

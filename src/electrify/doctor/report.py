@@ -27,7 +27,7 @@ WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
 
 @dataclass(frozen=True)
 class Report:
-    """What was found in every folder, those inside of runs included."""
+    """What was found in every folder, including those inside runs."""
 
     folders: list[Diagnosis]
 
@@ -90,7 +90,7 @@ def diagnose(config: DoctorConfig | str | Path) -> Report:
 
 
 def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
-    """The diagnosis of a corpus, which is added to the corpora with which runs are compared."""
+    """The diagnosis of a corpus, which is added to the corpora that runs are compared with."""
     diagnosis, facts = examine_data(path)
     data += [facts] if facts else []
     return [diagnosis]

@@ -89,13 +89,13 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise DamageError(
             "facts",
-            f"{FACTS} does not say special_ids or vocab_size ({type(e).__name__}: {e})",
+            f"{FACTS} does not give special_ids or vocab_size ({type(e).__name__}: {e})",
             f"{NEEDED} {AGAIN}",
         ) from e
     if not all(map(is_count, numbers)) or not isinstance(ids.unk, int):
         raise DamageError(
             "facts",
-            f"{FACTS} has special_ids and a vocab_size that are not such numbers: "
+            f"{FACTS} has special_ids and a vocab_size that are not valid numbers: "
             f"{str(numbers)[:80]}",
             f"{NEEDED} {AGAIN}",
         )
@@ -103,7 +103,7 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     if beyond:
         yield error(
             "facts",
-            f"{FACTS}: special ids {beyond} are not of a vocabulary of {facts['vocab_size']:,}",
+            f"{FACTS}: special ids {beyond} are beyond its vocabulary of {facts['vocab_size']:,}",
             AGAIN,
         )
     kept["facts"] = facts
@@ -113,18 +113,20 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
 
 
 def agreement_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    """Whether recipe and facts tell of one run."""
+    """Whether recipe and facts are those of one run."""
     if "config" not in kept or "facts" not in kept:
         return
     try:
         facts = read_facts(folder)[1]
-    except UserError:  # which `facts_findings` says
+    except UserError:  # which `facts_findings` reports
         return
     try:
         must_agree(folder, kept["config"], facts)
     except UserError as e:
         yield error(
-            "recipe", str(e), "Continuing and exporting refuse it, or would take a wrong model."
+            "recipe",
+            str(e),
+            "Continuing or exporting it would be refused, or would take a wrong model.",
         )
 
 
@@ -170,7 +172,7 @@ def progress_findings(
         return
     exported = is_regular(folder / KEPT / "config.json")
     if newest is None and kept.get("unread"):
-        return  # which `checkpoints_findings` says
+        return  # which `checkpoints_findings` reports
     if newest is None:
         yield without_checkpoint(folder, config, exported=exported)
     elif newest.step < steps:
@@ -197,7 +199,7 @@ def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) 
         return error(
             "no-checkpoint",
             f"none of {len(there)} checkpoint{'s' * (len(there) > 1)} is whole",
-            "Continuing refuses to begin anew over a run: restore one from a copy, or remove them "
+            "A run is never begun anew over another one: restore one from a copy, or remove them "
             "all.",
         )
     if exported:

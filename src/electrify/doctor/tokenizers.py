@@ -34,7 +34,7 @@ def check_tokenizer(
     if top >= vocab_size:
         yield error(
             "tokenizer-too-large",
-            f"the tokenizer gives ids up to {top:,} and there are {vocab_size:,} embeddings",
+            f"the tokenizer gives ids up to {top:,}, but there are {vocab_size:,} embeddings",
             f"Texts with such words would fail or read foreign memory. {COPY}",
         )
     options = options_of(folder)
@@ -48,7 +48,8 @@ def check_tokenizer(
 
 
 def leading_out(folder: Path) -> Iterator[Finding]:
-    """What a verb would say of the folder `tokenizer` of a corpus or a run before it opens it."""
+    """What a verb would report about the folder `tokenizer` of a corpus or a run before opening
+    it."""
     must_be_plain(folder, within=folder.parent)
     yield from ()
 
@@ -78,7 +79,7 @@ def special_findings(
     if odd:
         yield error(
             "special-ids",
-            f"special ids are not those that were written down ({'; '.join(odd)})",
+            f"special ids are not those that were recorded ({'; '.join(odd)})",
             COPY,
         )
 
@@ -99,15 +100,15 @@ def load(path: Path) -> Any:
 
 
 def tokenizer_hash(folder: Path) -> str | None:
-    """The hash of tokenizer.json; None where it is missing, or cannot be read, which is a finding
-    of its own."""
+    """The hash of tokenizer.json; None if it is missing or cannot be read, which is a separate
+    finding."""
     with suppress(FileError):
         return sha256_of(folder / "tokenizer.json")
     return None
 
 
 def options_of(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json and special_tokens_map.json, as far as they are there."""
+    """The options in tokenizer_config.json and special_tokens_map.json, if these exist."""
     found: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / name).exists():
@@ -133,7 +134,7 @@ def special_token(options: dict[str, Any], role: str) -> str | None:
 
 
 def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
-    """Two words with the same id: which of them is read back is a matter of chance."""
+    """Finds two words with the same id: which of them is read back is a matter of chance."""
     model = raw.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(vocab, dict):
@@ -153,8 +154,8 @@ def duplicate_ids(raw: dict[str, Any]) -> Iterator[Finding]:
 
 
 def lower_cased(options: dict[str, Any], ids: dict[str, int]) -> Iterator[Finding]:
-    """A folder that says do_lower_case false although its vocabulary is in lower case: transformers
-    then leaves capitals in the text."""
+    """Finds a folder that says do_lower_case false although its vocabulary is in lower case:
+    transformers then leaves capitals in the text."""
     words = [w for w in ids if not (w.startswith(("[", "<")) and w.endswith(("]", ">")))]
     upper = sum(w != w.lower() for w in words)
     if options.get("do_lower_case") is False and words and upper <= len(words) // 100:
@@ -206,7 +207,7 @@ def unknown_letters(tokenizer: Any, letters: str, unk: int) -> int:
 
 
 def texts_of(tokenizer: Any, pieces: Iterable[str]) -> list[str]:
-    """Pieces as they stand in a text: byte-level ones write other letters for most bytes."""
+    """Pieces as they appear in a text: byte-level ones write other letters for most bytes."""
     decoder = json.loads(tokenizer.to_str()).get("decoder") or {}
     if decoder.get("type") != "ByteLevel":
         return list(pieces)
@@ -228,6 +229,6 @@ def never_occurring(pieces: list[str]) -> Iterator[Finding]:
             "upper-case-unused",
             f"the tokenizer lower-cases its text, and {len(shouted):,} of {len(pieces):,} "
             "entries have upper-case letters: they never occur",
-            "Either the vocabulary is of a cased model and lower-casing is wrong, or "
-            "another vocabulary would use its rows better.",
+            "Either the vocabulary is that of a cased model and lower-casing is wrong, or another "
+            "vocabulary would use its rows better.",
         )

@@ -22,7 +22,7 @@ from .weights import Header
 WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
 # Integer tables that some models store.
 COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")
-# In lower case and without accents, which have findings of their own.
+# In lower case and without accents, because case and accents have findings of their own.
 PROBE = "the tokens of a text, as they stand in it"
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
 TOKENIZER_ADVICE = (
@@ -83,8 +83,8 @@ def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
 
 
 def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -> Iterator[Finding]:
-    """What the check that every other verb makes before loading says. No code of the folder is run.
-    tokenizer: whether the folder has one."""
+    """The result of the check that every other verb makes before loading. No code of the folder is
+    run. tokenizer: whether the folder has one."""
     path = str(folder)
     refused = refusal(lambda: load_config(path))
     if refused and refusal(lambda: load_config(path, causal=True)) is None:
@@ -107,7 +107,7 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
 
 
 def cannot_load(refused: UserError, path: str, advice: str) -> Finding:
-    """advice: what to do where the refusal itself does not say it."""
+    """advice: what to do if the refusal itself does not say."""
     if isinstance(refused, FileError) and refused.advice:
         own = f"{refused.advice[0].upper()}{refused.advice[1:]}."
         return error("cannot-load", f"{refused.path} {refused.why}", own)
@@ -138,7 +138,7 @@ def same_ids(folder: Path, tokenizer: Any) -> Iterator[Finding]:
 
 
 def refusal(load: Callable[[], Any]) -> UserError | None:
-    """The mistake with which loading is refused; None where it is not refused."""
+    """The mistake for which loading is refused; None if it is not refused."""
     try:
         load()
     except UserError as e:
@@ -147,7 +147,7 @@ def refusal(load: Callable[[], Any]) -> UserError | None:
 
 
 def sentence(refused: UserError, path: str) -> str:
-    """Without the name of the folder."""
+    """The message without the name of the folder."""
     return str(refused).removeprefix(f"{path}: ")
 
 
@@ -165,7 +165,7 @@ def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:
     if odd:
         fact = f"vocab.txt and tokenizer.json disagree about {len(odd):,} words: {named(odd)}"
         advice = (
-            "One of the two is of another model, and it depends on the program which is read: "
-            "remove the one that is wrong."
+            "One of the two is of another model, and which one is read depends on the program: "
+            "remove the wrong one."
         )
         yield error("two-vocabularies", fact, advice)

@@ -15,7 +15,7 @@ from .kinds import CONFIG
 from .tokenizers import check_tokenizer, load, lower_cased, options_of, roles
 from .usable import two_vocabularies
 
-NO_LIMIT = 1 << 20  # transformers' way of saying that nobody set the longest text is 1e30
+NO_LIMIT = 1 << 20  # transformers says 1e30 where nobody set the length of the longest text
 
 
 def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
@@ -24,7 +24,8 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
         yield warning(
             "no-tokenizer",
             "the folder has no tokenizer",
-            "Copy the files of the one that it was trained with into it, or nobody can feed it.",
+            "Copy the files of the one that it was trained with into it; without them nobody can "
+            "use the model.",
         )
         return
     vocab_size = config.get("vocab_size", 0)
@@ -63,7 +64,7 @@ def words_of(path: Path) -> dict[str, int]:
 def word_findings(
     ids: dict[str, int], options: dict[str, Any], vocab_size: int
 ) -> Iterator[Finding]:
-    """Checks a vocab.txt if there is no other tokenizer file: upper and lower case, special tokens,
+    """Checks a vocab.txt that is the only tokenizer file: upper and lower case, special tokens,
     size."""
     yield from lower_cased(options, ids)
     known = roles(options, ids)

@@ -13,8 +13,8 @@ from ..text.shards import Manifest
 from ..text.unknown import share_of
 from .findings import Finding, note, ok, warning
 
-# With BERT's vocabularies, about .01 % of English text is [UNK]. At .1 %, about every eighth
-# sequence of 128 tokens contains an unknown word.
+# With BERT's vocabularies, about .01 % of English text is [UNK]. At .1 %, about one in eight
+# sequences of 128 tokens contains an unknown word.
 UNK_NOTE = 0.001
 UNK_WARNING = 0.01
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
@@ -49,15 +49,15 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
             "larger --vocab-size, or --tokenizer bpe"
         )
         yield warning(
-            "unk", fact, f"Words of which the model sees nothing. {advice}, which has no [UNK]."
+            "unk", fact, f"The model sees nothing of these words. {advice}, which has no [UNK]."
         )
     else:
         yield warning(
             "unk",
             fact,
-            "Words of which the model sees nothing: train a tokenizer on this very text (leave "
-            "--tokenizer out), keep its --lowercase and "
-            "--strip-accents, or take --tokenizer bpe, which has no [UNK].",
+            "The model sees nothing of these words: train a tokenizer on this very text (leave "
+            "--tokenizer out), keep its --lowercase and --strip-accents, or take --tokenizer bpe, "
+            "which has no [UNK].",
         )
 
 
@@ -88,8 +88,8 @@ def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
         yield note(
             "vocabulary-unused",
             fact,
-            "Single bytes and letters that stand alone nowhere, and pieces that longer ones took "
-            "the place of: they cost some memory, and nothing needs to be done.",
+            "These are single bytes and letters that never stand alone, and pieces that longer "
+            "ones have replaced: they cost some memory, and nothing needs to be done.",
         )
     elif unused > v / 5:
         yield note(
@@ -113,7 +113,7 @@ def smaller(manifest: Manifest, rare: int) -> str:
     v = manifest.vocab_size
     size = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
     if size >= v:
-        return "the text is too short for any: add text"
+        return "the text is too short for any vocabulary: add text"
     if trained_here(manifest):
         own = "a vocabulary for this text is smaller"
     else:

@@ -19,7 +19,7 @@ AS_DRAWN = 1e-3  # biases and LayerNorms this close to their initial values have
 
 def open_header(path: Path) -> Header:
     """Raises DamageError if the header does not describe the file to its last byte."""
-    must_open(path)  # the library says of a file that it may not read that it does not exist
+    must_open(path)  # the library reports a file that it may not read as missing
     try:
         with safe_open(path, framework="pt") as f:
             # It is not a dictionary.
@@ -78,9 +78,8 @@ def weights_findings(
         bar.read(size_of(path))
     if bad:
         advice = (
-            "A run that was saved after its loss was not a number, or a damaged file: take an "
-            "earlier "
-            "checkpoint."
+            "The run was saved after its loss was no longer a number, or the file is damaged: take "
+            "an earlier checkpoint."
         )
         yield error(
             "not-finite",
@@ -127,10 +126,10 @@ def tied_findings(files: dict[Path, Header], tied: dict[str, str]) -> Iterator[F
             one = tensor(place[name], name)
             other = tensor(place[source], source)
             if one.shape != other.shape or not torch.equal(one, other):
-                fact = f"{name} should repeat {source} and has values of its own"
+                fact = f"{name} should repeat {source}, but has other values"
                 advice = (
-                    "Loading keeps one of the two, and the language model is gibberish: convert it "
-                    "again, or set tie_word_embeddings to false."
+                    "Loading keeps one of the two, and the language model then gives gibberish: "
+                    "convert it again, or set tie_word_embeddings to false."
                 )
                 yield error("tied", fact, advice)
             else:

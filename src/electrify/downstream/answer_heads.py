@@ -15,7 +15,7 @@ from .heads import Batch, linear
 # width.
 JOINT_WIDTH = 512
 ANSWERABLE_WEIGHT = 0.5
-NEVER = -1e30  # a logit that vanishes in a softmax, but gives no NaN if all logits are like this
+NEVER = -1e30  # a logit that vanishes in a softmax, but gives no NaN if all logits are equal to it
 
 
 class SpanHead(nn.Module):
@@ -40,8 +40,8 @@ class SpanHead(nn.Module):
         self.longest_answer = longest_answer
 
     def forward(self, states_BLD: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Start and end logits [B, L] at the places and the class token; elsewhere they are hugely
-        negative."""
+        """Start and end logits [B, L] at the places and the class token; elsewhere they are very
+        large negative numbers."""
         assert batch.places_BL is not None
         logits_BL2 = self.out(self.dropout(states_BLD.float()))
         allowed_BL = batch.places_BL.scatter(1, class_tokens(batch, last=self.last)[:, None], True)

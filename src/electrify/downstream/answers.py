@@ -32,8 +32,8 @@ def exact(gold: str, predicted: str) -> float:
 
 
 def f1(gold: str, predicted: str) -> float:
-    """F1 of the words in common, repeated ones counted, 0..1. Where a side has no words: 1 if
-    neither has, else 0."""
+    """F1 of the words in common, repeated ones counted, 0..1. If a side has no words: 1 if neither
+    has any, else 0."""
     wanted = normalize(gold).split()
     given = normalize(predicted).split()
     if not wanted or not given:
@@ -56,7 +56,7 @@ def score_answers(
 
     If some questions have no answer, it also gives has_answer_exact, has_answer_f1 (if any question
     has an answer) and no_answer_exact (its F1 is the same). If no_answer is given, too (id to a
-    score, which is higher if an answer is less likely), it also gives best_exact,
+    score, which is higher where an answer is less likely), it also gives best_exact,
     best_exact_threshold, best_f1 and best_f1_threshold: the best scores reached by answering only
     the questions whose score is at most a threshold. As in the official script, questions with
     equal scores are taken one by one in the order of no_answer, and a best value between them

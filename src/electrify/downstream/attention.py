@@ -38,7 +38,7 @@ def plain_attention(
     If there are fewer key heads than query heads, each key head serves several query heads.
     attention_mask: is added to the scores, [B, 1, L, L].
     """
-    # A model that turns queries and keys in float32 leaves the values in what autocast computed.
+    # A model that rotates queries and keys in float32 leaves the values in the dtype of autocast.
     key, value = key.to(query.dtype), value.to(query.dtype)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if key.shape[1] != query.shape[1]:

@@ -4,7 +4,7 @@ majority: the most frequent class; in regression the mean; in tagging the tag th
 often, and for new words the most frequent one of all. tfidf: TF-IDF of words, pairs of words and
 pieces of up to four characters, and a linear model (for texts only). overlap: the share of words
 that two texts have in common, and a linear model (for pairs only): an encoder that does not surpass
-it need not understand either text.
+it may not understand either text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ITERATIONS = 1000
 @dataclass(frozen=True)
 class Answers:
     """What a baseline says about some examples. choices: classes or values [N], rows of 0 and 1
-    [N, C], or the tags of sentences; probabilities: of the classes [N, C], None where there are
+    [N, C], or the tags of sentences; probabilities: of the classes [N, C], None if there are
     none."""
 
     choices: Any
@@ -54,7 +54,7 @@ Features = Callable[[Sequence[Example]], Any]  # -> rows of numbers, one for eac
 
 
 def is_baseline(model: str) -> bool:
-    """Whether a name stands for a row without an encoder."""
+    """Whether a name is that of a row without an encoder."""
     return model.startswith(BASELINE)
 
 
@@ -67,7 +67,7 @@ def applies(model: str, task: TaskData) -> bool:
 
 
 def baseline_hashes(model: str) -> dict[str, str]:
-    """What the scores of a baseline depend on beside the examples."""
+    """What the scores of a baseline depend on besides the examples."""
     text = f"{model} {version('scikit-learn')}"
     return {"weights": hashlib.sha256(text.encode()).hexdigest()[:16], "tokenizer": "none"}
 
@@ -120,13 +120,13 @@ def _fitted(model: str, task: TaskData, examples: Sequence[Any], *, weights: str
 
 
 def _share(column: Any) -> float:
-    """How often a class applies where that is known."""
+    """How often a class applies, among the examples where that is known."""
     known = column[column != UNKNOWN]
     return float(known.mean()) if len(known) else 0.0
 
 
 def _chosen(task: TaskData, probabilities_NC: Any) -> Answers:
-    """The choices by these probabilities."""
+    """The choices that follow from these probabilities."""
     if task.kind == "multilabel":
         return Answers((probabilities_NC > 0.5).astype(np.int64), probabilities_NC)
     return Answers(probabilities_NC.argmax(1), probabilities_NC)
@@ -143,8 +143,8 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Answer:
 
 
 class _Between(dict[int, int | None]):
-    """Character -> itself in a word (letters, their marks, numbers), nothing where it is not seen
-    (soft hyphens, joiners), a space elsewhere."""
+    """Character -> itself in a word (letters, their marks, numbers), nothing if it is invisible
+    (soft hyphens, joiners), otherwise a space."""
 
     def __missing__(self, code: int) -> int | None:
         kind = category(chr(code))
@@ -197,7 +197,7 @@ def _linear(
     if task.kind == "regression":
         fitted = Ridge(1 / STRENGTH).fit(rows, targets)
         return lambda held: Answers(fitted.predict(features(held)))
-    # Each class of several is a question of its own.
+    # With several labels, each class is a question of its own.
     several_labels = task.kind == "multilabel"
     columns = [_logistic(rows, c, weights) for c in (targets.T if several_labels else [targets])]
 

@@ -19,8 +19,8 @@ from .tasks import TaskData
 
 
 def class_weights(task: TaskData, choice: str) -> Tensor | None:
-    """By the training examples: [C]; for several classes an example [C, 2], that a class does not
-    apply and that it does. None for choice `none`."""
+    """The weights by the training examples: [C], or, if an example may have several classes,
+    [C, 2], for a class that does not apply and for one that does. None for choice `none`."""
     if choice == "none":
         return None
     examples: Any = task.train
@@ -40,6 +40,7 @@ def _numbers(task: TaskData, examples: Any) -> list[int]:
 
 
 def _balanced(counts: Tensor) -> Tensor:
-    """Over the last dimension. What never occurs has a weight, too, which nothing uses."""
+    """The weights over the last dimension. Even what never occurs has a weight, which nothing
+    uses."""
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)

@@ -44,14 +44,14 @@ class Best:
         self.patience = patience
         self.score = math.nan
         self.number = 0
-        """Of the evaluation, from 0."""
+        """The number of the best evaluation, counted from 0."""
         self.worse = 0
-        """Evaluations since then."""
+        """Evaluations since the best one."""
         self._weights: dict[str, Tensor] = {}
         self._answers: Answers = {}
 
     def see(self, number: int, score: float, model: Any, answers: Answers) -> None:
-        """Looks at an evaluation. answers: to the validation examples."""
+        """Looks at an evaluation. answers: those to the validation examples."""
         self.worse += 1
         if number == 0 or better(self.metric, score, self.score):
             self.score = score
@@ -137,7 +137,7 @@ class Curve:
         return score
 
     def finish(self) -> None:
-        """After the last update: the model takes the weights that are kept."""
+        """After the last update, the model takes the weights that were kept."""
         if self.best is not None:
             self._last = self.best.restore(self.model)
             number = self.best.number
@@ -147,7 +147,7 @@ class Curve:
         found = loop.predict(self.model, held.data, bf16=self.bf16)
         if not all(bool(x.isfinite().all()) for x in found.values()):
             raise UserError(
-                f"{self.title}: the model's outputs are not numbers any more; lower --learning-rate"
+                f"{self.title}: the model's outputs are no longer numbers; lower --learning-rate"
             )
         return found
 

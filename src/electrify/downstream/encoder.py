@@ -59,7 +59,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.
 class Loaded:
     """An encoder with its tokenizer, and properties of its inputs.
 
-    positions: maximal number of tokens in a sequence. segments: whether it takes token types.
+    positions: maximum number of tokens in a sequence. segments: whether it takes token types.
     single, pair: the special tokens around one text and around two. last: whether the last token,
     and not the first, represents the whole text. dropout: before a head, by the model's own
     configuration.
@@ -139,13 +139,14 @@ def _must_be_dropouts(path: str, config: Any) -> None:
 
 
 def _class_of(config: Any) -> Any:
-    """The class of the encoder. Of several (Funnel has two), the first keeps every token."""
+    """The class of the encoder. If there are several (Funnel has two), the first keeps every
+    token."""
     found: Any = MODEL_MAPPING[type(config)]
     return found[0] if isinstance(found, tuple) else found
 
 
 def _vocabulary_of(path: str, encoder: Any) -> int:
-    """How many tokens an encoder knows. Raises UserError for a model of images, sounds or
+    """How many tokens an encoder knows. Raises UserError for a model that reads images, sounds or
     characters."""
     try:
         weight = encoder.get_input_embeddings().weight
@@ -267,13 +268,13 @@ def tokenizer_fingerprint(model: str) -> str:
 
 
 def fingerprints(model: str) -> dict[str, str]:
-    """What scores depend on of a model, as hashes."""
+    """What scores depend on in a model, as hashes."""
     return {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
 
 
 def must_be_unchanged(model: str, before: Mapping[str, Any] | None) -> None:
-    """Raises UserError where a model does not have the fingerprints `before` any more; none were
-    taken if it is None."""
+    """Raises UserError if a model no longer has the fingerprints `before`, which is None if none
+    were taken."""
     if before is not None and any(
         before[what] != found for what, found in fingerprints(model).items()
     ):

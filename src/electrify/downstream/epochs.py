@@ -14,7 +14,7 @@ from .tasks import TaskData
 FROZEN_EPOCHS = 20.0
 """A head alone learns more slowly."""
 MOST_EPOCHS = 50
-"""For the sake of a minimum of updates, a set is not shown more often."""
+"""To reach a minimum of updates, a set is shown at most this often."""
 
 
 def training_examples(task: TaskData, *, seed: int, settings: FinetuneSettings) -> list[Any]:
@@ -32,7 +32,7 @@ def _drawn(task: TaskData, seed: int, settings: FinetuneSettings) -> list[Any]:
 
 
 def _both_orders(examples: list[Any], task: TaskData, settings: FinetuneSettings) -> list[Any]:
-    # For own pairs only the user knows, so a protocol does not decide it.
+    # For the user's own pairs only the user knows, so a protocol does not decide it.
     known = settings if task.symmetric is None else settings.filled()
     if not known.double_unordered or task.symmetric is False:
         return examples
@@ -40,7 +40,7 @@ def _both_orders(examples: list[Any], task: TaskData, settings: FinetuneSettings
 
 
 def epochs_of(task: TaskData, settings: FinetuneSettings, *, examples: int) -> float:
-    """How often so many training examples are shown."""
+    """How often this many training examples are shown."""
     if settings.num_train_epochs is not None:
         return settings.num_train_epochs
     if settings.frozen_encoder != "none":
@@ -61,8 +61,8 @@ def updates_of(task: TaskData, settings: FinetuneSettings) -> int:
 
 @dataclass(frozen=True)
 class Shown:
-    """The examples of a run that are trained on, and those that are held out to choose an
-    evaluation by (none takes the last)."""
+    """The examples of a run that are trained on, and those that are held out for choosing an
+    evaluation (none takes the last)."""
 
     examples: list[Any]
     selection: tuple[Any, ...] = ()

@@ -17,7 +17,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Partly(Example):
-    """An example of several classes, of some of which nobody knows whether they apply: they are
+    """An example of several classes, where nobody knows whether some of them apply: these are
     neither learnt nor scored. unknown: their numbers."""
 
     unknown: tuple[int, ...]

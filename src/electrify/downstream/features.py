@@ -14,7 +14,7 @@ from .encoder import Loaded
 
 def layers_taken(layers: str, loaded: Loaded) -> int:
     """How many of the encoder's states, counted from the last one, are concatenated. layers: last,
-    last4 or all, which is these of every block and the embeddings."""
+    last4 or all, which means those of every block and the embeddings."""
     depth = loaded.encoder.config.num_hidden_layers
     return {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[layers]
 

@@ -42,7 +42,7 @@ from .search import search
 from .tasks import TaskData
 from .trial import width_of
 
-LONGEST_NAME = "x" * 120  # of a file in such a folder while it is written
+LONGEST_NAME = "x" * 120  # as long as a file in such a folder gets while it is written
 
 
 @known_torch_state()

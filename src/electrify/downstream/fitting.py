@@ -1,4 +1,5 @@
-"""Whether the options of `finetune` fit its tasks: known before the first model is loaded."""
+"""Whether the options of `finetune` fit its tasks. This is known before the first model is
+loaded."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ _ONLY_FOR: dict[str, tuple[Kind, str]] = {
 
 def require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
     """Raises UserError for an option that none of the tasks would use, if a model could not be
-    saved, and where a library that scores is absent."""
+    saved, and if a library that scores is missing."""
     for task in tasks:
-        if task.kind not in ("tagging", "answering"):  # whose scores are our own
+        if task.kind not in ("tagging", "answering"):  # whose scores we compute ourselves
             metrics.require(task.metrics)
     kinds: set[Kind] = {task.kind for task in tasks}
     _require_kinds(options.settings, kinds)
@@ -35,7 +36,7 @@ def require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
     if options.baselines:
         if kinds == {"answering"}:
             raise UserError("--baselines are for texts and tagging; none of the tasks is")
-        metrics.require(("accuracy",))  # of scikit-learn, as they are
+        metrics.require(("accuracy",))  # the baselines are scikit-learn's, too
     if (
         options.predict_test
         and not any(task.test for task in tasks)

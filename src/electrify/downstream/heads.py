@@ -46,7 +46,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def grade_class(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None = None) -> Tensor:
-    """weights_C: how much each class counts, on average over the examples 1."""
+    """weights_C: how much each class counts, 1 on average over the examples."""
     targets_B = targets_B.long()
     if weights_C is None:
         return F.cross_entropy(logits_BC, targets_B)
@@ -59,8 +59,8 @@ def grade_value(logits_BC: Tensor, targets_B: Tensor) -> Tensor:
 
 
 def grade_each(logits_BC: Tensor, targets_BC: Tensor, weights_C2: Tensor | None = None) -> Tensor:
-    """targets_BC: 1, 0, and NaN where it is not known. weights_C2: how much it counts that a class
-    does not apply, and that it does."""
+    """targets_BC: 1, 0, and NaN where it is not known. weights_C2: how much it counts when a class
+    does not apply, and when it does."""
     known_BC = ~targets_BC.isnan()
     weights_BC = None
     if weights_C2 is not None:
@@ -74,7 +74,7 @@ def grade_each(logits_BC: Tensor, targets_BC: Tensor, weights_C2: Tensor | None 
 
 
 def rows_known(targets: Tensor) -> Tensor:
-    """The number of examples over which a loss is the mean: a scalar. targets: [B]; of several
+    """The number of examples over which a loss is the mean: a scalar. targets: [B]; with several
     classes [B, C], where an example counts by the share of them that is known."""
     if targets.ndim == 1:
         return torch.tensor(len(targets), device=targets.device)

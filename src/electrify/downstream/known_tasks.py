@@ -169,7 +169,7 @@ GLUE: dict[str, TextTask] = {
         ),
     )
 }
-# The tasks of the published average, which is over the first metric of each. WNLI, where the
+# The tasks in the published average, which is over the first metric of each. WNLI, where the
 # majority class wins, is left out (2003.10555 section 3.1).
 AVERAGED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 _SPANS = ("f1", "precision", "recall", "accuracy")

@@ -11,7 +11,7 @@ from .examples import Example
 
 
 class Cut:
-    """Counts texts that were cut to `length` tokens; the model reads `positions` at most."""
+    """Counts texts that were cut to `length` tokens; the model reads at most `positions`."""
 
     def __init__(self, *, length: int, positions: int) -> None:
         self.length = length

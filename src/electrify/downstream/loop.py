@@ -249,13 +249,13 @@ def device_named(name: str) -> torch.device:
 
 def computes_in_bf16(choice: str, device: torch.device) -> bool:
     """`auto`: if the device multiplies bfloat16 in hardware (measured with avx512_bf16: a step
-    takes half the time at width 128, and 40 % at 256)."""
+    takes half the time at width 128, and 40 % of it at 256)."""
     return supports_bf16(device) if choice == "auto" else choice == "true"
 
 
 def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float]:
-    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags: of
-    a narrow encoder, which learns them from a larger one (docs/results.md)."""
+    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags:
+    the rate for a narrow encoder, which learns them with a larger rate (docs/results.md)."""
     if tags and hidden_size <= 128:
         return 3e-3, 0.8
     if hidden_size <= 256:

@@ -24,8 +24,8 @@ Numbers = Sequence[float] | np.ndarray[Any, Any]
 
 
 def accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Share of predictions that equal the label; of rows of several classes, of those that are
-    right in all that is known."""
+    """Share of predictions that equal the label; for rows of several classes, the share of rows
+    that are right in everything that is known."""
     wanted = np.asarray(labels)
     if wanted.ndim == 2:
         return float(((np.asarray(predictions) == wanted) | (wanted == UNKNOWN)).all(1).mean())
@@ -33,7 +33,7 @@ def accuracy(labels: Numbers, predictions: Numbers) -> float:
 
 
 def balanced_accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Mean over the classes that occur of the share of each one's examples that are found; by
+    """The share of a class's examples that are found, as a mean over the classes that occur; by
     chance, it is 1 / classes, however rare some of them are."""
     wanted = np.asarray(labels)
     recall = need("sklearn.metrics").recall_score
@@ -58,8 +58,8 @@ def f1(labels: Numbers, predictions: Numbers) -> float:
 
 
 def macro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """Mean over the classes that occur of each one's F1; of rows of 0 and 1 (multi-label) over the
-    columns."""
+    """Each class's F1, as a mean over the classes that occur; for rows of 0 and 1 (multi-label),
+    over the columns."""
     wanted = np.asarray(labels)
     found = np.asarray(predictions)
     if wanted.ndim == 2:  # a single column would be a list of classes to scikit-learn
@@ -99,7 +99,7 @@ def _correlation(name: str, labels: Numbers, predictions: Numbers) -> float:
         x = x / np.abs(x).max()
         y = y / np.abs(y).max()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nearly constant: the value is taken as it comes
+        warnings.simplefilter("ignore")  # nearly constant: the value is taken as it is
         value = float(getattr(need("scipy.stats"), name)(x, y)[0])
     return value if np.isfinite(value) else 0.0
 
@@ -112,7 +112,7 @@ def _constant(numbers: Numbers) -> bool:
 @dataclass(frozen=True)
 class Metric:
     """A row of METRICS. of: what it compares with the labels, the chosen classes (or values) or the
-    probabilities. kinds: of task. lower: whether lower is better."""
+    probabilities. kinds: the kinds of task. lower: whether lower is better."""
 
     score: Callable[[Any, Any], float]
     kinds: tuple[Kind, ...]
@@ -153,18 +153,18 @@ def score(
 
 
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
-    """The names. Raises UserError for one that there is not, or not for this kind of task."""
+    """The names. Raises UserError for one that does not exist, or not for this kind of task."""
     known = [name for name, row in METRICS.items() if kind in row.kinds]
     for name in names:
         if name not in known:
             what = f"{kind} has no metric {name!r}" if known else f"{kind} has metrics of its own"
-            offered = f"; there are {', '.join(known)}" if known else "; leave it away"
+            offered = f"; there are {', '.join(known)}" if known else "; leave it out"
             raise UserError(f"--metrics: {what}{offered}")
     return tuple(dict.fromkeys(names))
 
 
 def is_lower_better(name: str) -> bool:
-    """name: of any metric, also one of tags or answers, or of a further set."""
+    """name: that of any metric, also one for tags or answers, or for a further set."""
     return name in METRICS and METRICS[name].lower
 
 
@@ -176,7 +176,7 @@ def better(name: str, found: float, best: float) -> bool:
 
 
 def require(names: Sequence[str]) -> None:
-    """Raises UserError now, and not after the training, where a library that the metrics need is
-    absent."""
+    """Raises UserError now, and not after training, if a library that the metrics need is
+    missing."""
     for name in names:
         need("scipy.stats" if METRICS[name].kinds == _VALUES else "sklearn.metrics")

@@ -20,12 +20,13 @@ def folder_name(label: str) -> str:
 
 def short(name: str, *, longest: int = MOST_BYTES) -> str:
     """A name as a part of the name of a file or folder; one of more than `longest` bytes is cut,
-    and told from others by its hash."""
+    and its hash distinguishes it from others."""
     return name if len(name.encode()) <= longest else f"{_cut(name)}-{_digest(name)}"
 
 
 def must_be_encodable(name: str) -> None:
-    """Raises UserError for the name of a model or a task in another encoding: our files say it."""
+    """Raises UserError for the name of a model or a task in another encoding, because our files
+    hold it."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as e:
@@ -40,5 +41,5 @@ def _digest(name: str) -> str:
 
 
 def _cut(name: str) -> str:
-    """At most MOST_BYTES of a name: two of them and their hashes are below LONGEST."""
+    """At most MOST_BYTES of a name: two such names and their hashes stay below LONGEST."""
     return name.encode()[:MOST_BYTES].decode("utf-8", "ignore")

@@ -9,7 +9,7 @@ from ..errors import UserError
 
 
 def need(module: str) -> ModuleType:
-    """The module. Raises UserError where its library is not installed."""
+    """The module. Raises UserError if its library is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as e:

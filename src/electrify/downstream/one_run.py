@@ -41,7 +41,7 @@ from .tasks import MAX_SEQ_LENGTH, TaskData
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading has
 # used.
 _DROPOUT_SEED = 1 << 32
-# The maximal number of evaluations by default: ten passes over a validation set that is larger than
+# The maximum number of evaluations by default: ten passes over a validation set that is larger than
 # the training set would take half of the time.
 _EVALUATIONS = 5
 # A head alone learns more slowly and needs a higher rate.
@@ -69,9 +69,9 @@ class Outcome:
     """The peak of memory so far, including earlier runs: allocated on a GPU, or used by the whole
     process on a CPU."""
     files: dict[str, str] = field(default_factory=dict)
-    """Answers as files, name to content: of test sets, and of the validation examples."""
+    """Answers as files, name to content: those to test sets, and to the validation examples."""
     notes: tuple[str, ...] = ()
-    """What a reader of the scores must know of this run."""
+    """What a reader of the scores must know about this run."""
 
     def record(self) -> dict[str, Any]:
         """The record for scores.jsonl: everything except the files, which are stored separately,
@@ -101,7 +101,7 @@ def finetune_one(
     fail. Raises UserError.
     """
     began = time.monotonic()
-    given, settings = settings, settings.filled()  # no protocol decides the order of own pairs
+    given, settings = settings, settings.filled()  # no protocol orders the user's pairs
     device = loop.device_named(settings.device)
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -198,7 +198,7 @@ def _cut(ready: _Ready, examples: list[Any], data: Any) -> tuple[str, ...]:
     if not isinstance(problem, Texts):
         return ()
     cut = Cut(length=problem.max_seq_length, positions=ready.loaded.positions)
-    if isinstance(problem, FrozenTexts):  # its rows of features do not tell how long the texts are
+    if isinstance(problem, FrozenTexts):  # its rows of features do not show how long the texts are
         for side in problem.sides(examples):
             cut.add(ready.loaded, side, [cut.length] * len(side))
     else:
@@ -214,7 +214,7 @@ def _dropout(task: TaskData, loaded: Loaded, settings: FinetuneSettings) -> floa
 
 
 def _std(loaded: Loaded, settings: FinetuneSettings) -> float | None:
-    """The deviation of the head's first weights; none is Glorot's."""
+    """The deviation of the head's first weights; None for Glorot's."""
     return (
         None
         if settings.head_init == "glorot"
@@ -284,8 +284,7 @@ def _rates(
 
 
 def _compiled(net: Any, settings: FinetuneSettings) -> Any:
-    """Compiles the encoder in place: batches differ in length, so its graph is one for all of
-    them."""
+    """Compiles the encoder in place: batches differ in length, so one graph serves all of them."""
     if settings.torch_compile:
         net.encoder.compile(dynamic=True)
     return net

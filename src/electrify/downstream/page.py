@@ -43,7 +43,7 @@ def markdown(report: Report) -> str:
 
 
 def _when(report: Report) -> str:
-    """At which evaluation of a run."""
+    """The evaluation of a run at which they were taken."""
     if "load_best_model_at_end" in report.searched:
         return "at the evaluation that the chosen setting says"
     if report.settings.load_best_model_at_end:
@@ -56,7 +56,7 @@ def _rows(cells: Iterable[list[str]]) -> list[str]:
 
 
 def _resources(report: Report) -> list[str]:
-    """What the runs took; nothing where their records do not say."""
+    """What the runs took; nothing if their records do not say."""
     spent = report.resources()
     if not spent:
         return []

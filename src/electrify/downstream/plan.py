@@ -36,7 +36,7 @@ class Run:
     predictions: Path
     """Folder of the answers."""
     hashes: dict[str, Any]
-    """Hashes of everything on which the scores depend: weights, tokenizer, data, and each test set
+    """Hashes of everything that the scores depend on: weights, tokenizer, data, and each test set
     by name."""
 
     @property
@@ -72,7 +72,7 @@ def planned(
         for task in tasks:
             if not applies(model, task):
                 continue
-            # A baseline answers no test set.
+            # A baseline does not answer test sets.
             answered = {} if is_baseline(model) else tests[task.name]
             updates = 0 if is_baseline(model) else updates_of(task, settings)
             for seed in range(options.seed, options.seed + options.seeds):
@@ -99,20 +99,20 @@ def _hash(value: Any) -> str:
 
 
 def is_wanted(model: str, models: Iterable[str]) -> bool:
-    """Whether anybody wants the fine-tuned model: not that of a row for comparison, as random
-    weights are beside others."""
+    """Whether anybody wants the fine-tuned model: nobody does if the row is only a comparison, as
+    random weights are beside others."""
     others = (m for m in models if not m.startswith(RANDOM) and not is_baseline(m))
     return not is_baseline(model) and (not model.startswith(RANDOM) or not any(others))
 
 
 def must_be_sayable(models: Iterable[str], tasks: Iterable[TaskData], out: Path) -> None:
-    """Raises UserError where our files could not say the name of a model or a task."""
+    """Raises UserError if our files could not hold the name of a model or a task."""
     for name in (*(_label(model, out) for model in models), *(task.name for task in tasks)):
         must_be_encodable(name)
 
 
 def must_be_makeable(path: Path) -> None:
-    """Raises UserError where nothing can have this name."""
+    """Raises UserError if nothing can have this name."""
     try:
         os.lstat(path)
     except OSError as e:
@@ -145,8 +145,8 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
 
 
 def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
-    """Raises UserError where the record of a run is of another model, other examples, or weights
-    that another metric chose."""
+    """Raises UserError if the record of a run is of another model, other examples, or weights that
+    another metric chose."""
     named = (
         ("weights", f"model {run.model!r}"),
         ("tokenizer", f"the tokenizer of {run.model!r}"),

@@ -53,7 +53,7 @@ def our_style() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of signs that its font lacks
+        warnings.simplefilter("ignore")  # about characters that its font lacks
         mpl.rcdefaults()
         mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
         yield
@@ -104,7 +104,7 @@ def _short(model: str) -> str:
 
 
 def named(text: str) -> str:
-    """A name in a picture: without characters that cannot be drawn, and with a blank before an
-    underscore, with which matplotlib begins what it hides."""
+    """A name in a picture: without characters that cannot be drawn, and with a blank before a
+    leading underscore, because matplotlib hides names that begin with one."""
     shown = harmless(text)
     return f" {shown}" if shown.startswith("_") else shown

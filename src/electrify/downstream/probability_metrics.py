@@ -1,5 +1,5 @@
-"""Metrics of probabilities rather than of choices: how well the right ones stand above the wrong
-ones, and how far a probability can be believed. Thin wrappers over scikit-learn (extra `eval`).
+"""Metrics of probabilities rather than of choices: how well the right ones rank above the wrong
+ones, and how far a probability can be trusted. Thin wrappers over scikit-learn (extra `eval`).
 
 Shape suffixes: N examples, C classes.
 """
@@ -15,15 +15,15 @@ from .needed import need
 
 Array = np.ndarray[Any, Any]
 UNKNOWN = -1
-"""In the place of a label that is not known (multi-label)."""
+"""Stands in for a label that is not known (multi-label)."""
 BINS = 15
-"""Of equal width, for the calibration error."""
+"""The number of bins, of equal width, for the calibration error."""
 
 
 def roc_auc(labels: Array, probabilities_NC: Array) -> float:
     """Area under the receiver operating characteristic: how often an example of a class has a
     higher probability for it than another example. Two classes have one value; otherwise it is the
-    mean over the classes, each against the rest. NaN where no class has examples of both kinds.
+    mean over the classes, each against the rest. NaN if no class has examples of both kinds.
 
     labels: class numbers [N], or [N, C] of 1, 0 and UNKNOWN (multi-label).
     """
@@ -31,7 +31,7 @@ def roc_auc(labels: Array, probabilities_NC: Array) -> float:
 
 
 def pr_auc(labels: Array, probabilities_NC: Array) -> float:
-    """Area under precision and recall, as average precision: of the second class where there are
+    """Area under precision and recall, as average precision: that of the second class if there are
     two, otherwise the mean over the classes. By chance, it is the share of the class. Labels and
     NaN as in `roc_auc`."""
     return _mean(need("sklearn.metrics").average_precision_score, labels, probabilities_NC)
@@ -39,7 +39,7 @@ def pr_auc(labels: Array, probabilities_NC: Array) -> float:
 
 def ece(labels: Array, probabilities_NC: Array) -> float:
     """Expected calibration error: the distance between the probability of the chosen class and how
-    often it is right, the mean over the examples in BINS bins of probability. Lower is better
+    often it is right, in BINS bins of probability, as the mean over the examples. Lower is better
     (Guo et al. 2017, 1706.04599, section 2). labels: class numbers [N]."""
     sure_N = probabilities_NC.max(1)
     right_N = probabilities_NC.argmax(1) == labels

@@ -23,7 +23,7 @@ SHORTEST = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """See the module. None where it is not known, or does not apply."""
+    """See the module. None if it is not known, or does not apply."""
 
     max_seq_length: int | None = None
     """Tokens per sequence."""
@@ -42,7 +42,7 @@ class Reading:
 
 
 def reading_of(problem: Problem, task: TaskData, *, threshold: float | None) -> Reading:
-    """How the problem of a run reads. threshold: see Reading.no_answer_threshold."""
+    """How the problem of a run reads its texts. threshold: see Reading.no_answer_threshold."""
     if isinstance(problem, Answering):
         return Reading(
             max_seq_length=problem.max_seq_length,
@@ -59,7 +59,7 @@ def reading_of(problem: Problem, task: TaskData, *, threshold: float | None) -> 
 
 
 def noted(config: Any) -> Reading:
-    """What the configuration of a model says; nothing of a model of others, and what is not
+    """What the configuration of a model says; nothing for models made elsewhere, and what is not
     plausible is left out."""
     found = getattr(config, KEY, None)
     if not isinstance(found, dict):

@@ -51,7 +51,7 @@ class Record:
 
 FIRST = {
     f.name for f in dataclasses.fields(Record)
-}  # the fields of the lines that were written before they were sealed
+}  # the fields of lines from before lines were sealed
 
 
 def read_records(out: Path) -> list[dict[str, Any]]:
@@ -94,8 +94,8 @@ def line_of(record: dict[str, Any]) -> str:
 
 
 def read_settings(out: Path) -> dict[str, Any] | None:
-    """The settings in OUT/finetune.json that were written there, by name; None where there is no
-    such file. Raises UserError.
+    """The settings in OUT/finetune.json that were written there, by name; None if there is no such
+    file. Raises UserError.
 
     Earlier versions wrote neither mark nor seal: their files are recognised because they hold only
     names of settings.

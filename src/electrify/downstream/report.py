@@ -57,9 +57,9 @@ class Report:
     records: tuple[dict[str, Any], ...]
     settings: FinetuneSettings
     names: Mapping[str, str] = field(default_factory=dict)
-    """Models as the records call them -> as the rows do."""
+    """The names of models in the records -> their names in the rows."""
     searched: tuple[str, ...] = ()
-    """Settings that a search varied, so that they are not those of all runs: notes say which was
+    """Settings that a search varied, so that not all runs share them: notes say which was
     chosen."""
 
     def shared(self) -> dict[str, Any]:
@@ -69,20 +69,20 @@ class Report:
         return {name: value for name, value in filled.items() if name not in left_out}
 
     def shown(self, label: str) -> str:
-        """A record's model as the rows call it."""
+        """The name of a record's model in the rows."""
         return self.names.get(label, label)
 
     def median(self, *, task: str, model: str, metric: str | None = None) -> float:
-        """The median of one row (the task's first metric where none is named). Raises KeyError
-        where there is none."""
+        """The median of one row (the task's first metric where none is named). Raises KeyError if
+        there is none."""
         for row in self.rows:
             if (row.task, row.model) == (task, model) and metric in (None, row.metric):
                 return row.median
         raise KeyError((task, model, metric))
 
     def glue_averages(self) -> dict[str, float]:
-        """The averages of the models that have every score: the mean over GLUE's tasks but WNLI of
-        the median of the first metric."""
+        """The averages of the models that have every score: the median of the first metric, as a
+        mean over GLUE's tasks except WNLI."""
         found = {}
         for model in dict.fromkeys(r.model for r in self.rows):
             medians = {
@@ -139,7 +139,7 @@ class Report:
                 for r in self.records
                 if (r["task"], r["model"]) == (task, model) and r.get("parameters")
             ]
-            if runs:  # records of earlier versions do not say
+            if runs:  # records of earlier versions do not have it
                 seconds = statistics.median(r["seconds"] for r in runs)
                 memory = max(r["peak_memory_bytes"] for r in runs)
                 cells.append(
@@ -202,8 +202,8 @@ def report_of(
     settings: FinetuneSettings,
     shown: dict[str, str],
 ) -> Report:
-    """The rows of the runs. metrics: names by task, in order. shown: model as in the records -> as
-    the user called it."""
+    """The rows of the runs. metrics: names by task, in order. shown: model in the records -> the
+    user's name for it."""
     records = tuple(records)
     rows = []
     for task, names in metrics.items():
@@ -226,7 +226,7 @@ def _display(label: str, shown: dict[str, str]) -> str:
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
     values = [float(r["scores"][metric]) for r in runs]
     if not all(map(math.isfinite, values)):
-        values = [math.nan] * len(values)  # whose order nobody knows
+        values = [math.nan] * len(values)  # nan has no order
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     best, worst = max(values), min(values)
     if is_lower_better(metric):

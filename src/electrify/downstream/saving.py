@@ -66,7 +66,7 @@ def save(
     top: Path | None = None,
 ) -> None:
     """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression
-    predicts values on their original scale. reading: is noted in config.json."""
+    predicts values on their original scale. reading: noted in config.json."""
     tokenizer = _tokenizer(loaded)
     config = _config(loaded, task, reading)
     model = _with_head(_class_of(task), config, net, problem)
@@ -78,7 +78,7 @@ def save(
             forget_origin(part)
     except (UserError, MemoryError):
         raise
-    # The disk's refusal has a type of its own in each of three libraries, one of which raises bare
+    # An error of the disk has its own type in each of three libraries, one of which raises bare
     # Exceptions.
     except Exception as e:
         raise UserError(
@@ -102,8 +102,8 @@ def _config(loaded: Loaded, task: TaskData, reading: Reading | None) -> Any:
 
 
 def _tokenizer(loaded: Loaded) -> Any:
-    """The tokenizer, told which inputs the model reads: one that does not say so gives no token
-    types, and the second text of a pair would look like the first."""
+    """The tokenizer, with the names of the inputs that the model reads: without these it gives no
+    token types, and the second text of a pair would look like the first."""
     tokenizer = copy.deepcopy(loaded.tokenizer)
     types = ["token_type_ids"] if loaded.segments else []
     names = ["input_ids", *types, "attention_mask"]
@@ -136,7 +136,7 @@ def _with_head(cls: Any, config: Any, net: Finetuned, problem: Problem) -> Any:
 
 
 def _compare(net: Finetuned, model: Any, problem: Problem, task: TaskData) -> None:
-    """Raises UserError where the model to be saved computes other logits than the one that was
+    """Raises UserError if the model to be saved computes other logits than the one that was
     scored."""
     examples: Any = task.validation[:1]
     rows: Any = problem.held_out(examples).data

@@ -51,12 +51,12 @@ def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> 
 
 
 def _folder(out: Path, name: str) -> Path:
-    """Of a point of the grid; a dozen settings make a name too long."""
+    """The folder of a point of the grid; a dozen settings would make its name too long."""
     return out / GRID / short(name, longest=LONGEST)
 
 
 def _must_be_ours(out: Path) -> bool:
-    """Whether a search has begun in the folder. Raises UserError where it holds anything else.
+    """Whether a search has begun in the folder. Raises UserError if it holds anything else.
 
     Earlier versions did not write a mark: their folders are recognised by the results in OUT/grid,
     and because they hold nothing else.
@@ -109,8 +109,8 @@ def _searched(
 
 
 def _seen_from(out: Path, report: Report, point: Path) -> Report:
-    """The report of a point, with the models that it calls by their way from the point's own folder
-    called by that from `out`."""
+    """The report of a point, with its models' paths, which are relative to the point's own folder,
+    made relative to `out`."""
 
     def called(label: str) -> str:
         prefix, way = (
@@ -166,7 +166,7 @@ def _best_of(rows: dict[str, Row]) -> str:
 
 
 def _cells(found: dict[str, Report], report: Report) -> list[list[str]]:
-    """One row a task, model and point; a star where it is the best one."""
+    """One row for each task, model and point; a star marks the best one."""
     best = _first_rows(report)
     cells = [["task", "metric", "model", *found]]
     for (task, model), chosen in best.items():

@@ -19,7 +19,7 @@ def cosine_score(task: TaskData, model: str, *, device: str = "auto") -> float:
     """Spearman's correlation of the cosines with the values of the validation pairs. Raises
     UserError for a task without pairs or without values."""
     if task.kind != "regression":
-        raise UserError(f"{task.name} has no values to which cosines could be compared")
+        raise UserError(f"{task.name} has no values with which cosines could be compared")
     at = device_named(device)
     loaded = load(model, device=at)
     length = min(MAX_SEQ_LENGTH, loaded.positions)

@@ -4,7 +4,7 @@
 How the chunks of each set of letters compare to those of conlleval (CoNLL-2000):
 
 - O, B, I (IOB1 and IOB2): the same chunks, whatever the order of the tags.
-- E too: the same, but for E-X B-X, which the script leaves one chunk.
+- E too: the same, except for E-X B-X, which the script leaves as one chunk.
 - S too (IOBES, BILOU): the script knows no S and makes one chunk of S-X S-X; here the scheme's own
   definition holds, as in seqeval.
 
@@ -13,10 +13,10 @@ this file agree.
 
 A chunk begins at B- and S-, after E-, S- and O, and where the type changes, whatever the letter
 there: an I- in the wrong place begins a chunk too. It goes on until the next one begins or a word
-is outside. BILOU's L- and U- count as E- and S-. The type is all behind the first hyphen. A letter
-of these without a hyphen is a chunk of type "". Any other tag without a hyphen ("NOUN") is outside
-as O is, and one with a hyphen ("NP-SBJ") counts as if its letter were I, both as conlleval has it
-after O.
+is outside. BILOU's L- and U- count as E- and S-. The type is everything after the first hyphen. One
+of these letters without a hyphen is a chunk of type "". Any other tag without a hyphen ("NOUN") is
+outside, as O is, and one with a hyphen ("NP-SBJ") counts as if its letter were I, both as conlleval
+has it after O.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def span_scores(
     """f1, precision and recall of chunks (type and both ends right) over all sentences, and
     accuracy of tags: fractions, 0 where undefined.
 
-    gold, predicted: the tags of each sentence. Raises ValueError where their lengths differ.
-    Source: conlleval of CoNLL-2000, for O, B and I.
+    gold, predicted: the tags of each sentence. Raises ValueError if their lengths differ. Source:
+    conlleval of CoNLL-2000, for O, B and I.
     """
     right, there, called = _counts(gold, predicted)
     pairs = [

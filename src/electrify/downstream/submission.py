@@ -33,8 +33,8 @@ def answers_tsv(answers: Sequence[str]) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
-    """Each file whole or not at all, in a folder below `top`; other content that has its name is
-    kept under another one. Raises UserError where a link leads out of `top`."""
+    """Each file whole or not at all, in a folder below `top`; other content under its name is kept
+    under another one. Raises UserError if a link leads out of `top`."""
     for name, content in files.items():
         make_inside(folder, top)
         if sha256(folder / name) != hashlib.sha256(content.encode("utf-8")).hexdigest():
@@ -44,7 +44,7 @@ def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
 
 def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
     """OUT/submission-NAME.zip: for each task the predictions of the run with the best first metric.
-    Returns lines that tell what is in it.
+    Returns lines that say what is in it.
 
     Nothing is written if there was no test set. The archive's bytes depend on its files only.
     """
@@ -61,7 +61,7 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
         for test, _ in task.test
     }
     if not files:
-        return ["no test set is there to predict: a task's folder holds it as test.tsv"]
+        return ["there is no test set to predict: a task's folder holds it as test.tsv"]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
         for file, path in sorted(files.items()):

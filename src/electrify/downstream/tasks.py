@@ -30,9 +30,8 @@ MIN_UPDATES = 1000
 
 @dataclass(frozen=True)
 class TextTask:
-    """One row of GLUE, a text or two: where the examples stand, what they are, how they are scored.
-
-    columns: of the texts, by header name, or by 0-based number where the file has no header.
+    """One row of GLUE, a text or two: where the examples are, what they are, how they are scored.
+    columns: those of the texts, by header name, or by 0-based number if the file has no header.
     labels: the classes as written in the file; the position is the class number; empty for
     regression, whose range is value_range. metrics: names in metrics.METRICS, the first is the one
     that is compared. also: further development sets by the name that their scores carry. test:
@@ -111,10 +110,9 @@ class TaskData:
     train: Examples
     validation: Examples
     symmetric: bool | None = False
-    """Whether the order of a pair's texts does not matter; None where only the user knows."""
+    """Whether the order of a pair's texts does not matter; None if only the user knows."""
     value_range: tuple[float, float] | None = None
-    """The least and the largest value there can be in a regression; none where that is not
-    known."""
+    """The least and the largest possible value of a regression; None if that is not known."""
     also: tuple[tuple[str, Examples], ...] = ()
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()

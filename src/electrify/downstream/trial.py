@@ -1,5 +1,5 @@
 """A trial before the first update: every model on a few examples of every task. A model that is
-broken, or that needs inputs which no text gives, is found now and not after hours of training
+broken, or that needs inputs that no text gives, is found now and not after hours of training
 another."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _try(
     problem = problem_of(task, loaded, settings=settings, device=device, bf16=bf16, name=model)
     net = problem.model(dropout=0.0, std=None).to(device)
     few = task.train[:_EXAMPLES]
-    # Training leaves out what nothing can be learned from, which may be all of these.
+    # Training leaves out examples that nothing can be learned from, which may be all of these.
     answering = task.kind == "answering"
     data = problem.held_out(few).data if answering else problem.training(few)
     batch = data.batch(torch.arange(min(_EXAMPLES, len(data.lengths_N))))
@@ -56,7 +56,7 @@ def _try(
 
 @contextmanager
 def _one_sentence(what: str) -> Iterator[None]:
-    """What a model of somebody raises, which may be anything, as a UserError."""
+    """What somebody's model raises, which may be anything, as a UserError."""
     try:
         yield
     except (UserError, Unfinished, MemoryError, torch.OutOfMemoryError):

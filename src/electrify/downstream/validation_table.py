@@ -1,4 +1,4 @@
-"""What a model said of every validation example, as a CSV: for a reader, for thresholds, and for
+"""What a model said about every validation example, as a CSV: for a reader, for thresholds, and for
 calibration."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def validation_csv(
     predicted: Sequence[str],
     probabilities: Sequence[Sequence[float]] = (),
 ) -> str:
-    """A row for each example, in the order of the validation examples: its texts (only of your own
-    files), its label, what was predicted, and the probabilities of the first MOST_COLUMNS classes.
-    predicted: as in submission files."""
+    """A row for each example, in the order of the validation examples: its texts (only if they are
+    from your own files), its label, what was predicted, and the probabilities of the first
+    MOST_COLUMNS classes. predicted: as in submission files."""
     own = task.name not in TASKS
     pairs = any(one.pair is not None for one in examples)
     head: list[Any] = [
@@ -48,8 +48,8 @@ def validation_csv(
 
 
 def _label(task: TaskData, example: Example) -> str:
-    """As in the user's file; of several classes the names with bars between, unknown ones with a
-    question mark."""
+    """As in the user's file; if there are several classes, their names with bars between, unknown
+    ones with a question mark."""
     if isinstance(example.label, tuple):
         unknown = example.unknown if isinstance(example, Partly) else ()
         names = [task.labels[k] for k in example.label]

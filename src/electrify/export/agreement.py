@@ -37,8 +37,8 @@ def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> flo
     """Loads the folder with transformers and compares hidden states and logits with the network's
     own, in eval mode.
 
-    Returns the largest relative difference. Raises ExportError where it exceeds TOLERANCE or
-    anything does not load.
+    Returns the largest relative difference. Raises ExportError if it exceeds TOLERANCE or anything
+    does not load.
     """
     encoder, theirs = _loaded(folder, model, special)
     own = copy.deepcopy((model.encoder, model.head))
@@ -59,8 +59,8 @@ def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> flo
 
 
 def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn.Module, nn.Module]:
-    """The encoder and the whole network as transformers loads them. Raises ExportError where keys
-    or special tokens are others."""
+    """The encoder and the whole network as transformers loads them. Raises ExportError if keys or
+    special tokens differ."""
     import transformers
 
     reader = model.architecture.network_class(model.table().name)
@@ -140,7 +140,8 @@ def _largest_difference(
 
 def probe(shape: Shape, special: SpecialIds) -> Tokens:
     """The input for the comparison: three padded sequences of different lengths, one per row, with
-    both segments, and so long that windows have an edge and distances share buckets."""
+    both segments, and long enough for windows to have an edge and for distances to share
+    buckets."""
     length = min(shape.max_position_embeddings, shape.telling_length, MOST_TOKENS)
     rng = torch.Generator().manual_seed(0)
     ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)

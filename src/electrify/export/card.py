@@ -21,10 +21,10 @@ from ..train.decisive import STARTS
 from ..train.log import FILE, read
 
 LOGITS = {  # a line of code for what the head says
-    "token": "print({}.argmax(-1))  # of each token: the id of what should stand there",
-    "replaced": "print({}.sigmoid())  # of each token: probability that it was replaced",
-    "energy": "print({})  # of each token: its energy",
-    "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # of the third token: which of the ids 5 and 6",
+    "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
+    "replaced": "print({}.sigmoid())  # for each token: probability that it was replaced",
+    "energy": "print({})  # for each token: its energy",
+    "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # at the third token: which of the ids 5 and 6",
 }
 MACHINE = {  # what run.json calls it -> what the card does
     "device_name": "device",
@@ -241,7 +241,7 @@ def _start(start: str) -> str:
 
 
 def _relative(name: str) -> str:
-    """The last name of an absolute path: cards tell nothing of the machine's folders."""
+    """The last name of an absolute path: cards reveal nothing about the machine's folders."""
     return Path(name).name if Path(name).is_absolute() else name
 
 

@@ -36,7 +36,7 @@ SAFE_WEIGHTS: dict[str, Any] = {
     "trust_remote_code": False,
     "ignore_mismatched_sizes": True,
 }
-# The library counts these with the causal ones, for their language-model heads.
+# The library counts these as causal, because of their language-model heads.
 _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 
 
@@ -62,7 +62,7 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
     """A model of this class of the library in float32, and the weights that the folder lacks.
     config: what `load_config` gave.
 
-    Raises UserError where it cannot be read.
+    Raises UserError if it cannot be read.
     """
     try:
         with quiet():
@@ -89,8 +89,8 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
     )
     if unsafe and not any(folder.glob("*.safetensors")):
         return UserError(
-            f"{path}: {unsafe[0]} could run code of others when it is opened, so it is not; "
-            "convert the weights to model.safetensors"
+            f"{path}: {unsafe[0]} could run other people's code when it is opened, so it is not "
+            "opened; convert the weights to model.safetensors"
         )
     return UserError(f"{path}: its weights cannot be loaded: {said(error)}")
 
@@ -101,8 +101,8 @@ def said(error: BaseException) -> str:
 
 
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
-    """Raises UserError where the library put random numbers in the place of weights of another
-    shape, or where weights are not numbers."""
+    """Raises UserError if the library put random numbers in place of weights of another shape, or
+    if weights are not numbers."""
     if not Path(path).is_dir():
         from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
@@ -183,7 +183,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except UserError:
         raise
-    except Exception as e:  # a config.json may hold anything, and each has an exception of its own
+    except Exception as e:  # a config.json may hold anything, and may raise anything
         raise unloadable(path, e) from e
     if not Path(path).is_dir():
         from_hub(path, config)
@@ -209,7 +209,8 @@ def computing_plainly(config: Any) -> None:
     """Sets the options that the caller should choose, not whoever saved the weights: what a forward
     pass returns, and which implementation computes attention.
 
-    A config.json may say them, too, and every reader of an output here would find something else.
+    A config.json may also set them, and then every reader of an output here would find something
+    else.
     """
     # The library's own choice for this machine; before the outputs, which are checked against it.
     config._attn_implementation = None
@@ -217,13 +218,13 @@ def computing_plainly(config: Any) -> None:
     config.output_attentions = False
     config.output_hidden_states = False
     config.chunk_size_feed_forward = (
-        0  # memory for time; a length that it does not divide is an error
+        0  # chunks trade time for memory; a length that they do not divide is an error
     )
 
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
-    """The tokenizer of a model. Raises UserError where there is none (the library would make an
-    empty one) or where it is too large for the model."""
+    """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
+    one) or if it is too large for the model."""
     if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in VOCABULARY_FILES):
         raise UserError(
             f"{path}: the folder holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:4])}); "

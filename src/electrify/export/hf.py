@@ -64,8 +64,8 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory,
     or without them from the newest checkpoint. Returns the folders by network.
 
-    Raises UserError where a folder of that name is not an export of ours, ExportError where
-    transformers does not compute the same.
+    Raises UserError if a folder of that name is not an export of ours, ExportError if transformers
+    does not compute the same.
     """
     config, facts = read_run(run)
     built = built or _restored(config, facts, _checkpoint(run, None))[0]
@@ -85,8 +85,8 @@ def export(
     """Writes one network of a checkpoint (by default the newest complete one) of the run folder
     `run` to `output_dir`, and returns that.
 
-    Raises UserError where the run has no checkpoint or no such part, where `output_dir` holds
-    something else, and as `export_run`.
+    Raises UserError if the run has no checkpoint or no such part, if `output_dir` holds something
+    else, and like `export_run`.
     """
     run = path_of(run, "the run")
     given = ExportConfig(output_dir=str(path_of(output_dir, "output_dir")), part=part, step=step)
@@ -104,8 +104,8 @@ def export(
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError where it is not one, or where the two are
-    not of one run."""
+    """Recipe and facts of a run folder. Raises UserError if it is not one, or if the two are not of
+    one run."""
     must_be_run(run)
     config, facts = load_file(run / "config.yaml", within=run), read_facts(run)[1]
     must_agree(run, config, facts)
@@ -142,7 +142,7 @@ def _found(
     run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
 ) -> tuple[Built, dict[str, Any]]:
     """The networks of the wanted checkpoint and its state. A run at work removes old checkpoints:
-    where nobody said which one, the newest is asked for again."""
+    if none was asked for, the newest is looked for again."""
     for left in reversed(range(TRIES)):
         there = [found.path for found in checkpoint.numbered(run)]
         try:
@@ -154,7 +154,7 @@ def _found(
 
 
 def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
-    """The generator's shape where a folder decided it (written into run.json, for that folder may
+    """The generator's shape if a folder decided it (written into run.json, because that folder may
     be gone)."""
     written = facts.get("shapes", {}).get("generator")
     if written:
@@ -274,8 +274,8 @@ def write_model(
 def _copy_tokenizer(
     run: Path, folder: Path, *, facts: Mapping[str, Any], model: ExportedModel
 ) -> None:
-    """The run's tokenizer, told what its model reads and how long the sequences may be. Word pieces
-    get a vocab.txt, which older tools read."""
+    """The run's tokenizer, with the inputs that its model reads and the length that sequences may
+    have. Word pieces get a vocab.txt, which older tools read."""
     source = run / "tokenizer"
     if not is_there(source / "tokenizer.json"):
         raise UserError(
@@ -285,7 +285,7 @@ def _copy_tokenizer(
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = without_origin(read_settings(folder))
     positions = model.encoder.shape.max_position_embeddings
-    if not model.architecture.extendable:  # whose rows end where its positions do
+    if not model.architecture.extendable:  # its rows end where its positions do
         positions = min(positions, options.get("model_max_length") or positions)
     options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
     if "token_type_ids" not in model.architecture.input_names:

@@ -17,8 +17,8 @@ RUN_FILES = ("config.yaml", "run.json")
 
 
 def may_be_on_hub(name: str) -> bool:
-    """Whether a name that is not a folder may be an id of the Hub: not where its parent is a folder
-    here, as of one that is mistyped."""
+    """Whether a name that is not a folder may be an id of the Hub: not if its parent is a folder
+    here, as with a mistyped folder."""
     beside_a_folder = "/" in name and Path(name).parent.is_dir()
     return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
 

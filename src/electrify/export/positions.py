@@ -11,7 +11,7 @@ def positions_of(model: Any) -> int:
     """The most tokens of a sequence, special ones included; UNLIMITED where positions are relative.
 
     Models that follow RoBERTa count from the padding token's id + 1, so the first rows of their
-    table are no positions; others begin later in their table of position ids.
+    table are not positions; others begin later in their table of position ids.
     """
     modules = dict(model.named_modules())
     for name, module in modules.items():

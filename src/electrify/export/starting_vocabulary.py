@@ -19,13 +19,13 @@ from .places import start_of
 from .quiet import quiet
 
 MOST = 1.02
-"""Rows for a token; more of them are another vocabulary."""
+"""The most rows for each token; a table with more has another vocabulary."""
 
 
 def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's
-    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted, and one whose
-    tokenizer cannot be loaded, which is told."""
+    tokenizer (the folder `tokenizer`). A folder without a tokenizer is accepted, and so is one
+    whose tokenizer cannot be loaded, which is reported."""
     from transformers import AutoTokenizer
 
     if not has_vocabulary(start):
@@ -42,8 +42,8 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
             ).get_vocab()
     except (OSError, ValueError, KeyError) as e:
         say(
-            f"warning: {start}: its tokenizer cannot be loaded ({said(e)}), so that its words were "
-            "not compared with the corpus's"
+            f"warning: {start}: its tokenizer cannot be loaded ({said(e)}), so its words were not "
+            "compared with the corpus's"
         )
         return
     except (KeyboardInterrupt, SystemExit):
@@ -74,18 +74,18 @@ def other_vocabulary(start: str, theirs: int, ours: int) -> str:
 
 
 def may_hold(rows: int, tokens: int) -> bool:
-    """Whether a table of so many rows may be that of so many tokens."""
+    """Whether a table with this many rows may be that of this many tokens."""
     return tokens <= rows <= MOST * tokens
 
 
-# What has a row for each word, in our names.
+# The tensors with a row for each word, under our names.
 OF_WORDS = ("embeddings.words.weight", "head.bias_V")
 
 
 def without_padding(
     named: dict[str, torch.Tensor], *, rows: int, tokens: int
 ) -> dict[str, torch.Tensor]:
-    """The tensors with as many rows as there are tokens, where they have one for each word."""
+    """The tensors, cut to as many rows as there are tokens if they have one for each word."""
     return {
         name: t[:tokens] if len(t) == rows and name.endswith(OF_WORDS) else t
         for name, t in named.items()
@@ -93,7 +93,7 @@ def without_padding(
 
 
 def about_padding(start: str, *, what: str, rows: int, tokens: int) -> list[str]:
-    """A line where rows are left out."""
+    """A line if rows are left out."""
     if rows == tokens:
         return []
     left = f"the last {rows - tokens:,} of {rows:,} rows of its vocabulary"

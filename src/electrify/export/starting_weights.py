@@ -41,8 +41,8 @@ from .starting_vocabulary import (
 def folder_shape(start: str, architecture: str, *, vocab_size: int | None = None) -> Shape:
     """The shape of the encoder in a Hugging Face folder or under a Hub id.
 
-    vocab_size: that of the corpus, checked where given. Raises UserError where `start` is of
-    another architecture or computes what our encoder does not.
+    vocab_size: that of the corpus, checked if given. Raises UserError if `start` is of another
+    architecture or computes what our encoder does not.
     """
     shape = architecture_named(architecture).shape_of(_config(start, architecture))
     if vocab_size is None or shape.vocab_size == vocab_size:
@@ -61,13 +61,12 @@ def load_model(
     learns: bool = True,
 ) -> list[str]:
     """Fills a network of a run with the weights of a Hugging Face folder or Hub id (safetensors
-    only). Returns lines that tell what was missing or ignored. what: `discriminator` or
-    `generator`.
+    only). Returns lines that say what was missing or ignored. what: `discriminator` or `generator`.
 
     A head that the folder lacks keeps its initial values. given: the network that another folder
-    has filled already: what the two share stays as that folder left it. learns: False for a network
-    that stays as the folder leaves it, head and all. Raises UserError where the folder does not
-    fit; then nothing has been changed.
+    has already filled: what the two share stays as that folder left it. learns: False for a network
+    that stays as the folder leaves it, head and all. Raises UserError if the folder does not fit;
+    then nothing has been changed.
     """
     config = _config(start, own.architecture.name)
     words = _must_fit(own, own.architecture.shape_of(config), start, what=what)
@@ -97,7 +96,7 @@ def load_model(
 def _must_be_there(
     table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
 ) -> None:
-    """Raises UserError where a folder lacks weights that the run cannot do without."""
+    """Raises UserError if a folder lacks weights that the run cannot do without."""
     broken = sorted(name for row in table.encoder for name in row.theirs if name in missing)
     if broken:
         raise UserError(
@@ -113,7 +112,7 @@ def _must_be_there(
 
 
 def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> dict[str, int]:
-    """The rows of a folder's table of words, and our tokens. Raises UserError where its encoder has
+    """The rows of a folder's table of words, and our tokens. Raises UserError if its encoder has
     another vocabulary or shape than ours."""
     shape = own.encoder.shape
     words = {"rows": theirs.vocab_size, "tokens": shape.vocab_size}
@@ -191,7 +190,8 @@ def _account(
 
 
 def _config(start: str, architecture: str) -> Any:
-    """The folder's config, of an encoder that ours can be. Raises UserError otherwise."""
+    """The folder's config, if it is that of an encoder that ours can be. Raises UserError
+    otherwise."""
     from transformers import AutoConfig
 
     place, local = start_of(start)
@@ -205,7 +205,7 @@ def _config(start: str, architecture: str) -> Any:
             config = AutoConfig.from_pretrained(place, trust_remote_code=False, **local)
     except UserError:
         raise
-    except Exception as e:  # a config.json may hold anything, and each has an exception of its own
+    except Exception as e:  # a config.json may hold anything, and may raise anything
         raise unloadable(start, e) from e
     if not local:
         from_hub(place, config)

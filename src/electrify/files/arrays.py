@@ -1,5 +1,5 @@
-"""Lists of 64-bit numbers in files of numpy. The header may claim any number of them, so it is
-compared with the size of the file before anything is loaded: what then runs out is memory."""
+"""Lists of 64-bit numbers in numpy files. The header may claim any number of them, so it is
+compared with the size of the file before anything is loaded: otherwise memory could run out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from numpy.lib import format as npy
 from ..errors import is_of_memory
 from .reading import FileError, open_regular, unreadable
 
-MAX_HEADER = 256  # that of a list has 118 characters
+MAX_HEADER = 256  # the header of a list has 118 characters
 
 
 def mapped_list(path: Path, *, within: Path | None = None) -> np.ndarray:
-    """The numbers, memory-mapped. Raises FileError where the file is not such a list to its last
+    """The numbers, memory-mapped. Raises FileError if the file is not such a list to its last
     byte."""
     with open_regular(path, within=within) as stream:
         try:

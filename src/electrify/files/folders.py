@@ -39,8 +39,8 @@ MOST_BYTES = 1 << 27
 
 def open_own(path: Path) -> IO[bytes] | None:
     """A regular file, opened for reading; None for a link, a pipe, a device, a folder, and where
-    there is nothing. Raises UnreadableError where the machine does not let us read the file: whose
-    it is, is unknown then."""
+    there is nothing. Raises UnreadableError if the machine does not let us read the file: then
+    nobody knows whose it is."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as e:
@@ -55,7 +55,7 @@ def open_own(path: Path) -> IO[bytes] | None:
 
 
 def _is_another_kind(path: Path) -> bool:
-    """Whether something has that name which is not a regular file, whoever may read it."""
+    """Whether something that is not a regular file has that name, whoever may read it."""
     try:
         return not stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -63,7 +63,7 @@ def _is_another_kind(path: Path) -> bool:
 
 
 def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
-    """A small regular file; None for what `open_own` does not open, and for what is larger."""
+    """A small regular file; None for what `open_own` does not open, and for larger files."""
     stream = open_own(path)
     if stream is None:
         return None
@@ -81,7 +81,7 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def own_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a small regular file, None where there is none. Raises UnreadableError as
+    """The JSON object in a small regular file, None if there is none. Raises UnreadableError like
     `open_own`."""
     data = own_bytes(path) or b""
     try:
@@ -92,8 +92,8 @@ def own_object(path: Path) -> dict[str, Any] | None:
 
 
 def mark_of(path: Path, kind: str) -> dict[str, Any] | None:
-    """What the file says besides its mark, where it has the mark of this kind; None for whatever
-    else is there."""
+    """What the file says besides its mark, if it has the mark of this kind; None for anything
+    else."""
     found = own_object(path)
     return (
         {k: v for k, v in found.items() if k != KEY}
@@ -118,7 +118,7 @@ def foreign(folder: Path) -> list[str]:
 
 
 def must_be_new(folder: Path, what: str) -> None:
-    """Raises UserError where the folder holds anything, or is a file. what: the thing
+    """Raises UserError if the folder holds anything, or is a file. what: the thing
     whose mark it lacks."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise UserError(f"{folder}: a file, not a folder; choose another --output-dir")
@@ -131,12 +131,12 @@ def must_be_new(folder: Path, what: str) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a writer of ours gave it this name until it is whole."""
+    """Whether it is the name that one of our writers gives a file until it is whole."""
     return TEMPORARY.fullmatch(path.name) is not None
 
 
 def remove_temporaries(folder: Path) -> None:
-    """What writers that were killed have left. Only for the process that has the folder's lock."""
+    """What killed writers have left. Only for the process that has the folder's lock."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_temporary(path):
             if path.is_dir() and not path.is_symlink():
@@ -146,7 +146,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def aside(path: Path) -> Path | None:
-    """Gives what has this name another one, which it returns; None where there is nothing."""
+    """Gives another name to whatever has this one, and returns it; None if there is nothing."""
     if not os.path.lexists(path):
         return None
     free = free_name(path.with_name(f"{path.name}.changed"))
@@ -155,7 +155,7 @@ def aside(path: Path) -> Path | None:
 
 
 def relative(name: str, folder: Path) -> str:
-    """A folder as it is found from `folder`, so that both can be moved together; what is not a
+    """The path of a folder relative to `folder`, so that both can be moved together; what is not a
     folder here (a Hub id) stays as it is."""
     path = os.path.expanduser(name)
     return (
@@ -166,7 +166,7 @@ def relative(name: str, folder: Path) -> str:
 
 
 def sha256(path: Path) -> str | None:
-    """The hash of a regular file, None where there is none: a link, a folder, nothing."""
+    """The hash of a regular file; None for a link, a folder, or nothing."""
     stream = open_own(path)
     if stream is None:
         return None

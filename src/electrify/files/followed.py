@@ -1,5 +1,5 @@
 """What the libraries open in a folder besides the files that are asked for, and what they follow in
-its settings: neither may lead elsewhere, nor fill the memory."""
+its settings: neither may lead elsewhere or fill the memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_LAYERS = 1000  # each is a Python object, so a wrong number costs time befor
 # A configuration makes a name for each label before it is asked what weights there are; the largest
 # published sets have thousands.
 MAX_LABELS = 1 << 20
-SIZES = (  # what configurations of the library call so, whatever the model
+SIZES = (  # the names that the library's configurations use for these, whatever the model
     "vocab_size",
     "embedding_size",
     "hidden_size",
@@ -42,7 +42,7 @@ def must_not_lead_out(folder: Path, *, within: Path, limits: Mapping[str, int]) 
     """Raises FileError for a file that the libraries would open and that is not regular, leads out
     of `within`, or is too large; and for a config.json that sends them elsewhere.
 
-    limits: name -> bytes at most, where they are not those of its ending.
+    limits: name -> bytes at most, if not those of its ending.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.suffix in _READ and not path.name.startswith("."):
@@ -66,7 +66,7 @@ def _limit(path: Path, limits: Mapping[str, int]) -> int | None:
 
 
 def must_stay(path: Path, settings: Mapping[str, Any]) -> None:
-    """Raises FileError where a file of settings sends the library to other files."""
+    """Raises FileError if a file of settings sends the library to other files."""
     for key in _ELSEWHERE:
         if settings.get(key) not in (None, _USUAL):
             raise FileError(
@@ -77,9 +77,9 @@ def must_stay(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _must_be_modest(path: Path, settings: dict[str, Any]) -> None:
-    """Raises FileError for architectures that are not names; for numbers of which the library makes
-    a list while it reads them: of labels, and in some architectures of layers; and for sizes
-    that no model has."""
+    """Raises FileError for architectures that are not names; for numbers that the library turns
+    into a list while it reads them: those of labels, and in some architectures of layers; and for
+    sizes that no model has."""
     named = settings.get("architectures")
     if named is not None and not (
         isinstance(named, list) and all(isinstance(name, str) for name in named)

@@ -30,7 +30,7 @@ def must_stay_inside(path: Path, top: Path) -> None:
 
 def make_inside(path: Path, top: Path) -> None:
     """Makes the folder `path`, and those between it and `top`, which must exist. Raises UserError
-    as `must_stay_inside`, OSError where it cannot."""
+    like `must_stay_inside`, and OSError if it cannot make them."""
     must_stay_inside(path, top)
     path.mkdir(parents=True, exist_ok=True)
 

@@ -26,7 +26,7 @@ LOCK = ".lock"
 # Another writer may remove the file between our opening and our locking it, and this can happen
 # again and again.
 _TRIES = 100
-_MOST_BYTES = 32  # of our word and a process number; a longer file is not a lock
+_MOST_BYTES = 32  # the bytes of our word and a process number; a longer file is not a lock
 _OURS = re.compile(rb"electrify ([0-9]+)\n")
 _locked_here: set[Path] = set()  # POSIX locks do not keep two threads of one process apart
 
@@ -36,13 +36,13 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
     """Keeps every other writing process out of the folder, which is created if it is missing.
 
     keep: the lock's file stays, empty, when the work ends (that of a run, which is looked at while
-    it is trained). A folder that was made here and holds nothing in the end goes again. again: the
+    it is trained). A folder that was made here and is empty in the end is removed again. again: the
     folder was deleted with the lock that this process held. Raises UserError naming the process
-    that holds the lock, where the file of that name is a link or somebody else's (it is neither
-    followed nor emptied), and where the folder is a checkpoint, or lies in one.
+    that holds the lock, if the file of that name is a link or somebody else's (it is neither
+    followed nor emptied), and if the folder is a checkpoint, or inside one.
     """
     must_not_be_in_a_checkpoint(folder)
-    # A folder above may not be looked into, or the one that we are in is gone.
+    # We may have no access to a folder above, or the one that we are in may be gone.
     with _writable(folder):
         path = Path(os.path.realpath(folder)) / LOCK
         made = not folder.exists()
@@ -108,8 +108,8 @@ def holder(folder: Path) -> str | None:
 
 
 def _locked(path: Path, folder: Path) -> tuple[int, bool]:
-    """The open and locked file, and whether it was made here. Raises UserError where another
-    process has it, OSError where it cannot be opened."""
+    """The open and locked file, and whether it was made here. Raises UserError if another process
+    has it, OSError if it cannot be opened."""
     for _ in range(_TRIES):
         fd, new = _opened(path)
         try:
@@ -157,7 +157,7 @@ def _lock(fd: int, folder: Path) -> None:
     try:
         import fcntl
     except ImportError:
-        # Windows has no such locks; two writers in one folder are then the user's care.
+        # Windows has no such locks; it is then up to the user to avoid two writers in one folder.
         return
     try:
         # It is lockf, not flock: a forked worker that outlives a killed run would keep a flock.

@@ -1,12 +1,12 @@
 """A Hugging Face folder of ours, made or replaced file by file.
 
 Everything is written into a hidden folder inside the target first, and checked there by whoever
-writes. Only then the mark says `unfinished`, config.json (without which nobody loads a model) goes,
-each file takes its place, config.json last, and the mark says what is there now. So a kill leaves
-the old model, or the new one, or a folder that nobody takes for a model and that the same command
-makes whole. What the mark does not list is the user's: it stays, and where it stands in the way
-nothing is written. A file that the mark lists and that does not have its hash any more was changed
-by the user: then nothing is written either.
+writes. Only then does the mark say `unfinished`; config.json (without which nobody loads a model)
+is removed, each file takes its place, config.json last, and the mark says what is there now. So a
+kill leaves the old model, or the new one, or a folder that nobody takes for a model and that the
+same command makes whole. What the mark does not list is the user's: it stays, and if it is in the
+way, nothing is written. A file that the mark lists and that no longer has its hash was changed by
+the user: then nothing is written either.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ WEIGHTS = "model.safetensors"
 MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
 KIND = "model"
 UNFINISHED = "unfinished"
-# In an unfinished mark: the hashes of what stood there before, for each file is the old one or the
-# new one.
+# In an unfinished mark: the hashes of what was there before, because each file is the old one or
+# the new one.
 EARLIER = "earlier"
 FORMAT = 1
 # The first versions wrote none of these keys.
@@ -56,7 +56,7 @@ _SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
 
 def model_mark(folder: Path) -> dict[str, Any] | None:
-    """What electrify.json says of the model in the folder, None where the folder is not an export
+    """What electrify.json says about the model in the folder; None if the folder is not an export
     of ours."""
     found = own_object(folder / MARK)
     if found is None or found.get("format") != FORMAT or not isinstance(found.get("part"), str):
@@ -98,12 +98,10 @@ def is_whole(folder: Path) -> bool:
 
 
 def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> None:
-    """Raises UserError where `target` is neither new nor empty nor an earlier export of this very
-    model that is as it was written.
-
-    identity: what tells models apart ("part", "run", ...). Where the earlier mark says something
-    else of one of these, it is another model. top: the folder that the user named, where `target`
-    lies in it: then no folder on the way may be a link.
+    """Raises UserError unless `target` is new, empty, or an earlier export of this very model that
+    is as it was written. identity: what tells models apart ("part", "run", ...). If the earlier
+    mark has another value for one of these, it is another model. top: the folder that the user
+    named, if `target` is in it: then no folder on the way may be a link.
     """
     must_be_utf8(target)
     must_not_be_in_a_checkpoint(target)
@@ -130,7 +128,7 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
         )
     if odd:
         raise UserError(
-            f"{target} holds the {mark['part']} of another run (its {odd[0]} is another); choose "
+            f"{target} holds the {mark['part']} of another run (its {odd[0]} differs); choose "
             "another --output-dir or remove it"
         )
     must_be_as_written(target)
@@ -166,9 +164,9 @@ def replaced(target: Path, identity: dict[str, Any], *, top: Path | None = None)
     """A hidden folder to write a whole model into; when the block ends, its files take their places
     in `target`.
 
-    A linked target is written through: the folder that it points to is filled. Where the block
-    raises, nothing has changed. Raises UserError as `may_write` does, and where a file in `target`
-    that is not ours has the name of one of the new files.
+    A linked target is written through: the folder that it points to is filled. If the block raises,
+    nothing has changed. Raises UserError as `may_write` does, and if a file in `target` that is not
+    ours has the name of one of the new files.
     """
     may_write(target, identity, top=top)
     with lock(target):
@@ -191,8 +189,8 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     _must_be_ours(target, new, had)
     if CARD in new and not _may_replace_card(target / CARD):
         say(
-            f"{target / CARD} stays, for somebody changed it (or an earlier version wrote it); "
-            "remove it for a new one"
+            f"{target / CARD} stays, because somebody changed it (or an earlier version wrote it); "
+            "remove it to get a new one"
         )
         new.pop(CARD)
     changed = [name for name in new if sha256(target / name) != new[name]]
@@ -201,7 +199,7 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
         for name, digest in had.items()
         if name not in new and digest and sha256(target / name) == digest
     ]
-    # A card says how long its run took, so its hash would make marks of equal models differ. It
+    # A card says how long its run took, so its hash would make the marks of equal models differ. It
     # seals itself.
     kept = {name: None if name == CARD else digest for name, digest in new.items()} | (
         {CARD: None} if CARD in had else {}

@@ -1,7 +1,7 @@
 """Checks a Hugging Face folder before it is loaded: every file that transformers, tokenizers and
 safetensors would open is looked at first.
 
-The libraries follow what stands in JSON (`weight_map`, `configuration_files`,
+The libraries follow what they find in JSON (`weight_map`, `configuration_files`,
 `fast_tokenizer_files`), read pipes until they end, and silently accept integers as weights.
 """
 
@@ -58,12 +58,12 @@ class Mark:
     data: str | None = None
     weights_sha256: Sha256 | None = None
     unfinished: bool = False
-    """True while files take their places: writing was interrupted where that is found."""
+    """True while files take their places: if it is found later, writing was interrupted."""
     files: dict[Annotated[str, Rule("a file name", is_file_name)], Sha256 | None] = field(
         default_factory=dict
     )
-    """Name -> hash of what a program reads (README.md has none); empty in exports that were made
-    before these were written down."""
+    """Name -> hash of each file that a program reads (README.md has none); empty in exports that
+    were made before these were recorded."""
 
 
 def read_mark(folder: Path) -> Mark | None:
@@ -78,7 +78,7 @@ def read_mark(folder: Path) -> Mark | None:
 
 
 def look_over(folder: Path) -> None:
-    """Raises UserError, naming the file, where a model folder holds what the libraries must not
+    """Raises UserError, naming the file, if a model folder holds what the libraries must not
     follow, or is not what we exported there."""
     try:
         _must_be_whole(folder)
@@ -112,8 +112,8 @@ def _must_be_whole(folder: Path) -> None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """model.safetensors, or the shards that its index names; none where there is neither. Raises
-    FileError where a shard is not a file in there."""
+    """model.safetensors, or the shards that its index names; none if there is neither. Raises
+    FileError if a shard is not a file in that folder."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     index = folder / INDEX
@@ -129,8 +129,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _places_of(index: Path) -> dict[str, str]:
-    """The file of each tensor that an index names. Raises FileError where the library would not
-    read it, or would read files elsewhere."""
+    """The file of each tensor that an index names. Raises FileError if the library would not read
+    it, or would read files elsewhere."""
     raw = read_object(index, within=index.parent)
     places = raw.get("weight_map")
     if not isinstance(places, dict) or not places:
@@ -154,8 +154,8 @@ def _places_of(index: Path) -> dict[str, str]:
 
 
 def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
-    """The header of a file of safetensors; None where it is damaged, which the library says in its
-    own words."""
+    """The header of a safetensors file; None if it is damaged, which the library reports in its own
+    words."""
     with open_regular(path, within=within) as f:
         size = int.from_bytes(f.read(8), "little")
         if size > MAX_HEADER_BYTES:
@@ -169,7 +169,7 @@ def header_of(path: Path, *, within: Path) -> dict[str, Any] | None:
 
 
 def _weights_in(path: Path, *, within: Path) -> dict[str, Any]:
-    """What the header says of each weight; nothing where the header is damaged."""
+    """What the header says about each weight; nothing if the header is damaged."""
     return {
         name: tensor
         for name, tensor in (header_of(path, within=within) or {}).items()
@@ -199,8 +199,8 @@ def must_hold_floats(path: Path, *, within: Path) -> None:
 
 
 def _must_be_as_exported(folder: Path) -> None:
-    """Raises FileError where a file of an export of ours does not have the hash that was written
-    down when it was checked."""
+    """Raises FileError if a file of an export of ours does not have the hash that was recorded when
+    it was checked."""
     mark = read_mark(folder)
     if mark is None:
         return

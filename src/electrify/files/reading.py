@@ -32,14 +32,14 @@ from typing import Any
 from ..errors import ADVICE, UserError, code_of, is_of_the_machine
 
 MB = 1 << 20
-# A manifest of 100 000 shards and the largest tokenizer.json that was published have about 40 MB.
+# A manifest of 100 000 shards and the largest published tokenizer.json have about 40 MB each.
 MAX_JSON_BYTES = 1 << 27
 ITSELF = "put the file itself there"
 _CACHES = ("models--", "datasets--", "spaces--")  # how huggingface_hub names what it downloaded
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-READABLE = "see to it that you may read it"
-# Errors by which the system says what is there, or that no file can be.
+READABLE = "make sure that you may read it"
+# Errors by which the system says what is there, or that no file can be there.
 _OF_WHAT_IS_THERE = {"ELOOP", "ENOTDIR", "EISDIR", "ENAMETOOLONG", "EINVAL", "ENXIO", "EAGAIN"}
 
 
@@ -58,8 +58,8 @@ class MissingError(FileError):
 
 
 class UnreadableError(FileError):
-    """The machine does not let us read the file, which may be sound: a permission, too many open
-    files, a disk that fails. There is always advice."""
+    """The machine does not let us read the file, which may be undamaged: a permission, too many
+    open files, a disk that fails. There is always advice."""
 
     @property
     def code(self) -> str:
@@ -84,10 +84,9 @@ def open_regular(
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """A regular file wherever links lead, opened for reading bytes: what the user himself named.
-    Nothing is waited for.
-
-    Raises FileError for a pipe or a device, and OSError where opening, or a read later, fails.
+    """A regular file that the user named, wherever links lead, opened for reading bytes. Nothing is
+    waited for. Raises FileError for a pipe or a device, and OSError if opening, or reading later,
+    fails.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -104,8 +103,8 @@ def _opened(real: Path, flags: int, path: Path) -> io.BufferedReader:
 
 
 class _Ready(io.FileIO):
-    """A file opened so that reading does not wait. One that has nothing yet, as the kernel's log,
-    is refused and not taken as empty."""
+    """A file opened so that reading does not wait. One that has nothing yet, such as the kernel's
+    log, is refused and not taken for empty."""
 
     def readinto(self, buffer: Any, /) -> int:
         read = super().readinto(buffer)
@@ -127,7 +126,7 @@ class _Ready(io.FileIO):
 
 
 def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None = None) -> Path:
-    """Where the file really is. Nothing is opened. Raises FileError as `open_regular`."""
+    """Where the file really is. Nothing is opened. Raises FileError like `open_regular`."""
     try:
         real = Path(os.path.realpath(path, strict=True))
         facts = os.stat(real)
@@ -149,7 +148,7 @@ def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None
 
 
 def is_regular(path: Path, *, within: Path | None = None) -> bool:
-    """Whether `open_regular` would open it. Raises UnreadableError where nobody lets us look."""
+    """Whether `open_regular` would open it. Raises UnreadableError if we may not look."""
     try:
         must_be_regular(path, within=within)
     except UnreadableError:
@@ -160,7 +159,7 @@ def is_regular(path: Path, *, within: Path | None = None) -> bool:
 
 
 def is_inside(real: Path, folder: Path) -> bool:
-    """Whether a path without links lies in a folder, or in the blobs that a snapshot of the Hub's
+    """Whether a path without links is in a folder, or in the blobs that a snapshot of the Hub's
     cache links to."""
     return any(real.is_relative_to(root) for root in _roots(Path(os.path.realpath(folder))))
 
@@ -173,7 +172,7 @@ def _roots(folder: Path) -> Iterator[Path]:
 
 
 def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None) -> bytes:
-    """All of a file of `limit` bytes at most. Raises FileError."""
+    """All of a file of at most `limit` bytes. Raises FileError."""
     with open_regular(path, within=within, limit=limit) as f:
         try:
             data = f.read(limit + 1)
@@ -185,7 +184,7 @@ def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None =
 
 
 def read_text(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None) -> str:
-    """A file of UTF-8. Raises FileError."""
+    """The text of a UTF-8 file. Raises FileError."""
     try:
         return read_bytes(path, limit=limit, within=within).decode("utf-8")
     except UnicodeDecodeError as e:
@@ -195,7 +194,7 @@ def read_text(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = 
 def read_json(
     path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None = None, repeats: bool = False
 ) -> Any:
-    """What a file of JSON says. repeats: whether a key may stand twice (the last counts). Raises
+    """The content of a JSON file. repeats: whether a key may occur twice (the last counts). Raises
     FileError."""
     return json_of(read_bytes(path, limit=limit, within=within), path, repeats=repeats)
 
@@ -211,7 +210,7 @@ def read_object(
 
 
 def json_of(data: bytes | str, path: Path, *, repeats: bool = False, finite: bool = True) -> Any:
-    """Bytes or text of a file as JSON. repeats: whether a key may stand twice; finite: whether NaN
+    """Bytes or text of a file as JSON. repeats: whether a key may occur twice; finite: whether NaN
     and Infinity are refused. Raises FileError."""
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -238,7 +237,7 @@ def sha256_of(path: Path, *, within: Path | None = None) -> str:
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
@@ -249,12 +248,12 @@ def _finite(digits: str) -> float:
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises ValueError where a key stands twice: a value would be lost."""
+    """A JSON object. Raises ValueError if a key occurs twice, because a value would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:40]!r} stands twice")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice")
     return found
 
 
@@ -274,8 +273,8 @@ def _size(n: int) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything has that name. Raises FileError where the folder around does not let us
-    look."""
+    """Whether anything has that name. Raises FileError if we may not look into the folder around
+    it."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -286,7 +285,7 @@ def is_there(path: Path) -> bool:
 
 
 def unreadable(path: Path, error: Exception) -> FileError:
-    """What to raise from an error of opening or reading a file."""
+    """What to raise for an error in opening or reading a file."""
     why = f"cannot be read ({getattr(error, 'strerror', None) or error})"
     if (
         not isinstance(error, OSError)

@@ -18,8 +18,8 @@ _NEW = {"gamma": "weight", "beta": "bias"}
 
 
 def must_be_in_their_place(headers: Headers, places: Mapping[str, str]) -> None:
-    """Raises FileError for a tensor in another file than the index says, or in two files. places:
-    name -> name of the file."""
+    """Raises FileError for a tensor in a file other than the one that the index names, or in two
+    files. places: name -> name of the file."""
     seen = dict(places)
     for path, header in headers.items():
         for name in header:
@@ -30,7 +30,7 @@ def must_be_in_their_place(headers: Headers, places: Mapping[str, str]) -> None:
 
 
 def must_not_collide(headers: Headers, *, within: Path) -> None:
-    """Raises FileError for two names that loading makes one, if their values differ: with and
+    """Raises FileError for two names that become one in loading, if their values differ: with and
     without the name of the encoder in front, and the old and the new name of a LayerNorm's
     parameters."""
     found: dict[str, tuple[Path, str]] = {}
@@ -65,7 +65,7 @@ def _must_be_equal(
 
 
 def _bytes(path: Path, tensor: Mapping[str, Any], within: Path) -> bytes:
-    """The bytes of a tensor; none where the header is damaged, which the library says itself."""
+    """The bytes of a tensor; none if the header is damaged, which the library itself reports."""
     match tensor.get("data_offsets"):
         case [int(begin), int(end)] if 0 <= begin <= end <= path.stat().st_size:
             with open_regular(path, within=within) as f:

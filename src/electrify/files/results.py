@@ -24,8 +24,8 @@ def write_results(
     folder: Path, files: Mapping[str, str | bytes], ours: Collection[str] = ()
 ) -> None:
     """Writes each file whole or not at all. An existing file of that name with other content than
-    ours is kept as NAME.changed, which is reported. ours: names of files that are as we write
-    them, which counts where this folder does not know what we wrote: they were carried here. Needs
+    ours is kept as NAME.changed, which is reported. ours: names of files that are as we write them;
+    this counts if this folder has no record of what we wrote, because they were carried here. Needs
     the folder's lock; raises OSError if the disk fails."""
     known = _known(folder)
     data = {
@@ -39,7 +39,7 @@ def write_results(
         if there is None or not (carried or there in {digest, *known.get(name, ())}):
             keep_changed(folder / name)
             there = None
-        # A kill leaves the one or the other.
+        # A kill leaves one or the other.
         known[name] = [digest] if there in (None, digest) else [digest, there]
     write_atomically(folder / RECORD, marked(KIND, {"files": known}))
     for name, content in data.items():

@@ -35,8 +35,8 @@ class SchemaError(UserError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on an annotated value beyond its type. wanted: the condition in words, for "...
-    is needed"."""
+    """A condition on an annotated value beyond its type. wanted: the condition as text, for "... is
+    needed"."""
 
     wanted: str
     holds: Callable[[Any], bool]
@@ -47,7 +47,7 @@ def is_count(x: Any) -> bool:
 
 
 def is_file_name(x: Any) -> bool:
-    """The name of a file right in a folder: it leads nowhere else."""
+    """The name of a file directly in a folder: it leads nowhere else."""
     return (
         isinstance(x, str)
         and x not in ("", "..")

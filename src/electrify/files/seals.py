@@ -32,8 +32,8 @@ def sealed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(fields: dict[str, Any], path: Path, *, must: bool, advice: str) -> dict[str, Any]:
-    """The object without its seal. must: whether it has one (what earlier versions wrote has none).
-    Raises FileError for another seal."""
+    """The object without its seal. must: whether it needs one (what earlier versions wrote has
+    none). Raises FileError for a wrong seal."""
     if (SEAL in fields or must) and fields.get(SEAL) != seal_of(fields):
         raise FileError(
             path, "was changed after it was written: it does not have its own hash", advice

@@ -1,4 +1,4 @@
-"""A tokenizer's folder beside a corpus or a run: files of a fixed list, put there one by one."""
+"""A tokenizer's folder inside a corpus or a run: files of a fixed list, put there one by one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .whole import write_atomically
 
 
 def tokenizer_hashes(folder: Path) -> dict[str, str]:
-    """Each file of the list that is there, with its hash. Raises UserError where one is not a
-    regular file: links are not followed."""
+    """Each file of the list that exists, with its hash. Raises UserError if one is not a regular
+    file: links are not followed."""
     found = {}
     for name in COPIED:
         if os.path.lexists(folder / name):
@@ -42,7 +42,7 @@ def in_the_way(wanted: dict[str, str], target: Path, *, ours: Collection[str]) -
 
 def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ()) -> dict[str, str]:
     """Copies the files of the list from `source` and returns their hashes; other files in `target`
-    stay. Only under the lock of the folder around.
+    stay. Only under the lock of the folder around it.
 
     ours: hashes of files that we put there earlier, which may be replaced. Raises UserError, before
     anything is written, where a file with other content has one of the names.
@@ -52,7 +52,7 @@ def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ())
     odd = in_the_way(wanted, target, ours=ours)
     if odd is not None:
         raise UserError(
-            f"{odd} is not of this tokenizer and not electrify's; move it away, or choose another "
+            f"{odd} is neither of this tokenizer nor electrify's; move it away, or choose another "
             "--output-dir"
         )
     target.mkdir(exist_ok=True)

@@ -51,8 +51,8 @@ VOCABULARY_FILES = (
 SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
 # An encoder has no chat.
 COPIED = tuple(name for name in TOKENIZER_FILES if name != "chat_template.jinja")
-# Where a tokenizer came from and how it was loaded there, which are of no use to who gets it; and
-# code and templates, which an encoder's does not have.
+# Where a tokenizer came from and how it was loaded there, which is of no use to whoever gets it;
+# and code and templates, which an encoder's tokenizer does not have.
 _ORIGIN = (
     "auto_map",
     "cache_dir",
@@ -77,7 +77,7 @@ CHUNK = 1 << 20
 
 def must_be_readable(folder: Path) -> None:
     """Raises UserError for a tokenizer that is a SentencePiece model alone, as DeBERTaV3's
-    published ones are, where the library that reads it is not installed."""
+    published ones are, if the library that reads it is not installed."""
     there = [name for name in SENTENCEPIECE if (folder / name).is_file()]
     if there and not (folder / TOKENIZER_FILE).is_file() and find_spec("sentencepiece") is None:
         raise UserError(f"{folder / there[0]} is read with a library: pip install sentencepiece")
@@ -95,7 +95,7 @@ def tokenizer_content(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """What we read ourselves of tokenizer_config.json; the rest is the library's."""
+    """The fields of tokenizer_config.json that we read ourselves; the rest is the library's."""
 
     model_max_length: float | None = None
     tokenizer_class: str | None = None
@@ -105,14 +105,14 @@ class Settings:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Those of the list that are in the folder, whatever they are."""
+    """The files of the list that are in the folder, whatever they are."""
     return [folder / name for name in TOKENIZER_FILES if os.path.lexists(folder / name)]
 
 
 def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
-    """Raises UserError where a tokenizer's file in `folder` is not regular, leads out of `within`
-    (by default the folder), is larger than any of its kind, sends the library elsewhere, or has
-    settings that the code behind cannot work with."""
+    """Raises UserError if a tokenizer's file in `folder` is not regular, leads out of `within` (by
+    default the folder), is larger than any of its kind, sends the library elsewhere, or has
+    settings that the code that follows cannot work with."""
     top = within or folder
     must_not_lead_out(folder, within=top, limits=TOKENIZER_FILES)
     for path in tokenizer_files(folder):
@@ -121,8 +121,8 @@ def must_be_plain(folder: Path, *, within: Path | None = None) -> None:
 
 
 def read_settings(folder: Path, *, within: Path | None = None) -> dict[str, Any]:
-    """tokenizer_config.json, {} where there is none. Raises UserError where a field that we read is
-    not of its kind."""
+    """tokenizer_config.json, {} if there is none. Raises UserError if a field that we read has the
+    wrong type."""
     path = folder / SETTINGS_FILE
     if not os.path.lexists(path):
         return {}
@@ -187,7 +187,7 @@ def copy_tokenizer(
         if sha256_of(source / name, within=within) != (hashes or {})[name]:
             raise FileError(
                 source / name,
-                "does not have the hash that was written down for it",
+                "does not have the hash that was recorded for it",
                 "restore it from a copy",
             )
     if target.is_symlink():

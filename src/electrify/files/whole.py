@@ -19,7 +19,7 @@ from ..errors import UserError
 
 
 class GoneError(UserError, FileNotFoundError):
-    """A file cannot be written because its folder is gone, or has no place for files."""
+    """A file cannot be written because its folder is gone, or is no place for files."""
 
     def __init__(self, path: Path) -> None:
         said = (
@@ -41,7 +41,7 @@ TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
 
 def temporary(folder: Path) -> Path:
     """A unique temporary name in the folder, by which leftovers of a killed writer can be told from
-    files of the user."""
+    the user's files."""
     return folder / f".electrify-{uuid.uuid4().hex}.part"
 
 
@@ -71,14 +71,14 @@ def written(path: Path, *, over: bool = True) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         if isinstance(e, OSError) and e.filename in (None, str(part), part):
-            e.filename = str(path)  # what the user knows of, and not the name that is gone
+            e.filename = str(path)  # the name that the user knows, and not the one that is gone
         if isinstance(e, FileNotFoundError) and not isinstance(e, GoneError):
             raise GoneError(path) from e
         raise
 
 
 def _put(part: Path, path: Path) -> None:
-    """Gives the file its name, or another one where that is taken by now."""
+    """Gives the file its name, or another one if that is taken by now."""
     try:
         os.link(part, path)
     except FileExistsError:

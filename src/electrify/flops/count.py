@@ -229,6 +229,6 @@ def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
 
 def _parameters(encoder: Encoder) -> int:
     words = encoder.embeddings.words
-    # The generator's table; an export adds the two up.
+    # The generator's table; an export holds the sum of the two.
     below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0
     return sum(p.numel() for p in encoder.parameters()) - below

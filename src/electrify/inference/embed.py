@@ -80,7 +80,7 @@ def _write(
         if corpus is not None:
             transform = fit(embedder, corpus, whiten=options.whiten is not None)
         files.bytes_read = 0
-        embedder.cut.begin()  # what was cut of the file that it is fitted on is not of the result
+        embedder.cut.begin()  # without what was cut of the file that it is fitted on
         for items, vectors_ND in _vectors(embedder, files, title="embed"):
             moved_ND = vectors_ND if transform is None else transform(vectors_ND)
             sink.write(items, moved_ND.numpy())

@@ -26,7 +26,7 @@ _PROBLEMS: dict[str, Kind] = {
 
 def kept(model: str) -> str:
     """The model itself where `model` is an output folder of `electrify finetune --save-model` that
-    holds one; anything else stays what it is. Raises UserError where it holds several or none."""
+    holds one; anything else stays what it is. Raises UserError if it holds several or none."""
     folder = Path(model)
     if (folder / "config.json").exists() or not (folder / "scores.jsonl").is_file():
         return model
@@ -68,7 +68,7 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
 
 
 def ending_in(model: str, config: Mapping[str, Any]) -> str:
-    """One of CLASSES. Raises UserError where the configuration names another class."""
+    """One of CLASSES. Raises UserError if the configuration names another class."""
     named = config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     found = next((ending for ending in CLASSES if name.endswith(ending)), None)

@@ -26,7 +26,7 @@ _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
 def must_be_free(options: PredictConfig | EmbedConfig) -> None:
-    """Raises UserError where the output file cannot be written, is there already, or is one of the
+    """Raises UserError if the output file cannot be written, is there already, or is one of the
     input's."""
     if options.output_file is None:
         if sys.stdout is None:
@@ -75,19 +75,19 @@ def _printed(text: str) -> None:
 
 
 class Layout:
-    """How predictions are written. `text` gives what stands in the file for some items; the first
-    call gives the header, too.
+    """How predictions are written. `text` gives what the file holds for some items; the first call
+    gives the header, too.
 
     ending: .jsonl, .csv or .tsv; shown: for a terminal, on which no character of a text may have an
-    effect. blanks: cells of a .tsv that held a tab or a line break, in whose place a blank stands.
+    effect. blanks: cells of a .tsv that held a tab or a line break, which a blank replaces.
     left_out: columns of the input for which a line with a word and its tag has no place.
     """
 
     def __init__(
         self, ending: str, head: Head, *, labels: tuple[str, ...], every: bool, shown: bool
     ) -> None:
-        """every: the probability of every label is written. Raises UserError where the input's
-        columns do not go into one table."""
+        """every: whether the probability of every label is written. Raises UserError if the input's
+        columns do not fit into one table."""
         self.ending = ending
         self.columns = head.columns
         self._known = frozenset(head.columns)
@@ -117,7 +117,7 @@ class Layout:
         return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
 
     def _added(self, both: tuple[Item, Prediction]) -> dict[str, Any]:
-        """What is written beside the input's columns. Raises UserError where the input has such a
+        """What is written beside the input's columns. Raises UserError if the input has such a
         column."""
         item, found = both
         added = found.columns()
@@ -148,8 +148,8 @@ class Layout:
         return [*kept, *map(as_text, self._added((item, found)).values())]
 
     def _words(self, item: Item, found: Prediction) -> Iterator[list[str]]:
-        """A row a word. In .tsv a blank line ends a sentence; in .csv its number stands first, and
-        the columns of the input last."""
+        """A row for each word. In .tsv a blank line ends a sentence; in .csv its number comes
+        first, and the columns of the input last."""
         example = item.example
         assert isinstance(example, Untagged)
         assert isinstance(found, Tagged)
@@ -185,23 +185,23 @@ class Layout:
 
 
 def must_fit(item: Item, known: Container[str], advice: str) -> None:
-    """Raises UserError where a row has a column that the first one has not."""
+    """Raises UserError if a row has a column that the first one does not have."""
     odd = next((name for name in item.columns if name not in known), None)
     if odd is not None:
         raise UserError(
-            f"a row has a column {odd!r} that the first row has not, so they do not go into one "
-            f"table; {advice}"
+            f"a row has a column {odd!r} that the first row does not have, so they do not fit into "
+            f"one table; {advice}"
         )
 
 
 def must_go_together(head: Head, advice: str, *, fewer: bool = False) -> None:
-    """Raises UserError where the files have different columns. fewer: columns that only the first
-    one has, and another order, do not count."""
+    """Raises UserError if the files have different columns. fewer: whether columns that only the
+    first one has, and another order, do not count."""
     for other in head.others:
         same = set(other.columns) <= set(head.columns) if fewer else other.columns == head.columns
         if not same:
             raise UserError(
-                f"{other.path} has other columns than {head.path}, so they do not go into one "
+                f"{other.path} has other columns than {head.path}, so they do not fit into one "
                 f"table; {advice}"
             )
 

@@ -52,7 +52,7 @@ class Embedder:
     def __init__(
         self, model: str, *, pooling: str, max_seq_length: int | None, device: str, bf16: str
     ) -> None:
-        """Loads the encoder. Raises UserError where that fails, or where it reads fewer tokens."""
+        """Loads the encoder. Raises UserError if that fails, or if it reads fewer tokens."""
         self.name = model
         self.device = loop.device_named(device)
         self.bf16 = loop.computes_in_bf16(bf16, self.device)
@@ -65,7 +65,7 @@ class Embedder:
         length = max_seq_length or min(MAX_SEQ_LENGTH, positions)
         self.cut = Cut(length=length, positions=positions)
         self.net = Finetuned(self.loaded.encoder, Pool(pooling, last=self.loaded.last)).eval()
-        one = (Example("a", None, 0.0),)  # stands for a task's own; nothing is learnt from it
+        one = (Example("a", None, 0.0),)  # stands in for a task's own; nothing is learnt from it
         task = TaskData("vectors", "regression", (), (), 1, one, one)
         self.texts = Texts(task, self.loaded, max_seq_length=length, device=self.device)
 
@@ -76,7 +76,7 @@ class Embedder:
     def vectors(
         self, examples: Sequence[Example], *, after: Callable[[float], None] = lambda share: None
     ) -> Tensor:
-        """[N, D], float32, on the CPU. Raises UserError where they are not numbers."""
+        """[N, D], float32, on the CPU. Raises UserError if they are not numbers."""
         held = self.texts.held_out(examples)
         rows = len(examples)
         found_ND = loop.predict(

@@ -26,7 +26,7 @@ from .predictor import Predictor, as_example
 from .source import BLOCK_ITEMS, Files, Head, Item
 
 MEGABYTE = 1e6
-BLOCK_PROBABILITIES = 1 << 20  # that are held at once, of all labels
+BLOCK_PROBABILITIES = 1 << 20  # probabilities, of all labels, that are held at once
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def _ending(options: PredictConfig) -> str:
 
 
 def _about_pairs(head: Head, *, trained: bool | None) -> str:
-    """A warning where the model reads other inputs than it was trained on, and a note where a
-    second text is left out. trained: on pairs; None where that is not known."""
+    """A warning if the model reads other inputs than it was trained on, and a note if a second text
+    is left out. trained: whether on pairs; None if that is not known."""
     if trained is False and head.pair:
         return f"warning: {head.path} has a second text, and the model was trained on single ones"
     if trained is False and head.unread:
@@ -194,7 +194,7 @@ def predict(
 def _examples(kind: str, given: list[Any], pairs: Iterable[str] | None) -> list[Any]:
     """What a caller in Python gives, as examples. Raises UserError."""
     if kind == "tagging" and pairs is not None:
-        raise UserError("pairs are for texts, and this model tags words: leave them away")
+        raise UserError("pairs are for texts, and this model tags words: leave them out")
     texts = _of_words(given) if kind == "tagging" else given_texts(given)
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
     if len(others) != len(texts):

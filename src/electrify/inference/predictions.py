@@ -35,7 +35,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Value:
-    """A regression's value of a text."""
+    """A regression's value for a text."""
 
     value: float
 
@@ -56,8 +56,8 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer to a question, "" for none. score: the sum of its logits, None where the context
-    has no words; no_answer_score: how much speaks against it, the more the less."""
+    """The answer to a question, "" for none. score: the sum of its logits, None if the context has
+    no words; no_answer_score: how much speaks against an answer, the higher the more."""
 
     answer: str
     score: float | None

@@ -29,7 +29,8 @@ class Predictor:
     """A model and how it is to read and decide. cut: what was cut so far."""
 
     def __init__(self, options: PredictConfig) -> None:
-        """Loads the model. Raises UserError where that fails, or where an option is not for it."""
+        """Loads the model. Raises UserError if that fails, or if an option is not for this
+        model."""
         self.device = loop.device_named(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
         self.saved = load_saved(kept(options.model), device=self.device)
@@ -67,7 +68,7 @@ class Predictor:
         """A prediction for each example: an Example (its label is not looked at), an Untagged or a
         Question. after: called with the share of the work that a pass through the model did.
 
-        Raises UserError where the model's outputs are not numbers.
+        Raises UserError if the model's outputs are not numbers.
         """
         if self.kind == "tagging":
             return self._tags(examples, after)

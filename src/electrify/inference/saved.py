@@ -32,8 +32,8 @@ from .kinds import CLASSES, ending_in, kind_of
 
 @dataclass(frozen=True)
 class Saved:
-    """A fine-tuned model. kind, labels: what it predicts; reading: how it was fine-tuned, where
-    that is known; scale, center: of a regression's values."""
+    """A fine-tuned model. kind, labels: what it predicts; reading: how it was fine-tuned, if that
+    is known; scale, center: those of a regression's values."""
 
     name: str
     kind: Kind
@@ -45,8 +45,8 @@ class Saved:
     center: float = 0.0
 
     def problem(self, settings: FinetuneSettings, *, device: torch.device, bf16: bool) -> Problem:
-        """What makes rows of new examples and reads the network's answers. It remembers the words
-        that it has seen, so each block of texts has a new one."""
+        """The problem, which makes rows of new examples and reads the network's answers. It
+        remembers the words that it has seen, so each block of texts has a new one."""
         return _problem(self, settings, device=device, bf16=bf16)
 
 
@@ -64,7 +64,7 @@ def load_saved(model: str, *, device: torch.device) -> Saved:
             f"{model}: the checkpoint lacks weights of the head: {', '.join(missing[:8])}; it was "
             "not fine-tuned, or not saved in full"
         )
-    if whole.config.pad_token_id is None:  # by which a decoder finds the last token
+    if whole.config.pad_token_id is None:  # a decoder finds the last token by it
         whole.config.pad_token_id = loaded.tokenizer.pad_token_id
     whole = whole.to(device).eval()
     saved = Saved(model, kind, labels, loaded, noted(config), Finetuned(whole, nn.Identity()))
@@ -155,9 +155,9 @@ def _as_states(saved: Saved, whole: Any, device: torch.device) -> Finetuned:
 
 
 class _Logits(nn.Module):
-    """A model of the library, called as an encoder: its last_hidden_state are its logits, [B, L,
-    C], of a whole text [B, 1, C]. As in fine-tuning, autocast holds for the encoder, and not for
-    what stands upon it."""
+    """A model of the library, called like an encoder: its last_hidden_state holds its logits, [B,
+    L, C], or [B, 1, C] for a whole text. As in fine-tuning, autocast holds for the encoder, and not
+    for what is on top of it."""
 
     def __init__(self, saved: Saved, whole: Any) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class _Logits(nn.Module):
 
 
 def _in_float32(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """What stands upon an encoder, called inside of it."""
+    """What is on top of an encoder, but called inside it."""
 
     def pooler(states_BLD: Tensor) -> Tensor:
         with torch.autocast(states_BLD.device.type, enabled=False):
@@ -206,7 +206,7 @@ def _logits(saved: Saved, output: Any) -> Tensor:
         return output.logits
     if getattr(output, "start_logits", None) is None:
         raise UserError(
-            f"{saved.name}: its head for questions gives no logits of start and end, as one with "
-            "a beam search"
+            f"{saved.name}: its head for questions gives no logits of start and end (it may be one "
+            "with a beam search)"
         )
     return torch.stack([output.start_logits, output.end_logits], -1)

@@ -38,8 +38,8 @@ class Untagged:
 
 
 class _Marked(dict[int, int]):
-    """Character -> itself, or the one mark where it belongs to what stands before it: accents,
-    vowel signs of Indian scripts, joiners. For Python, these are no part of a word."""
+    """Character -> itself, or the one mark if it belongs to what comes before it: accents, vowel
+    signs of Indian scripts, joiners. For Python, these are not part of a word."""
 
     def __missing__(self, code: int) -> int:
         mark = category(chr(code))[0] == "M" or chr(code) in _JOINERS
@@ -61,7 +61,7 @@ def untagged(
     path: str, column: str | None, advance: Advance, *, header: bool = True
 ) -> Iterator[Untagged]:
     """The sentences of a file. column: the number of the words' column in a file of columns, or
-    the name of the text's in a table. A line or text without words is a sentence of none.
+    the name of the text's in a table. A line or text without words is a sentence without any.
 
     Raises UserError naming file and line.
     """
@@ -97,7 +97,7 @@ def _others(cells: dict[str, Any], words: str) -> tuple[str, ...]:
 
 
 def _holds_columns(path: str, column: str | None) -> bool:
-    """Whether a file has a word on each line. Of .txt and .tsv the first lines decide."""
+    """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
     ending = ending_of(path)
     if ending not in (*COLUMNS, ".txt", ".tsv"):
         return False

@@ -35,7 +35,7 @@ class Item:
 
     @property
     def size(self) -> int:
-        """In characters."""
+        """Its length in characters."""
         match self.example:
             case Example(text, pair, _):
                 return len(text) + len(pair or "")
@@ -54,13 +54,13 @@ class Item:
 class Files:
     """The items of several files of one kind, in order. Iterating reads them again each time.
 
-    bytes_read: of the files themselves, so far.
+    bytes_read: bytes of the files themselves that were read so far.
     """
 
     def __init__(
         self, options: PredictConfig | EmbedConfig, kind: Kind, *, pairs: bool | None = None
     ) -> None:
-        """pairs: whether the model was trained on pairs of texts, None where that is not known."""
+        """pairs: whether the model was trained on pairs of texts, None if that is not known."""
         if not options.files:
             raise UserError("no file is given: name the files of texts")
         self.paths = options.files
@@ -79,7 +79,7 @@ class Files:
         return sum(Path(path).stat().st_size for path in self.paths)
 
     def check(self) -> Head:
-        """What the first item of every file shows. Raises UserError where a file is missing, of
+        """What the first item of every file shows. Raises UserError if a file is missing, has
         another layout, or does not go with the first."""
         heads: list[Head] = []
         for path in self.paths:
@@ -101,8 +101,8 @@ class Files:
             yield from self._items(path)
 
     def blocks(self, most: int = BLOCK_ITEMS) -> Iterator[list[Item]]:
-        """All items, in order, in blocks of bounded size, of `most` items at most, whatever else
-        stands in their rows."""
+        """All items, in order, in blocks of bounded size, of at most `most` items, whatever else is
+        in their rows."""
         block: list[Item] = []
         size = carried = 0
         for item in self:
@@ -202,8 +202,8 @@ def _has_pair(item: Item) -> bool:
 
 
 def fitted_on(options: EmbedConfig) -> EmbedConfig | None:
-    """The options with the file on which vectors are centred or whitened in the place of the
-    texts; None where there is none. Raises UserError where it is not a file of texts."""
+    """The options with the file on which vectors are centred or whitened in place of the texts;
+    None if there is none. Raises UserError if it is not a file of texts."""
     given = options.center or options.whiten
     if given is None:
         return None

@@ -24,7 +24,7 @@ class Sink(Protocol):
 
 @contextmanager
 def vector_sink(options: EmbedConfig, head: Head, *, width: int) -> Iterator[Sink]:
-    """The file is there when the block ends without an error. Raises UserError where .parquet is
+    """The file is there when the block ends without an error. Raises UserError if .parquet is
     wanted and pyarrow is missing."""
     path = Path(options.output_file)
     over = options.overwrite

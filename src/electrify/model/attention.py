@@ -85,7 +85,7 @@ class AttentionContext:
         training). reach: by default the whole sequence, without positions."""
         rotary, window = (reach.rotary, reach.window) if reach is not None else (None, None)
         self.turn = None if rotary is None else rotary.turn(tokens.pos_T, dtype)
-        # A window that no pair of tokens of a row exceeds is none.
+        # A window that no pair of tokens of a row exceeds is no limit.
         self.window = None if window is None or window >= tokens.row_length - 1 else window
         self.rows = tokens.num_rows
         self.length = tokens.row_length
@@ -153,7 +153,7 @@ class _Contexts:
 
     def once_flops(self, row_length: int) -> float:
         """FLOPs of what one block computes once in a forward pass, however many rows the batch has:
-        nothing."""
+        none."""
         return 0.0
 
 
@@ -161,7 +161,7 @@ class SharedContext(_Contexts):
     """Makes the one attention context that all blocks of an encoder share."""
 
     def take(self, shape: Shape) -> None:
-        """Nothing of it is in the shape."""
+        """None of it is in the shape."""
 
     def __call__(self, tokens: Tokens, dtype: torch.dtype, *, training: bool) -> AttentionContext:
         return self.one(tokens, dtype, training=training)
@@ -176,7 +176,7 @@ class ContextsByKind(_Contexts):
         self.reaches = reaches
 
     def take(self, shape: Any) -> None:
-        """From here on, the reaches are those of this shape."""
+        """From now on, the reaches are those of this shape."""
         self.reaches = shape.reaches
 
     def __call__(

@@ -60,7 +60,7 @@ class Block(nn.Module):
 class DisentangledBlock(Block):
     """A block whose attention compares content and distance (DeBERTa, 2006.03654 section 3.1). The
     rows of the encoder's table of distances are projected by the weights, and biases, with which
-    the block projects its input; each block drops elements of its own of them."""
+    the block projects its input; each block draws its own dropout for them."""
 
     def forward(self, x_TD: Tensor, context: Any) -> Tensor:
         relative: RelativeContext = context
@@ -74,8 +74,8 @@ class DisentangledBlock(Block):
         self, x_TD: Tensor, context: Any, query_MD: Tensor, at_M: Tensor, *, times: int
     ) -> Tensor:
         """[M, D] what the block makes of other queries than its input: keys and values are those of
-        x_TD, and query_MD stands, residual included, where x_TD stands otherwise, at the positions
-        at_M. The block runs so many times, each time with the last result as queries.
+        x_TD, and query_MD, residual included, takes the place of x_TD at the positions at_M. times:
+        how often the block runs, each time with the last result as queries.
 
         at_M: positions that are there once, or whose result nothing reads.
         """
@@ -85,7 +85,7 @@ class DisentangledBlock(Block):
         for _ in range(times):
             rows_ND = drop(relative.rows_ND, self.dropout, self.training)
             # The whole layer is called, and its values are not needed: a sharded matrix is gathered
-            # by a call, and then it is there for the queries, keys and values below.
+            # by a call, and is then available for the queries, keys and values below.
             relative_NX = self.qkv(rows_ND)[:, : 2 * width]
             if kv_TX is None:
                 kv_TX = F.linear(x_TD, self.qkv.weight[width:], self.qkv.bias[width:])
@@ -96,7 +96,7 @@ class DisentangledBlock(Block):
         return query_MD
 
     def attention_flops(self, row_length: int) -> float:
-        """As of Block, and two products for each of the distances between -L and L - 1."""
+        """As for Block, plus two products for each of the distances between -L and L - 1."""
         relative = 2 * (2 * 2 * row_length * self.out.in_features)
         return super().attention_flops(row_length) + relative
 
@@ -141,7 +141,7 @@ class GatedBlock(nn.Module):
         return row_length if self.window is None else min(row_length, 2 * self.window + 1)
 
     def attention_flops(self, row_length: int) -> float:
-        """As of Block; of a window only its keys count."""
+        """As for Block; with a window, only its keys count."""
         return 2 * (2 * self.keys(row_length) * self.out.in_features)
 
     def paper_flops(self, sizes: costs.Sizes) -> float:

@@ -59,7 +59,7 @@ def layer_flops(s: Sizes) -> float:
 
 def relative_layer_flops(s: Sizes) -> float:
     """Forward FLOPs of one block with disentangled attention for one token, in the manner of the
-    script: as of `layer_flops`, with the products of query and key with every distance between -L
+    script: as for `layer_flops`, plus the products of query and key with every distance between -L
     and L - 1, and two more additions for each score."""
     a = s.attention or s.width
     h = s.heads or max(1, s.width // 64)
@@ -89,9 +89,9 @@ def relative_query_flops(s: Sizes) -> float:
 
 def gated_layer_flops(s: Sizes, *, keys: int) -> float:
     """Forward FLOPs of one pre-norm block with rotary positions, a gated feed-forward layer and no
-    biases, for one token that sees `keys` keys, in the manner of the script: a multiplication, an
-    addition and what it lists count as it counts them. Rotary positions take three operations for
-    each number of queries and keys.
+    biases, for one token that sees `keys` keys, in the manner of the script: multiplications,
+    additions and the operations that it lists count as they do there. Rotary positions take three
+    operations for each number of queries and keys.
     """
     d = s.width
     h = s.heads or max(1, d // 64)
@@ -122,8 +122,8 @@ def output_flops(s: Sizes) -> float:
 
 
 def selection_flops(width: int, embedding: int, candidates: int) -> float:
-    """The same for a head that scores a few words without a bias. The script has none; counted as
-    its softmax is."""
+    """The same for a head that scores a few words without a bias. The script has no such head; it
+    is counted as its softmax is."""
     return _features_flops(width, embedding) + (2 * embedding + SOFTMAX) * candidates
 
 

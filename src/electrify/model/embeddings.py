@@ -92,7 +92,7 @@ class Embeddings(nn.Module):
 
 
 class WordEmbeddings(nn.Module):
-    """LayerNorm(word), then dropout, for blocks that know positions themselves; width E. bias:
+    """LayerNorm(word), then dropout, for blocks that compute positions themselves; width E. bias:
     whether the norm has one (ModernBERT's has not, 2412.13663 section 2.1). `words` may be another
     model's table, or be built on it."""
 

@@ -69,7 +69,7 @@ class Encoder(nn.Module):
         self.direction: Direction = direction
 
     def for_rows(self, row_length: int) -> None:
-        """Makes it the encoder of the phase of a run whose rows have so many tokens. No parameter
+        """Makes it the encoder of the phase of a run whose rows have this many tokens. No parameter
         of the shapes in `shapes_by_rows` differs; rows of other lengths have the last shape."""
         self.shape = self.shapes_by_rows.get(row_length, self.last_shape)
         self.contexts.take(self.shape)
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         return len(self.blocks) * self.contexts.once_flops(row_length)
 
     def sizes(self, row_length: int) -> costs.Sizes:
-        """What the paper's script knows it by."""
+        """The sizes by which the paper's script describes it."""
         s = self.shape
         return costs.Sizes(
             width=s.hidden_size,
@@ -134,7 +134,7 @@ class Encoder(nn.Module):
         return self.embeddings.paper_flops(sizes) + between + self.norm_flops(sizes)
 
     def norm_flops(self, sizes: costs.Sizes) -> float:
-        """Those of the last norm, in the paper's convention."""
+        """The FLOPs of the last norm, in the paper's convention."""
         return 0 if self.norm is None else costs.NORM * sizes.width
 
 
@@ -166,6 +166,6 @@ def encoders_of(module: nn.Module) -> list[Encoder]:
 
 
 def for_rows(encoders: Iterable[Encoder], row_length: int) -> None:
-    """Makes them those of the phase of a run whose rows have so many tokens."""
+    """Makes them those of the phase of a run whose rows have this many tokens."""
     for encoder in encoders:
         encoder.for_rows(row_length)

@@ -1,5 +1,5 @@
-"""Heads: hidden states -> logits. A head does not know its task; it knows its cost, and as what it
-is exported.
+"""Heads: hidden states -> logits. A head does not know its task; it knows its cost, and what it is
+exported as.
 
 Shape suffixes: N tokens asked for, V vocabulary, E embedding width, D hidden width, M chosen
 positions.
@@ -53,7 +53,7 @@ class Head(nn.Module, ABC):
         return self.inputs(encoder(tokens), tokens)[at_M]
 
     def passes(self, encoder: Encoder, share: float, *, trains: bool) -> list[Pass]:
-        """What `read` at a share of the tokens, and the logits there, run."""
+        """The networks that `read` at a share of the tokens, and the logits there, run."""
         return [Pass(encoder, 1.0, trains), Pass(self, share, trains)]
 
     def start_at(self, share: float) -> None:
@@ -132,7 +132,7 @@ class SelectionHead(WordsHead):
         return costs.selection_flops(dense.in_features, dense.out_features, self.candidates)
 
     def tensors(self) -> dict[str, Tensor]:
-        """With the bias of 0 that the library's class has."""
+        """The parameters, with the bias of 0 that the library's class has."""
         return super().tensors() | {"bias_V": self.dense.weight.new_zeros(self.vocab_size)}
 
 
@@ -198,7 +198,8 @@ class ClsBinaryHead(OneLogit):
         return self.out(F.gelu(self.dense(self.norm(x_ND)))).squeeze(-1)
 
     def paper_flops(self, row_length: int) -> float:
-        """With the sum of two states and the norm, which count as the script counts them."""
+        """The same, plus the sum of two states and the norm, which count as the script counts
+        them."""
         width = self.dense.in_features
         return width + costs.NORM * width + costs.binary_flops(width)
 

@@ -35,7 +35,7 @@ NOISE = 0.3
 def init_bert(
     module: nn.Module, rng: torch.Generator, *, std: float = BERT_STD, cut: float = 2.0
 ) -> None:
-    """BERT's initialisation, which the papers state for ELECTRA, too. cut: after so many standard
+    """BERT's initialisation, which the papers state for ELECTRA, too. cut: after this many standard
     deviations; infinite for a normal distribution.
 
     | parameter                         | value                                        |

@@ -2,7 +2,7 @@
 sets them. `local`: some attention heads look at neighbouring tokens from the first step.
 
 Without biases and without positions in the embeddings, nothing in a hidden state says where a token
-is, and nothing is the same for all tokens: so a head that shall look at an offset whatever the
+is, and nothing is the same for all tokens: so a head that is to look at an offset whatever the
 words are needs a dimension that is constant, and reads it as another model reads a bias.
 
 A test checks every line of the tables below. Shape suffixes: V vocabulary, D hidden width, W head
@@ -51,8 +51,8 @@ def init_gated(objective: nn.Module, encoders: Sequence[Encoder], rng: torch.Gen
     | layers with one output                 | t(1 / sqrt(inputs))      |
     | LayerNorm weights / biases of outputs  | 1 / 0                    |
 
-    The blocks of a head are those of the encoder beside which it stands; blocks that two encoders
-    share have the depth of the first.
+    The blocks of a head are those of the encoder that it is beside; blocks that two encoders share
+    have the depth of the first.
     """
     init_bert(objective, rng)
     done: set[nn.Module] = set()
@@ -104,7 +104,8 @@ def init_local_gated(
     | head of replaced tokens          | r                                     | r            |
 
     The first dimension of the states then keeps its constant through all blocks, and the logit of
-    the preferred position is 4 * amplitude wherever it is 1 after the norm, which it is about.
+    the preferred position is 4 * amplitude wherever the constant is 1 after the norm, which is
+    approximately so.
     """
     done: set[nn.Module] = set()
     with torch.no_grad():
@@ -128,8 +129,8 @@ def offset_amplitudes(rotary: Rotary, amplitude: float) -> Tensor:
     amplitude, sum a_c^2 / sqrt(W).
 
     a_c^2 grows with the root of the frequency w_c, and is 0 below the frequency that turns once in
-    128 tokens: high frequencies tell a neighbour from the next, the lower ones tell it from tokens
-    a whole turn of the higher away (the highest turns once in 6.3 tokens).
+    128 tokens: high frequencies tell a neighbour from the next, and the lower ones tell it from
+    tokens that are a whole turn of the higher ones away (the highest turns once in 6.3 tokens).
     """
     w_C = rotary.frequencies()
     share_C = w_C.sqrt() * (w_C >= LOWEST)
@@ -157,7 +158,7 @@ def gated_blocks(encoder: Encoder, done: set[nn.Module]) -> list[GatedBlock]:
 
 
 def rotary_of(encoder: Encoder, block: GatedBlock) -> Rotary:
-    """The positions that a block's attention reads."""
+    """The rotary positions that a block's attention reads."""
     assert isinstance(encoder.contexts, ContextsByKind)
     rotary = encoder.contexts.reaches[block.kind].rotary
     assert rotary is not None
@@ -165,8 +166,8 @@ def rotary_of(encoder: Encoder, block: GatedBlock) -> Rotary:
 
 
 def heads_with_depth(objective: nn.Module) -> list[tuple[Head, int]]:
-    """Every head with the number of blocks of the encoder beside which it stands: both are parts of
-    one module."""
+    """Every head with the number of blocks of the encoder that it is beside: both are parts of one
+    module."""
     found: dict[Head, int] = {}
     for part in objective.modules():
         children = list(part.children())

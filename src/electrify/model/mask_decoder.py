@@ -24,16 +24,16 @@ TIMES = 2
 
 
 class DecodedLMHead(LMHead):
-    """An LM head behind the enhanced mask decoder (DeBERTa, 2006.03654 section 3.2), in the form in
-    which the public code has it, also for the generator of DeBERTaV3 (2111.09543).
+    """An LM head on top of the enhanced mask decoder (DeBERTa, 2006.03654 section 3.2), in the form
+    in which the public code has it, also for the generator of DeBERTaV3 (2111.09543).
 
     With h the states below the last block B and p the table of absolute positions:
 
         q_0 = h + p,  q_k = B(queries and residual q_(k-1), keys and values h),  k = 1, 2
 
     and the head reads q_2. The ordinary output of B is not needed, and q only at the positions that
-    are asked for. A position is that inside a token's sequence, so packed sequences are read as
-    single ones.
+    are asked for. Positions are counted inside each token's sequence, so packed sequences are read
+    as single ones.
     """
 
     def __init__(self, shape: Shape, words: Words) -> None:
@@ -41,8 +41,8 @@ class DecodedLMHead(LMHead):
         self.positions = nn.Embedding(shape.max_position_embeddings, shape.hidden_size)
 
     def read(self, encoder: Encoder, tokens: Tokens, at_M: Tensor) -> Tensor:
-        """[M, D] q_2 at these positions, each of which is there once; those of padding, and those
-        that are there more than once, mean nothing."""
+        """[M, D] q_2 at these positions, each of which occurs once; the results at padding, and at
+        positions that occur more than once, mean nothing."""
         last: Any = encoder.blocks[-1]
         x_TD = encoder.embed(tokens)
         context = encoder.context(tokens, x_TD)
@@ -70,7 +70,7 @@ class Asked(nn.Module):
         last: Any = self.encoder.blocks[-1]
         pairs = last.attention_flops(row_length)
         below = self.encoder.hardware_flops(row_length) - linear_flops(last) - pairs
-        # Of queries, keys and values side by side, two thirds.
+        # Two thirds of queries, keys and values side by side.
         return below + 2 / 3 * linear_flops(last.qkv) + TIMES * pairs
 
     def once_flops(self, row_length: int) -> float:
@@ -100,7 +100,7 @@ class Asking(nn.Module):
         return TIMES * (linear_flops(last) - 2 / 3 * linear_flops(last.qkv))
 
     def paper_flops(self, row_length: int) -> float:
-        """With the position, a one-hot product and a sum, as the script counts a table."""
+        """Includes the position, a one-hot product and a sum, as the script counts a table."""
         sizes = self.encoder.sizes(row_length)
         position = 2 * sizes.width * sizes.length + sizes.width
         return position + TIMES * costs.relative_query_flops(sizes)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Of queries, keys and values that are turned at a time on a CPU: in float32 they take 768 KiB.
+# How much of queries, keys and values is turned at a time on a CPU: in float32 it takes 768 KiB.
 ELEMENTS = 3 << 16
 
 

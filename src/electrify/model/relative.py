@@ -67,8 +67,8 @@ class RelativeContext:
         scale = scale_of(q_HRLW.shape[-1])
         scaled_N2HW = (relative_NX * scale).view(len(relative_NX), 2, heads, -1)
         rq_HNW, rk_HNW = scaled_N2HW.permute(1, 2, 0, 3).unbind(0)
-        # From one key to the next the distance of a query falls, from one query to the next that
-        # of a key grows.
+        # From one key to the next, the distance to a query falls; from one query to the next, that
+        # to a key grows.
         content_HRLL = products(q_HRLW, rk_HNW[:, len(relative_NX) - 1 - self.at_E])
         position_HRLL = products(k_HRLW, rq_HNW[:, self.at_E]).transpose(-1, -2)
         mixed_HRLW = attend(
@@ -84,8 +84,9 @@ class RelativeContext:
 
 
 def scale_of(width: int) -> float:
-    """Of the scores of a head: the root is rounded to float32 as it is in the public code, also in
-    a network of float64. So an export's numbers are the library's in any type."""
+    """The factor for the scores of a head. The root is rounded to float32 as it is in the public
+    code, even in a network of float64, so that an export's numbers are the library's in any
+    type."""
     return 1 / float(torch.tensor(float(TERMS * width)).sqrt())
 
 
@@ -154,7 +155,7 @@ class RelativeContexts(nn.Module):
         )
 
     def take(self, shape: Shape) -> None:
-        """Nothing of it differs between the phases of a run."""
+        """Nothing in it differs between the phases of a run."""
 
     def once_flops(self, row_length: int) -> float:
         """FLOPs of the projections of the rows by one block, for queries and keys: once in a

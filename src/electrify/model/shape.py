@@ -28,7 +28,7 @@ class Shape:
 
     @property
     def telling_length(self) -> int:
-        """Tokens of a sequence in which everything happens that attention does with positions."""
+        """The length of a sequence that shows everything that attention does with positions."""
         return 33
 
     @property

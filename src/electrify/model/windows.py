@@ -19,7 +19,7 @@ from ..tokens import Tokens
 SHORTEST = 16  # shorter blocks are matrices too small for a processor
 # In shorter rows, cutting and filling blocks takes the time that they save (docs/log.md).
 LEAST_ROW = 256
-OUTSIDE = -1  # in place of the number of a sequence, before and behind a row
+OUTSIDE = -1  # in place of the number of a sequence, before and after a row
 
 
 def block_length(window: int) -> int:

@@ -44,9 +44,10 @@ class Adversarial(Objective):
     place of maximum likelihood (ELECTRA, 2003.10555 section 3.2 and the appendix on adversarial
     training). The published result: worse than maximum likelihood, with draws of low entropy.
 
-    All tokens drawn count as one action whose reward falls apart into one a token; the
+    All tokens drawn count as one action, whose reward is a sum of one reward for each token; the
     discriminator is taken to judge a token by itself and by the tokens that were not replaced. The
-    baseline's head is trained by cross-entropy towards exp(-reward), its input is not.
+    baseline's head is trained by cross-entropy towards exp(-reward); its input is not trained by
+    it.
     """
 
     corruptor: Generator

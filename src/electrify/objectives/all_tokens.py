@@ -81,8 +81,8 @@ class AllTokensMLM(Objective):
         terms = generator_rates(z, graded.losses) | apart(
             "all_tokens", graded.losses["all_tokens"], replaced_T
         )
-        # The loss of the softmax by itself: the one above pays for the gate, too, which says "copy"
-        # of most replaced tokens.
+        # The loss of the softmax by itself: the one above also pays for the gate, which says "copy"
+        # for most replaced tokens.
         terms["softmax_loss_replaced"] = term(-graded.log_p_T, replaced_T & real_T)
         terms["all_tokens_accuracy"] = term(graded.right_T[z.at_M].float(), z.valid_M)
         if self.copy_head is not None and not self.training:

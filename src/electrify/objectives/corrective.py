@@ -56,9 +56,10 @@ class Corrected(Graded):
     model."""
 
     logits_MV: Tensor
-    """Of the head that corrects."""
+    """The logits of the head that corrects."""
     found_K: Tensor | None = None
-    """Whether each view of a sequence is most alike to its other one; None without a contrast."""
+    """Whether each view of a sequence is most similar to its other view; None without a
+    contrast."""
 
 
 class Corrective(Objective):
@@ -75,8 +76,8 @@ class Corrective(Objective):
     - none: nothing is corrected
 
     mlm_share: for this share of the run, from its start, the encoder is a masked language model
-    instead, with the correcting head: it reads the text that the generator reads. The detection
-    then begins with an encoder that knows the language.
+    instead, with the correcting head: it reads the text that the generator reads. Detection then
+    begins with an encoder that knows the language.
 
     contrast: a weighted loss `contrast` also asks which crop of the original belongs to which
     corrupted sequence, among those of `rows` consecutive rows of the global batch, so that it is
@@ -267,15 +268,15 @@ def correction_rates(graded: Corrected) -> Terms:
 
 
 def none_of(logits: Tensor) -> Loss:
-    """A loss over no token, of which a head still gets a gradient of zeros (and not NaN, whatever
-    its logits are)."""
+    """A loss over no token, which still gives a head a gradient of zeros (and not NaN, whatever its
+    logits are)."""
     values_N = torch.where(torch.zeros_like(logits, dtype=torch.bool), logits, 0.0).flatten()[:1]
     return Loss(values_N, torch.zeros_like(values_N, dtype=torch.bool))
 
 
 def corrected(ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:
     """[M] the loss of the correction in nats: ce_M the cross-entropy of the original, detected_M
-    the detecting head's logits, kept_M where the original stands."""
+    the detecting head's logits, kept_M where the token is the original."""
     if correction == "plain":
         return ce_M
     with torch.no_grad():

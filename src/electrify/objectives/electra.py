@@ -38,7 +38,7 @@ class Electra(Objective):
     wrong nothing is replaced and the task is empty. sentence_head: on [CLS], was anything in the
     sequence replaced (appendix of negative results; needs sequences left whole).
     correct_as_replaced: a draw equal to the original counts as replaced, too, as in Electric;
-    section 2 says that the label `original` is worth a little.
+    section 2 says that the label `original` helps a little.
     """
 
     def __init__(

@@ -31,22 +31,22 @@ def noise_logit(energy_T: Tensor, log_q_T: Tensor, log_odds_T: Tensor) -> Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Contrasted(Graded):
-    """logits: of "drawn from the noise"."""
+    """logits: those of "drawn from the noise"."""
 
     energy_T: Tensor
-    """Without gradient."""
+    """The energies, without gradient."""
 
 
 class Electric(Objective):
     """The encoder gives every token an energy, low where it fits, by telling tokens of the text
     from draws of a cloze model q (2012.08561).
 
-    Of the n words of a sequence k are drawn from q, all at once, and count as noise also where the
+    k of the n words of a sequence are drawn from q, all at once, and count as noise even where the
     draw equals the original. At the optimum exp(-E) is the probability of a token given the others,
     normalised by itself: minus the sum of energies is a pseudo-log-likelihood in one pass.
     Relations: without q in the logit, and with equal draws labelled original, it is ELECTRA with a
-    two-tower generator. With a Frequency as noise q asks no context: noise contrast as it is used
-    for language models (Mnih and Teh 2012).
+    two-tower generator. With a Frequency as noise, q uses no context: this is noise contrast as it
+    is used for language models (Mnih and Teh 2012).
     """
 
     corruptor: TwoTower | Frequency

@@ -58,10 +58,10 @@ def lm_rates(
 
 
 def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
-    """A learned corruptor on what it was asked for; nothing where there is none.
+    """A learned corruptor on what it was asked for; nothing if there is none.
 
-    A masked LM is asked for the chosen tokens, a cloze model for every word; its accuracy is that
-    at the chosen ones. A mixture is measured by what it draws from.
+    A masked LM is asked for the chosen tokens, a cloze model for every word, but its accuracy is
+    that at the chosen ones. A mixture is measured by what it draws from.
     """
     if isinstance(z, Mixed):
         return mixture_rates(z)
@@ -103,7 +103,7 @@ def apart(name: str, loss: Loss, replaced_N: Tensor) -> Terms:
 
 
 def entropy(z: Corrupted) -> Terms:
-    """Entropy in nats of a generator's softmax(logits): how sure of themselves its draws are."""
+    """Entropy in nats of a generator's softmax(logits): how certain it is of its draws."""
     if z.logits_MV is None:
         return {}
     log_p_MV = z.logits_MV.float().log_softmax(-1)

@@ -34,8 +34,7 @@ class Parts:
     """The one that is kept."""
     architecture: Architecture
     losses: Collection[str]
-    """Names of the losses that the recipe weighs: those that are optional are built where they are
-    named."""
+    """Names of the losses that the recipe weighs; optional ones are built only if named."""
     dropout: Mapping[str, Any] = field(default_factory=dict)
     """`dropout` and `attention_dropout` of the kept encoder."""
 
@@ -58,7 +57,7 @@ class Parts:
         return self.architecture.rtd_head(self.shape, form)
 
     def selection_head(self, candidates: int) -> SelectionHead:
-        """A head that scores so many words, by the kept encoder's word table."""
+        """A head that scores this many words, by the kept encoder's word table."""
         words: Words = self.encoder.embeddings.words
         return self.architecture.selection_head(self.shape, words, candidates)
 
@@ -109,7 +108,7 @@ class Objective(nn.Module, ABC):
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """Everything that is chosen in a batch on the CPU, and how many tokens each loss divides
-        by. fixed: lists have one of few lengths, for compiled steps and CUDA graphs."""
+        by. fixed: lists have one of a few lengths, for compiled steps and CUDA graphs."""
         plan = self.corruptor.plan(tokens, draws, fixed=fixed)
         return plan.counting(**self.counts(tokens, plan))
 
@@ -135,11 +134,11 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def passes(self) -> list[Pass]:
-        """The forward passes that it runs, for counting FLOPs; in a run of several periods, those
-        of the last one."""
+        """The forward passes that it runs, for counting FLOPs; if the run has several periods,
+        those of the last one."""
 
     def periods(self) -> list[Period]:
-        """The parts of the run in which it asks for different things, in order; one as a rule."""
+        """The parts of the run in which it asks for different things, in order; usually one."""
         return [Period(0.0, self.passes())]
 
     def networks(self) -> dict[str, Network]:
@@ -149,8 +148,8 @@ class Objective(nn.Module, ABC):
         return self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:
-        """Modules whose parameters, where the kept network does not have them, take the generator's
-        learning rate."""
+        """Modules whose parameters take the generator's learning rate, unless the kept network has
+        them too."""
         return [self.corruptor] if isinstance(self.corruptor, nn.Module) else []
 
 

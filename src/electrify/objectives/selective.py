@@ -36,7 +36,7 @@ class Selected(Graded):
     """logits: of the head that detects, for every token."""
 
     scores_MK: Tensor
-    """Of the candidates at the chosen positions, the original first."""
+    """The scores of the candidates at the chosen positions, the original first."""
 
 
 class Selective(Objective):
@@ -46,8 +46,8 @@ class Selective(Objective):
 
     The branches share everything but their last block. The candidates are the original and K - 1
     others, drawn from the generator one after the other, without replacement and without the
-    original. Their order tells nothing, because each is scored by itself: the original is always
-    the first. Both branches read the samples, and each is an encoder of its own afterwards.
+    original. Their order gives nothing away, because each is scored by itself: the original is
+    always the first. Both branches read the samples, and each is an encoder of its own afterwards.
 
     Under Adam the weights hardly matter, since the size of an update does not depend on that of a
     gradient: they act in the shared blocks, and where gradients are clipped together.

@@ -38,8 +38,8 @@ class Pair:
 
 @dataclass(frozen=True)
 class Paradigm:
-    """A file of pairs. phenomenon and field are the linguists' terms ("-" where the file names
-    none); part: blimp or supplement."""
+    """A file of pairs. phenomenon and field are the linguists' terms ("-" if the file names none);
+    part: blimp or supplement."""
 
     name: str
     part: str
@@ -64,7 +64,7 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs. Where a folder has a folder blimp/, those of that one.
+    its first `limit` pairs. If a folder has a folder blimp/, those of that one.
 
     Raises UserError naming file and line.
     """

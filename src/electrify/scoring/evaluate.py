@@ -112,9 +112,8 @@ def _identity(
 
 def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
     """Raises UserError if one of the two files is not what this very command writes. The last line
-    of the table says to what it belongs.
-
-    Files of earlier versions do not say to what they belong, and are refused.
+    of the table says what it belongs to. Files of earlier versions do not say what they belong to,
+    and are refused.
     """
     for name in FILES:
         path = out / name

@@ -1,5 +1,5 @@
 """Minimal pairs without a data set: spans of a corpus's own held-out text, and the same spans with
-one word replaced by a word of another one. Works in every language whose words the tokenizer tells
+one word replaced by a word of another span. Works in every language whose words the tokenizer tells
 apart, and for code and logs as well.
 
 The replacing word has as many tokens and the same case as the one it replaces, so that neither
@@ -22,7 +22,7 @@ from ..text.shards import Corpus
 from ..text.tokenizer import load_tokenizer
 from .blimp import Pair, Paradigm
 
-# Tokens of a span. It must hold as many words as this, so that the rest can tell what fits.
+# The tokens of a span, and the words that it must hold for the others to show what fits.
 SPAN = 24
 WORDS = 6
 FEWEST = 50
@@ -54,7 +54,7 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     if len(pairs) < min(FEWEST, count):
         raise UserError(
             f"{folder}: its held-out part gives only {len(pairs)} spans in which a word can be "
-            f"replaced, and {FEWEST} are needed; leave the task planted away, or prepare the "
+            f"replaced, and {FEWEST} are needed; leave the task planted out, or prepare the "
             "corpus with a larger --valid-fraction"
         )
     return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
@@ -102,12 +102,12 @@ def _words(tokenizer: Any, text: str) -> list[_Word]:
 
 
 def _is_of_letters(word: str) -> bool:
-    """Letters, and the marks on them: Indian scripts write most vowels as such."""
+    """Letters, and the marks on them: Indian scripts write most vowels as marks."""
     return any(map(str.isalpha, word)) and all(category(c)[0] in "LM" for c in word)
 
 
 def _pairs(spans: list[_Span], rng: random.Random) -> Iterator[Pair]:
-    """A pair of each span in which a word has a foreign one of its kind."""
+    """A pair for each span in which a word can be replaced by a word of its kind from elsewhere."""
     of_kind: dict[tuple[int, bool], list[str]] = defaultdict(list)
     for span in spans:
         for word in span.words:

@@ -129,7 +129,7 @@ def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
     at = 0
     while at < len(rows):
         guess = max(1, batch_tokens // len(rows[at][1]))
-        last = rows[min(len(rows), at + guess) - 1]  # the longest of them, and so of fewer
+        last = rows[min(len(rows), at + guess) - 1]  # the longest of these, and of any fewer
         size = max(1, batch_tokens // len(last[1]))
         yield rows[at : at + size]
         at += size
@@ -184,7 +184,7 @@ def must_be_a_score(model: str, said: Logits | None) -> None:
 
 
 def detecting(config: Any) -> Architecture | None:
-    """The architecture that reads the logits of a folder's binary head; None where it has none."""
+    """The architecture that reads the logits of a folder's binary head; None if it has none."""
     named = config.architectures or ()
     known = exported_as(config.model_type)
     known = known and known.for_classes(named)
@@ -194,8 +194,8 @@ def detecting(config: Any) -> Architecture | None:
 
 
 def language_model(config: Any) -> Any:
-    """The class that reads a folder's masked language model: the library's, or ours where the
-    folder says that it has what the library would leave out."""
+    """The class that reads a folder's masked language model: the library's, or ours if the folder
+    says that it has what the library would leave out."""
     known = exported_as(config.model_type)
     if known is None or known.classes["token"] not in (config.architectures or ()):
         return transformers.AutoModelForMaskedLM

@@ -42,7 +42,7 @@ def show(detection: Detection, out: TextIO, *, threshold: float, unit: str, as_j
     """Coloured text on a terminal (not with NO_COLOR), otherwise a line `token<TAB>probability` for
     each, with `<TAB>*` after those that reach the threshold."""
     if as_json:
-        # Escaped throughout, so that no character of the text can steer a terminal.
+        # Escaped throughout, so that no character of the text can control a terminal.
         marks = {"threshold": threshold, "marked": _marked(detection, threshold)}
         out.write(json.dumps(asdict(detection) | marks) + "\n")
     elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":

@@ -13,7 +13,7 @@ from .feeding import batches, in_megabytes
 from .trainable import SPECIALS
 
 # BERT's vocabulary has a thousand characters. A small vocabulary has fewer, so that at most one
-# eighth of it are single characters (c and ##c) ...
+# eighth of it is single characters (c and ##c) ...
 MAX_ALPHABET = 1000
 ALPHABET_SHARE = 16
 # ... but only where the characters left out are rare, all together: in prose they are the odd sign
@@ -68,9 +68,8 @@ def often(counts: dict[str, int], *, least: int, spaces: bool) -> list[tuple[str
         top = max(shown.values())
         times = "once" if top == 1 else f"{top} times"
         raise UserError(
-            f"min_frequency {least} leaves nothing of the text: its most frequent character "
-            f"occurs {times}, "
-            "where equal documents count as one; choose a lower one"
+            f"min_frequency {least} leaves nothing of the text: its most frequent character occurs "
+            f"{times}, and equal documents count as one; choose a lower one"
         )
     return [(c, -n) for n, c in letters]
 
@@ -79,7 +78,7 @@ def capacity(
     letters: list[tuple[str, int]], vocab_size: int, *, joins: Callable[[str], bool]
 ) -> int:
     """How many of the most frequent characters a vocabulary takes: a sixteenth of its size; but all
-    of them, or all but rare ones, where those left out were not rare and the pieces fit.
+    of them, or all but rare ones, if those left out would not be rare and the pieces fit.
 
     joins: whether a character may continue a word, which takes a second piece.
     """

@@ -53,8 +53,8 @@ def _numbered(pieces: list[str]) -> dict[str, int]:
 def _counted(
     normalizer: Any, texts: list[str], length: int | None
 ) -> tuple[dict[str, int], Counter[str]]:
-    """How often each character occurs after normalisation, and each chunk of `length` characters
-    from the beginning of a text on."""
+    """How often each character occurs after normalisation, and each chunk of `length` characters,
+    counted from the beginning of a text."""
     raw = Characters()
     chunks: Counter[str] = Counter()
     with Progress(in_megabytes(texts), title="counting characters", unit="MB") as bar:

@@ -124,7 +124,7 @@ class Cluster:
     """Processes of the joined cluster. Each imports `module` and calls its `start(argument)`, which
     returns a function that is then called with every task.
 
-    count: the maximal number of tasks that run at the same time; None for as many as the cluster
+    count: the maximum number of tasks that run at the same time; None for as many as the cluster
     has CPUs, including hosts that join later.
     """
 
@@ -144,7 +144,7 @@ class Cluster:
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Yields the results in the order of the tasks. A task is taken when the cluster has
-        capacity, so only few of them are in memory."""
+        capacity, so only a few of them are in memory."""
         waiting = self._waiting
         for task in tasks:
             given = self._ray.put(task)
@@ -186,7 +186,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Tasks left after an error; a cluster that was there before us shall not continue them.
+        # Tasks left after an error: a cluster that was there before us is not to continue them.
         for reference in self._waiting:
             self._ray.cancel(reference)
         self._waiting.clear()

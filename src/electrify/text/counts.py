@@ -1,10 +1,10 @@
-"""What is counted of documents and of what their tokenizer does not know of them."""
+"""What is counted in documents, and in what their tokenizer does not know."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Characters in words that became [UNK], and documents of which they are half or more.
+# Characters in words that became [UNK], and documents that consist of them by half or more.
 UNK_CHARACTERS = "unk_characters"
 UNK_DOCUMENTS = "unk_documents"
 # Characters that are not white space.
@@ -12,8 +12,8 @@ VISIBLE = "visible_characters"
 
 
 def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
-    """The numbers of the texts themselves. unknown [texts]: characters that became [UNK]; what they
-    count is left out where it is 0."""
+    """The counts of the texts themselves. unknown [texts]: characters that became [UNK]; their
+    counts are left out if they are 0."""
     words = [text.split() for text in texts]
     seen = np.array([sum(map(len, found)) for found in words], np.int64)
     counts = {

@@ -28,8 +28,8 @@ from ..errors import UserError, failing_as
 from .counts import counted, visible
 from .splits import SPLITS
 
-# Longer documents are tokenised in pieces that are cut before a space, across which none of the
-# tokenizers here joins anything. This bounds the memory of the library's structures.
+# Longer documents are tokenised in pieces that are cut before a space, because none of the
+# tokenizers here joins anything across one. This bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
 WITHOUT_TOKENS = "without_tokens"  # documents of which the tokenizer leaves nothing
@@ -119,7 +119,7 @@ class Encoder:
         # "[MASK]" in a text is six characters, not the special token.
         self._tokenizer.encode_special_tokens = True
         self._unk = unk
-        self._lossy: dict[str, int] = {}  # what became [UNK] of the chunks that are known
+        self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
         self._known: dict[str, bytes] | None = (
             {} if remember and ignores_white_space(self._tokenizer) else None
         )

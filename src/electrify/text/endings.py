@@ -35,8 +35,8 @@ SOURCE_CODE = frozenset(
     | {".jl", ".hs", ".ml", ".sh", ".sql"}
 )
 LOGS = frozenset({".log"})
-# A folder of texts may hold such files beside its corpus, so there they count only where the user
-# says what a document is in them.
+# A folder of texts may hold such files beside its corpus, so there they count only if the user says
+# what a document is in them.
 IN_FOLDERS: dict[str, frozenset[str]] = {"file": SOURCE_CODE, "line": LOGS}
 """by document_boundary: further endings of text in a folder"""
 

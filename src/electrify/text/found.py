@@ -17,7 +17,7 @@ from .source import Source, legible
 from .streams import compression_of
 from .walk import LeftOut
 
-NAMED = SOURCE_CODE | LOGS  # text where the user asks for it by name or pattern
+NAMED = SOURCE_CODE | LOGS  # text if the user asks for it by name or pattern
 # Files that describe a corpus and are not part of it. They are used only if the user names them.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?",
@@ -32,8 +32,8 @@ def in_folder(
     output: Path | None,
     further: frozenset[str],
 ) -> list[Source]:
-    """The text files in a folder of the user and its subfolders. Raises UserError where the folder
-    is one that electrify made, or holds none."""
+    """The text files in a folder of the user and its subfolders. Raises UserError if the folder is
+    one that electrify made, or holds no text."""
     must_not_be_made(folder)
     sources = []
     before = len(left_out)

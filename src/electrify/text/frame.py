@@ -17,7 +17,7 @@ PLAIN = "PreTrainedTokenizerFast"
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
     """Whether a single text stands between [CLS] and [SEP]. Pairs may have further separators.
-    True of a tokenizer that fails here, which is told where it reads the corpus."""
+    True for a tokenizer that fails here, which is reported when it reads the corpus."""
     with suppress(Exception):
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         return tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
@@ -25,7 +25,7 @@ def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
 
 
 def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
-    """Gives a tokenizer that frames its texts otherwise, or not at all, BERT's frame, and says
+    """Gives a tokenizer that frames its texts differently, or not at all, BERT's frame, and says
     so."""
     if is_framed(tokenizer, special):
         return
@@ -38,14 +38,14 @@ def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
         special_tokens=[(first, special.cls), (last, special.sep)],
     )
     say(
-        f"the tokenizer {name} does not put {first} before a text and {last} behind it, as "
+        f"the tokenizer {name} does not put {first} before a text and {last} after it, as "
         "pre-training does: its copy in the corpus does"
     )
 
 
 def must_frame(folder: Path, special: SpecialIds, *, name: str) -> None:
-    """Raises UserError where the class that a folder names sets a frame of its own and the plain
-    one, which is then written down, does not read it either."""
+    """Raises UserError if the class that a folder names sets a frame of its own, and the plain
+    class, which is then named in its place, does not read the frame either."""
     from transformers import AutoTokenizer
 
     with failing_as(f"the tokenizer {name} cannot be read back"):
@@ -55,6 +55,6 @@ def must_frame(folder: Path, special: SpecialIds, *, name: str) -> None:
         if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
             return
     raise UserError(
-        f"the tokenizer {name} does not put [CLS] before a text and [SEP] behind it; give its "
+        f"the tokenizer {name} does not put [CLS] before a text and [SEP] after it; give its "
         "tokenizer.json a post-processor that does"
     )

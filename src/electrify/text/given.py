@@ -18,7 +18,7 @@ def is_prepared(data: str) -> bool:
 
 def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
-    of `electrify prepare`. tokenizer: the one to take in place of a trained one: a folder, or a Hub
+    of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
     from ..config.prepare import PrepareConfig
     from .placed import unfinished_state

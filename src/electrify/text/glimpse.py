@@ -32,7 +32,7 @@ _STAMPED = re.compile(
     r"\W{0,2}(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{6,}[ .:]|"
     r"\d+\.\d+\.\d+\.\d+ )"
 )
-# Those that BERT's normalisation sets apart, but for rare ones.
+# The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _STATEMENT = re.compile(
     r"\s*(def|class|import|from|return|if|for|while|else|elif|public|private|static|const|let|var|"
@@ -42,13 +42,13 @@ _STATEMENT = re.compile(
 
 def advice(sources: list[Source], options: PrepareConfig) -> str:
     """One line that says what the first part of the text looks like and which flags would suit it;
-    empty where the options suit it, or where it does not look like anything in particular."""
+    empty if the options suit it, or if it does not look like anything in particular."""
     source = next((s for s in sources if s.format not in ("hub", "pydocs")), None)
     if source is None:
         return ""
     try:
         text = _beginning(source, options)
-    except UserError:  # those who read all of it say what is wrong
+    except UserError:  # whatever reads all of it says what is wrong
         return ""
     words = text.split()
     if sum(map(len, words)) < LEAST:
@@ -92,7 +92,7 @@ def _texts(source: Source, options: PrepareConfig) -> Iterator[str]:
 
 
 def kind_of(text: str) -> str | None:
-    """The preset that a text looks made for; None where it may well be prose."""
+    """The preset that seems made for a text; None if it may well be prose."""
     lines = [line for line in text.splitlines() if line.strip()]
     words = text.split()
     visible = Counter("".join(words))
@@ -122,7 +122,7 @@ def _share(lines: list[str], holds: Callable[[str], bool]) -> float:
 
 
 def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[str, str]]:
-    """(flag, reason) for text of no kind that has a preset."""
+    """(flag, reason) for text of a kind that has no preset."""
     lines = [line for line in text.split("\n") if line.strip()]
     blank = re.search(r"\n[^\S\n]*\n", text.strip())
     if (
@@ -146,7 +146,7 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
 
 
 def case_has_meaning(text: str) -> bool:
-    """Whether many letters are upper case, and most of these are inside of words."""
+    """Whether many letters are upper case, and most of these are inside words."""
     letters = sum(map(str.isalpha, text))
     capitals = sum(map(str.isupper, text))
     inner = len(re.findall(r"(?<=[^\W\d_])[A-Z]", text))

@@ -1,5 +1,5 @@
 """Recognises, by its mark, a folder that electrify made: a run, a prepared corpus, a model, results
-of fine-tuning or of a study. What lies in it is not text of a corpus, though vocabularies, reports
+of fine-tuning or of a study. Its content is not text for a corpus, although vocabularies, reports
 and cards have the endings of texts. Scores of BLiMP are single files in any folder of the user."""
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from .manifest import MANIFEST
 from .placed import unfinished_state
 
 MARKS = (MARK, "finetune.json")
-TOKENIZER = "tokenizer"  # the folder inside of a corpus and a run
+TOKENIZER = "tokenizer"  # the folder inside a corpus and a run
 _BEGINNINGS = {"config.yaml": RUN_MARK, STUDY: STUDY_MARK}
 
 
 def is_made(folder: Path) -> bool:
-    """Whether one of our marks is right in the folder, or above it where it is a tokenizer's."""
+    """Whether one of our marks is directly in the folder, or, for a tokenizer's folder, in the one
+    above it."""
     if folder.name == TOKENIZER:
         return _is_marked(folder) or _is_marked(folder.absolute().parent)
     return _is_marked(folder)

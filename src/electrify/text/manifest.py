@@ -129,8 +129,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def wrong_in(m: Manifest) -> Iterator[str]:
-    """What no writer of ours writes, beyond the kinds of the values. Nothing behind `read_manifest`
-    looks at them again."""
+    """What none of our writers would write, apart from the types of the values. Nothing after
+    `read_manifest` looks at them again."""
     yield from _wrong_files(m)
     roles = {name: getattr(m.special_ids, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     for name, value in roles.items():
@@ -145,7 +145,7 @@ def wrong_in(m: Manifest) -> Iterator[str]:
 
 
 def _wrong_files(m: Manifest) -> Iterator[str]:
-    """Files that two shards name, and text that is in both splits, which no document is."""
+    """Files that two shards name, and text that is in both splits, as no document ever is."""
     shards = [shard for found in m.splits.values() for shard in found]
     names = Counter(name for s in shards for name in (s.tokens_file, s.documents_file))
     yield from (f"{name} is named {n} times" for name, n in names.items() if n > 1)

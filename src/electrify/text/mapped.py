@@ -141,5 +141,5 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
         os.pwrite(_scratch.fd, b"\0", done)  # raises where it is the file that may not grow
     data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:
-        raise OSError(None, "a part of it is not there any more")
+        raise OSError(None, "a part of it is no longer there")
     return np.frombuffer(data, pieces[0].dtype)

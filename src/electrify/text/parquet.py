@@ -40,7 +40,7 @@ def of_parquet(
             if options.text_column not in names:
                 raise no_column(str(source.path), options, names)
             if names.count(options.text_column) > 1:
-                raise UserError(f"{source.path}: the column {options.text_column!r} stands twice")
+                raise UserError(f"{source.path}: the column {options.text_column!r} occurs twice")
             total = max(file.metadata.num_rows, 1)
             _must_be_no_bomb(source, file.metadata)
             for batch in _batches(file, options.text_column):
@@ -53,8 +53,8 @@ def of_parquet(
                     advance(source.size * batch.num_rows // total)
     except (pyarrow.ArrowException, OSError) as e:
         raise UserError(
-            f"{source.path} is truncated, damaged or no parquet file ({str(e).splitlines()[0]}); "
-            "fetch or make it again"
+            f"{source.path} is truncated, damaged or not a parquet file "
+            f"({str(e).splitlines()[0]}); fetch or make it again"
         ) from e
     except UnicodeDecodeError as e:
         raise UserError(

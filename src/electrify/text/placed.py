@@ -93,7 +93,8 @@ class Placed:
             )
 
     def must_be_free(self, name: str) -> None:
-        """Raises UserError if something has this name, which this run has not given to any file."""
+        """Raises UserError if something has this name although this run has not given it to any
+        file."""
         if os.path.lexists(self._folder / name):
             raise UserError(
                 f"{self._folder / name} was put there while the corpus was prepared; move it away "

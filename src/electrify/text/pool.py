@@ -126,7 +126,7 @@ class Workers:
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
         """Yields the results in the order of the tasks. A task is taken when a worker becomes free,
-        so only few of them are in memory."""
+        so only a few of them are in memory."""
         waiting: deque[Future[Any]] = deque()
         for task in tasks:
             waiting.append(self._threads.submit(self._do, task))

@@ -185,7 +185,7 @@ class Plan:
             forbidden=special.never_chosen,
             dtype=self.dtype,
         )
-        # What affects the bytes of a part besides its documents, its counts included.
+        # What affects the bytes of a part, its counts included, besides its documents.
         self._salt = json.dumps(
             [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction, UNK_CHARACTERS]
         ).encode()
@@ -216,7 +216,7 @@ class Plan:
         return self.counts, self._parts
 
     def _must_have_tokens(self) -> None:
-        """Says how many documents gave no token; raises UserError where most of them did."""
+        """Says how many documents gave no token; raises UserError if most of them gave none."""
         lost = self.counts[WITHOUT_TOKENS]
         total = self.counts["documents"]
         names = shown(self.space.sources)
@@ -227,7 +227,7 @@ class Plan:
                 "token that was made for such text, or train one here"
             )
         if lost:
-            say(f"{fact}: the tokenizer drops what it does not know, and nothing is learnt of them")
+            say(f"{fact}: the tokenizer drops what it does not know; nothing is learnt from them")
 
     def _pool(self) -> Workers | cluster.Cluster:
         """The pool of workers that tokenise: `map(tasks)` gives the results in the order of the

@@ -91,7 +91,7 @@ def _each_once(key: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         row = dict(pairs)
         if len(row) < len(pairs) and sum(name == key for name, _ in pairs) > 1:
-            raise ValueError(f"the key {key!r} stands twice")
+            raise ValueError(f"the key {key!r} occurs twice")
         return row
 
     return made
@@ -114,7 +114,7 @@ def _of_csv(
             raise no_column(str(source.path), options, header)
         if header.count(options.text_column) > 1:
             raise UserError(
-                f"{source.path}, line 1: the column {options.text_column!r} stands twice"
+                f"{source.path}, line 1: the column {options.text_column!r} occurs twice"
             )
         column = header.index(options.text_column)
         for row in rows:

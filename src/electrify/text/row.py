@@ -45,8 +45,8 @@ def no_column(where: str, options: PrepareConfig, found: Any) -> UserError:
 
 
 def _whole(text: str) -> str:
-    """With U+FFFD for what is not a character: for bytes that were not UTF-8 as elsewhere, and for
-    half a surrogate pair."""
+    """The text with U+FFFD for what is not a character: for bytes that were not UTF-8, as
+    elsewhere, and for half a surrogate pair."""
     try:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     except UnicodeEncodeError:

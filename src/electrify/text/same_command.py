@@ -24,7 +24,7 @@ GIVEN = "tokenizer_content"
 
 def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     """The options that affect the bytes of the result, without absolute paths. Those of
-    pre-tokenizers are left out where they say nothing, as in folders made before they existed."""
+    pre-tokenizers are left out if they have no effect, as in folders made before they existed."""
     rest = {
         k: v
         for k, v in asdict(options).items()
@@ -34,7 +34,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
         if rest[name] == usual:
             del rest[name]
     rest["strip_accents"] = options.accents_stripped
-    # One that is trained is not the folder that happens to be called so.
+    # A kind of tokenizer that is trained is not the folder that happens to have its name.
     if not options.trains_tokenizer and Path(options.tokenizer).is_dir():
         rest["tokenizer"] = legible(Path(options.tokenizer).resolve().name)
         rest[GIVEN] = tokenizer_content(Path(options.tokenizer))

@@ -13,12 +13,12 @@ from .row import Advance
 from .source import Source
 
 _LINE = re.compile(rb"\n")
-BOM = b"\xef\xbb\xbf"  # also inside, where files were joined
+BOM = b"\xef\xbb\xbf"  # also inside a file that was joined from several
 _COMMENT = b";"  # as in the first FASTA files
-# Of the tables that a program writes under the ending .smi.
+# The headings of the tables that a program writes with the ending .smi.
 SMILES_HEADERS = frozenset({"smiles", "canonical_smiles", "isomeric_smiles"})
 _MAX_NAME = 1 << 20
-"""Limit in bytes for a header line; longer ones come in pieces, which are not to be taken for
+"""Limit in bytes for a header line; longer ones come in pieces, which must not be taken for
 sequences."""
 
 
@@ -37,7 +37,7 @@ def fasta_lines(path: object, lines: Iterable[bytes]) -> Iterator[tuple[int, byt
             continue
         if not begun:
             raise UserError(
-                f"{path}, line {number} stands before the first '>' of this FASTA file; give lines "
+                f"{path}, line {number} comes before the first '>' of this FASTA file; give lines "
                 "of text the ending .txt"
             )
         if b">" in letters:
@@ -89,8 +89,8 @@ def _decoded(
 def of_smiles(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
-    """The first column of each line, as columns are parted by white space: the names and numbers
-    of molecules that may follow are not text. A line of headings is left out."""
+    """The first column of each line, where white space separates columns: the names and numbers of
+    molecules that may follow are not text. A line of headings is left out."""
     lines = split(text_chunks(source.path, advance), _LINE, counts)
     for number, line in enumerate(lines, 1):
         molecule = next(iter(line.split(None, 1)), b"")

@@ -35,7 +35,7 @@ class Source:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
     def stamp(self) -> tuple[int, int, int, int] | None:
-        """Size, modification time, number and change time, which tell whether the file is
+        """Size, modification time, number and change time, which show whether the file is
         unchanged. None if it is not a file, or gone."""
         try:
             status = self.path.stat() if self.path.name else None

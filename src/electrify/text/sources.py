@@ -105,7 +105,7 @@ def _resolve_one(
     if path.is_dir():
         return in_folder(path, item, left_out, output, further)
     if path.exists():
-        if not path.is_file():  # never open anything on which we would have to wait
+        if not path.is_file():  # never open anything that we would have to wait for
             raise UserError(
                 f"{path} is a pipe or a device; a corpus is read several times, so write it to a "
                 "file first"
@@ -122,7 +122,7 @@ def _resolve_one(
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    # It is a mistyped name, and not a name on the Hub, which would take half a minute to say so.
+    # It is a mistyped name and not a name on the Hub, which would take half a minute to answer.
     beside_a_folder = "/" in item and path.parent.is_dir()
     if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
         return [_hub(item)]

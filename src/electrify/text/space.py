@@ -36,7 +36,7 @@ def must_fit(options: PrepareConfig, sources: list[Source], folder: Path) -> Non
 
 
 def _written(folder: Path) -> int:
-    """Bytes of the files right in a folder: those that an earlier attempt has written."""
+    """Bytes of the files directly in a folder: those that an earlier attempt has written."""
     try:
         with os.scandir(folder) as found:
             return sum(e.stat(follow_symlinks=False).st_size for e in found if e.is_file())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # WordPiece looks for its longest piece from the end of what it is given, so its time for a text
-# without spaces grows with this length: at 64 it is some tens of look-ups a character.
+# without spaces grows with this length: at 64 it is a few dozen look-ups for each character.
 WINDOW = 64
 # A word with the space before it; white space before that, and other white space, by itself.
 SPACED_WORDS = r" ?\S+|\s+(?!\S)|\s"

@@ -66,7 +66,9 @@ def read_chunks(path: Path, *, advance: Callable[[int], None] | None = None) -> 
             f"{path} is truncated: the compressed data end too early{e}; fetch or make it again"
         ) from e
     except Damaged as e:
-        raise UserError(f"{path} is damaged or no {kind} file ({e}); fetch or make it again") from e
+        raise UserError(
+            f"{path} is damaged or not a {kind} file ({e}); fetch or make it again"
+        ) from e
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror or e}") from e
 
@@ -115,8 +117,9 @@ def must_lead_somewhere(folder: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be seen; True where it is none. Judged by its first
-    member: .xz and .zst may go without, .gz and .bz2 not. Of later ones reading tells.
+    """Whether damage inside an archive can be noticed; True if the file is not an archive. Judged
+    by its first member: .xz and .zst may lack a checksum, .gz and .bz2 may not. Reading tells about
+    later members.
 
     Without a checksum, a flipped bit in .xz or .zst is noticed only if the data cannot be unpacked
     any more; otherwise it changes the text.
@@ -128,5 +131,5 @@ def has_checksum(path: Path) -> bool:
         with opened(path) as raw:
             head = raw.read(HEAD)
     except OSError:
-        return True  # read_chunks says it
+        return True  # read_chunks reports it
     return is_checked(kind, head)

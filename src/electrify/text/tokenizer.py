@@ -174,8 +174,8 @@ def must_be_sound(file: Path) -> None:
         return
     if steps > MAX_STEPS:
         raise UserError(
-            f"{file} takes {steps:,} steps for every text, of which one has a dozen; it is damaged "
-            "or hostile"
+            f"{file} takes {steps:,} steps for every text, and a dozen are usual; it is damaged or "
+            "hostile"
         )
     if growth > MAX_GROWTH:
         raise UserError(
@@ -213,9 +213,8 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
     dropout = getattr(model, "dropout", None)
     if dropout:
         raise UserError(
-            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives other tokens each "
-            "time; "
-            "remove `dropout` from the model in tokenizer.json"
+            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives different "
+            "tokens each time; remove `dropout` from the model in tokenizer.json"
         )
     ids = {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*_ROLES, "unk")}
     for one, other in combinations(ids, 2):
@@ -277,8 +276,8 @@ def vocabulary_size(tokenizer: Any) -> int:
 
 
 def must_be_of(manifest: Manifest, folder: Path) -> None:
-    """Raises UserError where a tokenizer is not loadable, or not the one that the ids of a corpus
-    are of: its special tokens, or the number of its tokens, are others."""
+    """Raises UserError if a tokenizer cannot be loaded, or is not the one that the ids of a corpus
+    come from: its special tokens, or the number of its tokens, differ."""
     tokenizer = load_tokenizer(folder)
     found = special_ids(tokenizer)
     size = vocabulary_size(tokenizer)

@@ -13,7 +13,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a vocabulary shall be. min_frequency: how often a piece must occur at least;
+    """What a vocabulary is to be. min_frequency: how often a piece must occur at least;
     splitting: where pieces may not cross."""
 
     vocab_size: int

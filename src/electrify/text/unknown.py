@@ -1,5 +1,5 @@
-"""What a tokenizer does not know ([UNK]) of a corpus: nothing can be learnt of it, so a large share
-is a mistake in the choice of the tokenizer, and not in the text."""
+"""What a tokenizer does not know ([UNK]) in a corpus: nothing can be learnt from it, so a large
+share is a mistake in the choice of the tokenizer, and not in the text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def share_of(counts: Mapping[str, float]) -> float | None:
 
 
 def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig, *, unk: int) -> None:
-    """Raises UserError where a tokenizer does not know the text that it was trained on, before the
+    """Raises UserError if a tokenizer does not know the text that it was trained on, before the
     rest is tokenised. texts: the sample in random order."""
     kept: list[str] = []
     size = 0
@@ -61,9 +61,9 @@ def _must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: st
 def _fact(counts: Mapping[str, float], share: float, where: str) -> str:
     lost = int(counts.get(UNK_DOCUMENTS, 0))
     return (
-        f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), "
-        f"half or more of {lost:,} of {int(counts['documents']):,} documents, and nothing is "
-        "learnt of them"
+        f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
+        f"more of {lost:,} of {int(counts['documents']):,} documents, and nothing is learnt from "
+        "them"
     )
 
 

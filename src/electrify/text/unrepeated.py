@@ -1,5 +1,5 @@
-"""Text in which hardly a word occurs twice: a part of it is enough to learn a vocabulary from, and
-all of it would take minutes."""
+"""Text in which hardly any word occurs twice: a part of it is enough to learn a vocabulary from,
+and all of it would take minutes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .feeding import in_megabytes
 # Unigram training passes about 70 times over all distinct words (two rounds of expectation and one
 # of pruning, each of which drops a quarter of the pieces), at 2 us per character. This does not
 # matter in a language with spaces, where words repeat, but it takes 100 s for .7 MB of molecules,
-# where no word does. With 128 characters per piece, each piece is seen some dozens of times. The
-# first million characters decide; in English, 16 % of them are distinct.
+# where no word does. With 128 characters per piece, each piece is seen a few dozen times. The first
+# million characters decide; in English, 16 % of them are distinct.
 CHARACTERS = 128
 UNREPEATED = 0.75
 _JUDGED = 1_000_000
 
 
 def enough(texts: list[str], vocab_size: int) -> list[str]:
-    """If hardly any word occurs twice: the first texts that suffice for so many pieces (see
+    """If hardly any word occurs twice: the first texts that suffice for this many pieces (see
     CHARACTERS), and of the others only those with a new character. Otherwise all texts.
     """
     most = max(CHARACTERS * vocab_size, 1 << 16)

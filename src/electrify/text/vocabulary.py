@@ -40,8 +40,8 @@ def train(
     """
     make = _KINDS[kind]
     splitting = splitting or Splitting()
-    # A learnt vocabulary must not be trained on endless words; windows are short, and a character
-    # is the longest word of its kind.
+    # A learnt vocabulary must not be trained on endless words; windows are short, and in a
+    # vocabulary of characters the longest word is one character.
     whole = splitting.window is not None or kind in ("character", "byte")
     given = list(texts) if whole else [with_ends(text) for text in texts]
     wanted = Wanted(
@@ -55,8 +55,8 @@ def train(
 
 
 def _finished(tokenizer: Any, vocab_size: int) -> Any:
-    """With the special tokens, and around texts as BERT has them. Raises UserError where there was
-    too little text for a vocabulary."""
+    """Adds the special tokens, and puts them around texts as BERT does. Raises UserError if there
+    was too little text for a vocabulary."""
     from tokenizers import processors
 
     tokenizer.add_special_tokens(list(SPECIALS))

@@ -125,7 +125,7 @@ def _inside(path: Path, folder: Path) -> str:
 
 
 def identity_of(folder: Path) -> dict[str, Any]:
-    """bytes and sha256 of what lies in the folder of a data set; 0 and "" where it is none."""
+    """bytes and sha256 of what is in the folder of a data set; 0 and "" if it is not a folder."""
     if not folder.is_dir():
         return {"bytes": 0, "sha256": ""}
     found = hashlib.sha256()

@@ -6,7 +6,7 @@ beforehand, sorted, as a "special token"; afterwards the model is built again wi
 special tokens.
 
 Where text has no words (Splitting.window), pieces have no mark of a continued word, and white space
-is a character as any other: then a text is its pieces laid end to end.
+is a character like any other: then a text is its pieces laid end to end.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def wordpiece(texts: list[str], wanted: Wanted) -> Any:
     limit = capacity(found, vocab_size, joins=joining.__contains__)
     again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
     draft = _trained(style, texts, letters[:limit], joining)
-    # A short text may leave entries free: then they are for characters that were left out.
+    # A short text may leave entries free: these then go to characters that were left out.
     while (
         again and limit < min(len(letters), vocab_size // 4) and draft.get_vocab_size() < vocab_size
     ):
@@ -97,8 +97,8 @@ def wordpiece(texts: list[str], wanted: Wanted) -> Any:
 
 
 def has_long_words(texts: list[str]) -> bool:
-    """Whether words longer than WordPiece takes hold more than LONG_SHARE of the first million
-    characters."""
+    """Whether words that are longer than WordPiece takes hold more than LONG_SHARE of the first
+    million characters."""
     read = 0
     found = 0
     for text in texts:

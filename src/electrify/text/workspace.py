@@ -178,7 +178,7 @@ class Workspace:
             now = source.stamp()
             if stamp is None or now == stamp:
                 continue
-            # The change time also moves where the file got another link or other permissions.
+            # The change time also moves when the file gets another link or other permissions.
             if now is None or now[:-1] != stamp[:-1] or source.identity() != identity:
                 raise UserError(
                     f"{source.path} changed while it was read; run the same command again when it "

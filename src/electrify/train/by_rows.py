@@ -1,5 +1,5 @@
-"""What of the encoders is another in each phase of a run: numbers that belong to the length of its
-rows, such as the base of rotary positions."""
+"""What differs between the encoders of the phases of a run: numbers that belong to the length of
+its rows, such as the base of rotary positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..progress import say
 
 
 class ByRows:
-    """The encoders of an objective, and in which phase they are."""
+    """The encoders of an objective, and the phase that they are in."""
 
     def __init__(self, objective: Objective, *, told: bool) -> None:
         """told: whether a change is reported."""
@@ -34,8 +34,8 @@ class ByRows:
 
 
 def phase_numbers(encoder: Encoder) -> dict[str, float]:
-    """The numbers of an encoder's shape that are others in other phases, with their values in this
-    one; none in a run whose encoder stays as it is."""
+    """The numbers of an encoder's shape that differ between phases, with their values in this one;
+    none in a run whose encoder stays as it is."""
     last, others = encoder.last_shape, encoder.shapes_by_rows.values()
     names = [f.name for f in fields(last)]
     return {

@@ -170,7 +170,7 @@ def _rotate(run: Path, step: int, keep: int | None, spared: frozenset[int]) -> N
         and not why_bad(found.path, hashes=False)
     ]
     for found in older[keep - 1 :]:
-        with suppress(OSError):  # the run goes on with a checkpoint too many
+        with suppress(OSError):  # the run goes on with one checkpoint too many
             _retire(found, run, step)
 
 
@@ -260,7 +260,7 @@ def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     }
     try:
         tensors = {group: load_file(path / name) for group, name in groups.items()}
-    # Right hashes of what is not tensors; RuntimeError for a file that is gone by now.
+    # The hashes are right, but these are not tensors; RuntimeError if a file is gone by now.
     except (SafetensorError, RuntimeError, OSError) as e:
         if is_of_memory(e):
             raise

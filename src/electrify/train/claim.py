@@ -18,7 +18,7 @@ from .folder import find_checkpoint, same_run
 from .saved import current_names, must_go_on
 from .trunk import read_trunk
 
-VERIFIED_BYTES = 4 << 30  # of token shards verified at every start: two or three seconds
+VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
 
 
 class Loaded(NamedTuple):
@@ -28,7 +28,7 @@ class Loaded(NamedTuple):
     tensors: dict[str, dict[str, Tensor]]
     state: dict[str, Any]
     of_trunk: bool = False
-    """Whether it is of a longer run, because this run has none yet."""
+    """Whether it belongs to a longer run, because this run has none yet."""
 
 
 def claim(

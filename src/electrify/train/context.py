@@ -56,7 +56,7 @@ class TrainingData:
         return limit, min(self.micro_rows, groups * self.group_rows)
 
     def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
-        """Why nothing is validated; None where something is."""
+        """Why nothing is validated; None if something is."""
         if self.valid is None:
             return (
                 "the corpus has no valid split, so nothing is validated; prepare it with "

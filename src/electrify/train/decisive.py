@@ -1,5 +1,5 @@
-"""The recipe as run.json and every checkpoint keep it beside config.yaml: so a config.yaml that was
-edited is seen, and a checkpoint of another run."""
+"""The recipe as run.json and every checkpoint keep it besides config.yaml, so that an edited
+config.yaml, and a checkpoint of another run, are noticed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..console import brief
 from ..errors import UserError
 
 STARTS = ("init_discriminator", "init_generator")
-# Fields that may differ when a run continues: they move no number that training computes, as long
-# as it computes numbers.
+# Fields that may differ when a run continues: they change no number that training computes, as long
+# as the numbers are finite.
 FREE_FIELDS = {
     "max_minutes",
     "logging_steps",
@@ -37,14 +37,14 @@ FREE_FIELDS |= {
     "max_spikes",
     "ddp_timeout",
 }
-# Fields that say how the work is cut: they move sums by rounding only.
+# Fields that say how the work is split: they change sums only by rounding.
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 
 
 def decisive(config: PretrainConfig) -> dict[str, Any]:
-    """Every field that decides the numbers of a run, as JSON has it. Of the folders that a run
-    starts from only whether there are any: they may be moved, and matter before the first update
-    only."""
+    """Every field that decides the numbers of a run, as JSON has it. For the folders that a run
+    starts from, it says only whether there are any: they may be moved, and matter only before the
+    first update."""
     values = {
         name: value
         for name, value in values_of(config).items()
@@ -54,8 +54,8 @@ def decisive(config: PretrainConfig) -> dict[str, Any]:
 
 
 def differing(written: Mapping[str, Any], config: PretrainConfig) -> str:
-    """What a recipe that was written down says otherwise; empty where they agree. A field that only
-    one version of the program knows is passed over."""
+    """What differs in a recipe that was written down; empty if they agree. A field that only one
+    version of the program knows is passed over."""
     return "; ".join(
         f"{name} {brief(written[name])} there, {brief(value)} here"
         for name, value in decisive(config).items()
@@ -64,8 +64,8 @@ def differing(written: Mapping[str, Any], config: PretrainConfig) -> str:
 
 
 def must_be_of_recipe(path: Path, state: Mapping[str, Any], config: PretrainConfig) -> None:
-    """Raises UserError where the checkpoint `path` is of a run with another recipe. Those of
-    earlier versions do not say."""
+    """Raises UserError if the checkpoint `path` is of a run with another recipe. Checkpoints of
+    earlier versions do not hold one."""
     odd = differing(state.get("recipe") or {}, config)
     if odd:
         raise UserError(
@@ -75,8 +75,8 @@ def must_be_of_recipe(path: Path, state: Mapping[str, Any], config: PretrainConf
 
 
 def must_agree(run: Path, config: PretrainConfig, facts: Mapping[str, Any]) -> None:
-    """Raises UserError where config.yaml and run.json of a run folder do not tell of one run, in
-    what both say."""
+    """Raises UserError if config.yaml and run.json of a run folder disagree in anything that both
+    hold."""
     odd = differing(facts.get("recipe") or {}, config) or _other_shapes(config, facts)
     if odd:
         raise UserError(
@@ -86,9 +86,9 @@ def must_agree(run: Path, config: PretrainConfig, facts: Mapping[str, Any]) -> N
 
 
 def _other_shapes(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
-    """The numbers of the networks that run.json says otherwise."""
+    """The numbers of the networks that differ in run.json."""
     own = {KEPT: kept_shape(config.model, facts["vocab_size"])}
-    # Before the recipe was written down, a shape in run.json decided over the recipe's.
+    # Before the recipe was written down, a shape in run.json overruled the recipe's.
     own_generator = config.corruption.row.learned and not config.train.init_generator
     if own_generator and facts.get("recipe"):
         own["generator"] = generator_shape(config.model, facts["vocab_size"])

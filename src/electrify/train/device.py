@@ -192,7 +192,7 @@ class EnergyMeter:
             return None
         try:
             now = [read() for read, _ in self._counters]
-        # If a counter fails, nothing is measured any more and the run goes on. NVML raises its own
+        # If a counter fails, nothing more is measured and the run goes on. NVML raises its own
         # kinds of exceptions.
         except Exception:  # noqa: BLE001
             self._counters = []

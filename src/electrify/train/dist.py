@@ -22,8 +22,8 @@ from ..errors import Unfinished, UserError
 from .rendezvous import agent_keeps_store, store_of_this_attempt
 from .watch import Watch, connection
 
-# How long a process that lost another one tries to find out which it was. (torchrun reports that
-# itself, and ends the others meanwhile.)
+# How long a process that has lost another one tries to find out which it was. (torchrun reports
+# that itself, and ends the others meanwhile.)
 ALONE_S = 9.0
 MAX_PROCESSES = 1 << 20
 _watches: list[Watch] = []  # the thread that watches the others, while there is a group

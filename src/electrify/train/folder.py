@@ -136,8 +136,8 @@ def is_run(folder: Path) -> bool:
 def same_run(
     folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]
 ) -> None:
-    """Raises UserError where the folder's run has another recipe or other data, listing what
-    differs. saved: the state of its checkpoint."""
+    """Raises UserError if the folder's run has another recipe or other data, listing what differs.
+    saved: the state of its checkpoint."""
     path = folder / CONFIG
     if not os.path.lexists(path):
         raise UserError(

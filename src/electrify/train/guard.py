@@ -20,7 +20,7 @@ from ..errors import UserError
 from .dist import World, sum_across
 
 Kind = Literal["non_finite", "spike"]
-LOSSES = 128  # a loss is compared with those of so many last accepted updates
+LOSSES = 128  # a loss is compared with those of this many last accepted updates
 ENOUGH = 64  # with fewer losses than this, nothing is a spike
 BEGIN_ANEW = (
     "begin anew in another folder with a lower --learning-rate, a higher --warmup-steps or --bf16 "
@@ -30,7 +30,7 @@ BEGIN_ANEW = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """An update with which something is wrong."""
+    """An update in which something is wrong."""
 
     step: int
     kind: Kind

@@ -48,7 +48,7 @@ def write_header(
     """Writes config.yaml (resolved), run.json (versions, machine, hashes) and a copy of the
     tokenizer: what ran, and enough to export without DATA.
 
-    lost: the names among them that are written; the others are there."""
+    lost: the names of those that are written; the others exist."""
     facts = _what_ran(manifest, built, device) | {"recipe": decisive(config)}
     facts |= {
         "threads": threads.facts(),
@@ -74,8 +74,8 @@ def write_header(
 
 
 def _keep_other(path: Path, text: str) -> None:
-    """Gives another name to a recipe that is there and is not this text: somebody may have written
-    it, or notes into it."""
+    """Gives another name to an existing recipe that is not this text: somebody may have written it,
+    or notes in it."""
     if path.name == CONFIG and own_bytes(path) not in (None, text.encode()):
         kept = aside(path)
         say(f"warning: {path} was another recipe; it is kept as {kept and kept.name}")
@@ -102,8 +102,9 @@ def _texts(found: Any) -> list[str]:
 def header_lost(
     folder: Path, config: PretrainConfig, manifest: Manifest, *, tokenizer: Path
 ) -> list[str]:
-    """What a run that continues does not find at the head of its folder any more, or finds changed:
-    run.json by its seal and by what it says of recipe and corpus. tokenizer: that of the corpus."""
+    """What a run that continues no longer finds at the head of its folder, or finds changed:
+    run.json is judged by its seal and by what it says about recipe and corpus. tokenizer: that of
+    the corpus."""
     lost = [name for name in HEADER if own_bytes(folder / name) is None]
     if FACTS not in lost and _says_otherwise(folder, config, manifest, tokenizer):
         lost.append(FACTS)
@@ -119,8 +120,8 @@ def header_lost(
 def _says_otherwise(
     folder: Path, config: PretrainConfig, manifest: Manifest, tokenizer: Path
 ) -> bool:
-    """Whether run.json is not of this run: else it would be found out when the run has ended and
-    is exported."""
+    """Whether run.json is not of this run; otherwise that would be found out only when the run has
+    ended and is exported."""
     try:
         facts = read_facts(folder)[1]
     except UnreadableError:

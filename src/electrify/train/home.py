@@ -53,7 +53,7 @@ class Home:
         self._held.close()
 
     def _opened(self) -> int:
-        """A file descriptor that stays with the folder wherever that is moved."""
+        """A file descriptor that stays with the folder wherever it is moved."""
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         self._held.callback(os.close, fd)
         return fd

@@ -25,7 +25,7 @@ from ..files.whole import write_atomically
 from ..progress import say
 from .board import BOARD, Board, numbers, open_board
 
-MAX_LINE = 1 << 20  # bytes; a record has some hundred
+MAX_LINE = 1 << 20  # bytes; a record has a few hundred
 KINDS = ("train", "valid", "event")
 FILE = "metrics.jsonl"
 # Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
@@ -118,8 +118,8 @@ class MetricsLog:
             self._file = self._path.open("a+b")
         except OSError as e:
             say(
-                f"warning: {FILE} cannot be rewritten ({e.strerror}): what it says after step "
-                f"{step} stands there, and follows again"
+                f"warning: {FILE} cannot be rewritten ({e.strerror}): its lines after step {step} "
+                "stay, and these steps follow again"
             )
         self._show(lambda board: board.forget(step + 1))
 
@@ -180,7 +180,7 @@ class MetricsLog:
 
 def rewind(path: Path, resume_step: int | None) -> None:
     """Drops every record after `resume_step` (all of them for None) and the line at which a process
-    ended. Where other lines are not records, either, the file as it was is kept beside it."""
+    ended. If other lines are not records either, the file as it was is kept beside it."""
     if not os.path.lexists(path):
         return
     kept: list[bytes] = []
@@ -200,7 +200,7 @@ def rewind(path: Path, resume_step: int | None) -> None:
 
 def begin_log(run: Path, *, trunk: Path, step: int) -> None:
     """Gives a run that starts after `step` of another one, in the folder `trunk`, the records up to
-    there, if they are there: as if it had trained so far itself."""
+    there, if they exist, as if it had trained that far itself."""
     earlier = trunk / FILE
     if earlier.is_file():
         kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)

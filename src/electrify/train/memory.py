@@ -36,7 +36,7 @@ def available_bytes() -> int:
             next(line for line in lines if line.startswith("MemAvailable:")).split()[1]
         )
     with suppress(OSError, ValueError):
-        pages = min(pages, int(CGROUP.read_text(encoding="ascii")))  # "max" where there is no limit
+        pages = min(pages, int(CGROUP.read_text(encoding="ascii")))  # "max" if there is no limit
     return pages
 
 

@@ -33,7 +33,7 @@ class Pace:
         self._told = False
 
     def add(self, *, seconds: float, tokens: float, flops: float) -> None:
-        """Adds work that took so many seconds. Log lines are joined until they are long enough to
+        """Adds work that took this many seconds. Log lines are joined until they are long enough to
         judge."""
         self._seconds += seconds
         self._tokens += tokens
@@ -89,8 +89,8 @@ def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
 
 class Meter:
     """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
-    the run before an update; peak: the FLOP/s that all devices together can do at most; alone:
-    whether this process is the whole run, so that its device's energy is that of the run."""
+    the run before an update; peak: the most FLOP/s that all devices together can do; alone: whether
+    this process is the whole run, so that its device's energy is that of the run."""
 
     def __init__(
         self,

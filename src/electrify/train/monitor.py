@@ -16,7 +16,7 @@ MIN_RECALL = 0.01
 # million tokens, those with local heads after half a million.
 GRACE_TOKENS = 5_000_000
 LOCAL_GRACE_TOKENS = 500_000
-# Repeating a corpus gains next to nothing from about 40 times on (Muennighoff et al. 2023, "Scaling
+# Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
 # Losses of language models on tokens that they could not see in their input.
@@ -34,8 +34,8 @@ class Monitor:
     the generator is trained as a language model; otherwise (if it is frozen or trained
     adversarially) it is not judged as one. warmup_tokens: nothing is expected while the learning
     rate still rises, so there are no warnings during these tokens, nor during the first
-    GRACE_TOKENS. silent_tokens: those before which no head detects; a detection has GRACE_TOKENS
-    from there on.
+    GRACE_TOKENS. silent_tokens: the tokens before any head detects; detection has GRACE_TOKENS from
+    there.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Monitor:
         self._in_trouble: set[str] = set()
 
     def watch(self, record: Mapping[str, Any]) -> list[str]:
-        """The new warnings that this record of the log gives cause for.
+        """The new warnings that this record of the log gives rise to.
 
         It reads "epoch" (how often the corpus was seen) and, from records of validation, "tokens"
         (trained on so far), the losses of language models where the answer cannot be seen, in nats

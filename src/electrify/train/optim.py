@@ -62,7 +62,7 @@ def parameter_groups(
     | <rate>, flat | biases and LayerNorm          | 0            |
 
     These groups exist once for every distinct peak learning rate in `rates` (parameter name ->
-    rate), and apart for the names in `generator`, whose schedule is their own.
+    rate), and separately for the names in `generator`, which have their own schedule.
     """
     groups: list[dict[str, Any]] = []
     kinds = {n: (rates[n], n in generator, p.ndim < 2) for n, p in named.items()}

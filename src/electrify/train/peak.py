@@ -61,8 +61,8 @@ def _wait(device: torch.device) -> None:
 
 def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
     """The result of `measure_peak` for each processor, dtype, number of threads and version of
-    torch, afterwards read from the user's cache folder; measured again where a short look at the
-    start shows more.
+    torch, afterwards read from the user's cache folder; measured again if a short look at the start
+    shows more.
 
     If the cache cannot be read or written, this costs a second but never ends the run.
     """

@@ -37,7 +37,7 @@ def with_precision(
 
 
 def _written(folder: Path) -> bool | None:
-    """What the run in the folder computes in; None where there is none."""
+    """What the run in the folder computes in; None if there is none."""
     return load_file(folder / CONFIG, within=folder).train.bf16 if is_run(folder) else None
 
 

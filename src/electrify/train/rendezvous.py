@@ -22,9 +22,9 @@ from ..progress import say
 
 POLL_S = 0.05
 CONNECT_S = 1.0  # for one attempt to connect, in which no signal is heard
-SAY_S = 10.0  # before the first line about a wait; then after twice the time
+SAY_S = 10.0  # before the first message about a wait; then after twice the time
 MAX_PORT = 65535
-MOST_S = 300.0  # between two lines
+MOST_S = 300.0  # between two messages
 
 
 def agent_keeps_store() -> bool:

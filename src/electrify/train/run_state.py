@@ -131,8 +131,8 @@ def fresh_state(
     flops: Callable[[int], float],
 ) -> RunState:
     """The state before the first update. kept: names of the parameters of the encoder that is kept;
-    all others use generator_learning_rate and generator_warmup_steps. silent_steps: those before
-    which the kept head is not asked. flops(step): the FLOPs of the run before that step."""
+    all others use generator_learning_rate and generator_warmup_steps. silent_steps: the steps
+    before the kept head is first asked. flops(step): the FLOPs of the run before that step."""
     c = config
     world = context.world
     rates = {

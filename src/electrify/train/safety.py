@@ -1,5 +1,5 @@
-"""Protects a run from bad updates. The loop asks what happens with a loss, whether an update
-counts, and whether the run has gone back to a checkpoint; and it says when another loss begins.
+"""Protects a run from bad updates. The loop asks what happens to a loss, whether an update counts,
+and whether the run has gone back to a checkpoint; and it says when a different loss begins.
 
 Refused updates are logged with the rows of their batches. A run that rolls back returns to its
 newest checkpoint.
@@ -92,7 +92,8 @@ class Safety:
         """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
         The number of refused updates and the time spent still count."""
         world = self.context.world
-        # Ranks may see the folder of a shared file system at different times: the first one says.
+        # Ranks may see the folder of a shared file system at different times, so the first one
+        # decides.
         with together():
             found = checkpoint.newest(self.context.folder) if world.is_main else None
         number = torch.tensor(found.step if found else 0)

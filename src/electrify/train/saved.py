@@ -116,10 +116,10 @@ def must_be_moments(path: Path, moments: Mapping[str, Tensor], named: Mapping[st
         if name not in named or not (t.ndim == 0 or tuple(t.shape) == tuple(named[name].shape)):
             raise UserError(
                 f"{path} holds the optimiser state {key[:80]!r} of shape {tuple(t.shape)}, which "
-                f"is of no parameter of this run; {EARLIER}"
+                f"belongs to no parameter of this run; {EARLIER}"
             )
         slots.setdefault(name, set()).add(slot)
     if len({frozenset(s) for s in slots.values()}) > 1:
         raise UserError(
-            f"{path} holds other optimiser states for some parameters than for others; {EARLIER}"
+            f"{path} does not hold the same optimiser states for all parameters; {EARLIER}"
         )

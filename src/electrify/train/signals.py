@@ -26,8 +26,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
 def status_of_stop(*, signalled: bool) -> int:
     """The status of a process that has saved before the end of its run. A torchrun with
-    --max-restarts starts at once whatever ends otherwise than with 0, which is right for a host
-    that is taken away, and not for a time that is over (--max-minutes)."""
+    --max-restarts restarts at once whatever ends with another status than 0, which is right for a
+    host that is taken away, but not for a time that is over (--max-minutes)."""
     again = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")
     return SAVED_EXIT if signalled or again == "0" else 0
 

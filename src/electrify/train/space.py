@@ -1,4 +1,4 @@
-"""Whether the disk of a run has room for its checkpoints."""
+"""Whether the disk of a run has space for its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .contents import contents_of, why_bad
 def must_have_room(
     folder: Path, config: TrainConfig, parameters: int, *, step: int, milestones: frozenset[int]
 ) -> None:
-    """Raises UserError where the disk cannot hold the checkpoints that the run will keep, and the
-    next one beside them. Those that it keeps already, and will replace, have their place."""
+    """Raises UserError if the disk cannot hold the checkpoints that the run will keep, and the next
+    one besides. Those that it already keeps, and will replace, need no further space."""
     if step == config.max_steps:
         return
     one = 12 * parameters  # parameters and two moments in float32
@@ -37,7 +37,7 @@ def must_have_room(
 
 def require_space(folder: Path, bytes_needed: int) -> None:
     """Raises UserError if the disk of `folder` (which need not exist yet) has less free space. This
-    is asked before the first update, so that a run does not fail after a night of training."""
+    is checked before the first update, so that a run does not fail after a night of training."""
     there = folder.absolute()
     while not there.exists():
         there = there.parent

@@ -23,11 +23,11 @@ from ..cores import cores, thread_count
 
 # Longer than a scheduler's time slice; otherwise the first slice would decide the result.
 TURN_S = 0.08
-# At most so many, and only as many as begin within BUDGET_S: on a busy machine one pass may take
-# half a second.
+# At most this many rounds, and only as many as begin within BUDGET_S: on a busy machine one pass
+# may take half a second.
 ROUNDS = 5
 BUDGET_S = 1.0
-GAIN = 1.05  # the least gain of a further thread; with less, the core is left to others
+GAIN = 1.05  # the least gain of one more thread; with less, the core is left to others
 FLOPS = 5e9  # of one pass, which takes 10 to 25 ms of a core
 # As in the tiny recipes: the tokens of a row, and the width of an attention head.
 ROW = 64
@@ -49,7 +49,7 @@ class Threads:
     measured."""
 
     def facts(self) -> dict[str, Any]:
-        """For run.json."""
+        """The same for run.json."""
         return {
             "number": self.number,
             "chosen_by": self.chosen_by,
@@ -104,7 +104,7 @@ def choose(
 
 @contextmanager
 def computing_with(threads: Threads) -> Iterator[Threads]:
-    """A context in which torch computes with so many threads; afterwards the number is as
+    """A context in which torch computes with this many threads; afterwards the number is as
     before."""
     before = torch.get_num_threads()
     if threads.number == before:
@@ -196,8 +196,8 @@ class Layer:
         return F.layer_norm(x_TD + F.linear(F.gelu(F.linear(x_TD, up)), down), shape)
 
     def seconds(self, turn: float) -> float:
-        """The time of one pass, averaged over a turn of so many seconds. The first pass starts the
-        threads and is not counted."""
+        """The time of one pass, averaged over a turn of this many seconds. The first pass starts
+        the threads and is not counted."""
         self()
         began = time.perf_counter()
         passes = 0

@@ -131,8 +131,8 @@ class Watch:
             self._moved = time.monotonic()
 
     def named(self, *, wait_s: float = 0.0) -> str:
-        """The processes that do not answer, in words; empty if all do, or if that cannot be known.
-        wait_s: how long to observe them first."""
+        """A description of the processes that do not answer; empty if all do, or if that cannot be
+        known. wait_s: how long to observe them first."""
         deadline = time.monotonic() + wait_s
         enough_s = SURE_S if wait_s else SILENT_S
         while not self._silent(enough_s) and time.monotonic() < deadline:
@@ -180,7 +180,7 @@ class Watch:
         self._looking = True
 
     def _silent(self, seconds: float) -> list[int]:
-        """The ranks that have given no sign of life for so long."""
+        """The ranks that have given no sign of life for this long."""
         now = time.monotonic()
         if self._store_lost or now - self._answered >= BEAT_S + seconds:
             return [self.keeper] if self.keeper in self.lives else []

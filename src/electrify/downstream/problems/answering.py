@@ -3,8 +3,8 @@ windows, and answers go back to its characters.
 
 A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In
 training a window without the answer says that there is none where the task has unanswerable
-questions (SQuAD 2.0), and is left out where it has not (1.1). ELECTRA's own head (`electra`) learns
-from all of them: a window without the answer points at the class token, of SQuAD 1.1 too.
+questions (SQuAD 2.0), and is left out if the task has none (1.1). ELECTRA's own head (`electra`)
+learns from all of them: a window without the answer points at the class token, in SQuAD 1.1 too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUESTION_TOKENS = (
 
 @dataclass(frozen=True)
 class Guess:
-    """A piece of a context that may be the answer. score: a logit or a log-probability, the more
+    """A piece of a context that may be the answer. score: a logit or a log-probability, the higher
     the better."""
 
     text: str
@@ -75,7 +75,7 @@ class Answering:
         if not loaded.tokenizer.is_fast:
             kind = type(loaded.tokenizer).__name__
             raise UserError(
-                f"task {task.name!r}: {kind} does not tell where its tokens stand in the text; "
+                f"task {task.name!r}: {kind} does not tell where its tokens are in the text; "
                 "question answering needs a tokenizer.json"
             )
         self.task = task
@@ -129,13 +129,13 @@ class Answering:
         best, none = self.predictions(held, answers, self.guesses(held, answers))
         if not self.answerless:
             return score_answers(held.examples, best, None)
-        found = scores_of(held.examples, best, none)  # not all, where a kind of questions is absent
+        found = scores_of(held.examples, best, none)  # not all, if a kind of question is missing
         return {name: found.pop(name, math.nan) for name in self.task.metrics} | found
 
     def files(self, held: HeldOut, answers: Answers, name: str) -> dict[str, str]:
         """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;
-        with unanswerable questions NAME.null_odds.json too, and the predictions are empty from the
-        threshold of the best F1 on."""
+        with unanswerable questions NAME.null_odds.json too, and the predictions are empty above
+        the threshold of the best F1."""
         guesses = self.guesses(held, answers)
         best, none = self.predictions(held, answers, guesses)
         nbest = {
@@ -176,7 +176,7 @@ class Answering:
                 if score > -1e29 and window.begin < window.end:  # not one of the impossible ones
                     begin, end = window.characters(first, last)
                     text = context[begin:end].strip()
-                    if text:  # tokens of blanks alone are not an answer
+                    if text:  # tokens of nothing but blanks are not an answer
                         mine[text] = max(score, mine.get(text, score))
         return [
             [
@@ -188,7 +188,7 @@ class Answering:
 
     def _spans(self, held: HeldOut, answers: Answers) -> Answers:
         """The `n_best` best answers of each window that are spans of its context, no longer than
-        they may be, and begin where this window knows most (ELECTRA's public code,
+        allowed, and begin where this window has the most context (ELECTRA's public code,
         finetune/qa/qa_metrics.py)."""
         at = [(w.start - w.begin, *w.own, w.end) for w in held.spots]
         shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
@@ -211,8 +211,8 @@ class Answering:
     def predictions(
         self, held: HeldOut, answers: Answers, guesses: list[list[Guess]]
     ) -> tuple[dict[str, str], dict[str, float]]:
-        """The best answer to each question, and how much speaks for none: the less the better the
-        answer."""
+        """The best answer to each question, and how much speaks for no answer: the less, the better
+        the answer."""
         best = {
             question.id: (found[0].text if found else "")
             for question, found in zip(held.examples, guesses, strict=True)
@@ -266,7 +266,7 @@ class Answering:
                 continue
             ids, types, starts = frame.around(asked, tokens[begin:end])
             at = starts[1] - begin
-            # ELECTRA's public code lets the separator behind the context be chosen.
+            # ELECTRA's public code lets the separator after the context be chosen.
             behind = len(ids) if electra else at + end
             places = [int(at + begin <= k < behind) for k in range(len(ids))]
             targets = self._nothing(ids, question, starts[1])
@@ -283,7 +283,7 @@ class Answering:
         return [null, null, int(not question.answers)]
 
     def _read(self, texts: Sequence[str]) -> None:
-        """Tokens and their characters, of each text once."""
+        """Tokens and their characters, computed once for each text."""
         new = list({text: None for text in texts if text not in self._tokens})
         if new:
             with quiet():  # contexts longer than a sequence are what windows are for

@@ -25,7 +25,7 @@ from ..tasks import TaskData
 from .problem import Answers, HeldOut
 from .tagging import Spot, Tagging
 
-LSTM_WIDTH = 200  # of each direction
+LSTM_WIDTH = 200  # the width of each direction
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Words:
 
 
 class Probe(nn.Module):
-    """A linear layer on each word's features, or a bidirectional LSTM between the two. longest:
-    words of the longest sentence."""
+    """A linear layer on each word's features, with a bidirectional LSTM between the two if `head`
+    asks for it. longest: words of the longest sentence."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class FrozenTagging(Tagging):
     embeddings, concatenated.
 
     Each feature is standardised by its mean and deviation over the training words: the layers of a
-    pre-norm encoder differ much in size.
+    pre-norm encoder differ greatly in scale.
     """
 
     def __init__(

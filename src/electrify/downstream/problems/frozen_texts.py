@@ -38,7 +38,7 @@ class Pooled:
 
     @property
     def lengths_N(self) -> Tensor:
-        """All alike: rows of features have no length."""
+        """All equal: rows of features have no length."""
         return torch.ones(len(self.states_NF), dtype=torch.long)
 
     @property
@@ -147,8 +147,8 @@ class FrozenTexts(Texts):
         return u_NF, v_NF
 
     def sides(self, examples: Sequence[Example]) -> list[list[Example]]:
-        """The texts that the encoder reads, each alone: the first ones, and of pairs the second
-        ones."""
+        """The texts that the encoder reads, each alone: the first ones, and the second ones of
+        pairs."""
         found = [[replace(e, pair=None) for e in examples]]
         if self.pairs:
             found.append([replace(e, text=e.pair or "", pair=None) for e in examples])

@@ -13,7 +13,7 @@ def threshold_of(
     questions: Sequence[Question], best: Mapping[str, str], none: Mapping[str, float]
 ) -> float:
     """The threshold of the best F1. The official one is 0 where answering nothing is best, whatever
-    the scores are; here it is below all of them. Where every question has an answer, it is best to
+    the scores are; here it is below all of them. If every question has an answer, it is best to
     answer each."""
     if all(q.answers for q in questions):
         return max(none.values())
@@ -27,7 +27,7 @@ def threshold_of(
 def silenced(
     best: Mapping[str, str], none: Mapping[str, float], threshold: float
 ) -> dict[str, str]:
-    """The best answers, but "" where the score for "no answer" is above the threshold."""
+    """The best answers, or "" where the score for "no answer" is above the threshold."""
     return {key: "" if none[key] > threshold else text for key, text in best.items()}
 
 

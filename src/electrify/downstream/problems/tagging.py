@@ -2,7 +2,7 @@
 stands for the word, and each word is scored once, however long the sentence.
 
 A sentence that does not fit is read through windows that overlap by half; a word is tagged in the
-window in which it is farther from an edge.
+window where it is farther from an edge.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Window:
 
 
 def windows(pieces: Sequence[int], room: int) -> list[Window]:
-    """Windows over words of so many pieces each (none above `room`): every word is in the tagged
-    part of exactly one."""
+    """Windows over words with these numbers of pieces (none above `room`): every word is in the
+    tagged part of exactly one."""
     spans = list[tuple[int, int]]()
     begin = 0
     while True:
@@ -54,7 +54,7 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
         while following - 1 > begin and used + pieces[following - 1] <= room // 2:
             following -= 1
             used += pieces[following]
-        while used + pieces[end] > room:  # the next word must fit behind what is repeated
+        while used + pieces[end] > room:  # the next word must fit after what is repeated
             used -= pieces[following]
             following += 1
         begin = following
@@ -67,8 +67,8 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
 
 
 class Spot(NamedTuple):
-    """Where a word stands. place: of its first piece in the row. pieces: how many from there on
-    stand for it. word: its number among all words."""
+    """Where a word is. place: that of its first piece in the row. pieces: how many of its pieces,
+    from the first, stand for it. word: its number among all words."""
 
     row: int
     place: int
@@ -189,7 +189,7 @@ class Tagging:
         ), spots
 
     def _read(self, sentences: Sequence[Sentence]) -> None:
-        """The pieces of every word, tokenised by itself behind a blank, as within a text. A word
+        """The pieces of every word, tokenised by itself after a blank, as within a text. A word
         that the tokenizer drops is its unknown token."""
         new = list(
             {

@@ -28,10 +28,10 @@ class Texts:
 
     regression_targets: what the center and the scale are.
 
-    - standardised: mean and deviation of the training examples; values of 0 to 5 would first have
-      to move the bias there.
-    - unit: the least value and the width of the task's range, else of that of its training
-      examples: 0 to 1.
+    - standardised: mean and deviation of the training examples; with values of 0 to 5, the bias
+      would first have to move there.
+    - unit: the least value and the width of the task's range, or else of its training examples'
+      range: 0 to 1.
     - raw: 0 and 1.
     """
 

@@ -12,8 +12,8 @@ from ..examples import Answer
 @dataclass(frozen=True)
 class Window:
     """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
-    offsets: characters of the context's tokens. own: [first, last) of those that stand here with
-    more context than in any other window (see `owned`)."""
+    offsets: characters of the context's tokens. own: [first, last) of the tokens that have more
+    context here than in any other window (see `owned`)."""
 
     question: int
     begin: int
@@ -23,7 +23,7 @@ class Window:
     own: tuple[int, int]
 
     def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Where in the context the tokens at these places of the row stand."""
+        """Where in the context the tokens at these places of the row are."""
         shift = self.begin - self.start
         return self.offsets[first + shift][0], self.offsets[last + shift][1]
 
@@ -39,7 +39,7 @@ Places = list[tuple[int, int]]
 
 
 def _windows(length: int, room: int, stride: int) -> Places:
-    """[begin, end) of each window: every `stride` tokens one, until the end is reached."""
+    """[begin, end) of each window: one every `stride` tokens, until the end is reached."""
     found = [(0, min(room, length))]
     while found[-1][1] < length:
         begin = found[-1][0] + min(stride, room)
@@ -49,13 +49,12 @@ def _windows(length: int, room: int, stride: int) -> Places:
 
 @lru_cache(maxsize=10_000)
 def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
-    """The windows over so many tokens, and of each window the tokens [first, last) that it holds
-    with more context than any other does.
-
-    Context is the smaller of the numbers of tokens before and behind in the window, and a hundredth
-    of the window's length; the earlier of equal windows has it (BERT's and ELECTRA's max-context
-    rule, 2003.10555's public code). These tokens stand together: what a later window has more than
-    an earlier one never falls from token to token.
+    """The windows over this many tokens, and for each window the tokens [first, last) that it holds
+    with more context than any other window does. Context is the smaller of the numbers of tokens
+    before and after it in the window, plus a hundredth of the window's length; of equal windows,
+    the earlier one has the token (BERT's and ELECTRA's max-context rule, 2003.10555's public code).
+    These tokens are contiguous: the advantage of a later window over an earlier one never falls
+    from token to token.
     """
     windows = _windows(length, room, stride)
     owner = [

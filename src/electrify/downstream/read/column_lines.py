@@ -12,7 +12,7 @@ from ...errors import UserError
 from .files import ending_of
 
 Line = tuple[int, list[str]]
-BLANKS = " \t"  # others, as the non-breaking space, are part of a word
+BLANKS = " \t"  # others, such as the non-breaking space, are part of a word
 # `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
 COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 UD_WIDTH = 10
@@ -58,8 +58,8 @@ def untagged_sentences(
 def column_lines(
     path: Path, lines: Iterable[str], *, tabs: bool, least: int = 2
 ) -> Iterator[Line | None]:
-    """The cells of each word; None between sentences. tabs: spaces separate nothing. least: columns
-    that there must be."""
+    """The cells of each word; None between sentences. tabs: whether only tabs separate. least: how
+    many columns there must be."""
     first = width = 0
     begins = True
     for number, line in enumerate(lines, 1):
@@ -79,7 +79,7 @@ def column_lines(
             width = len(cells)
             if width < least:
                 raise UserError(
-                    f"{path}, line {number}: one column; a word and its tag must stand in two, "
+                    f"{path}, line {number}: one column; a word and its tag must be in two, "
                     f"separated by a tab{'' if tabs else ' or spaces'}"
                 )
         if len(cells) != width:

@@ -23,10 +23,9 @@ Cells = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that the user named, by name or number; none are looked for.
-
-    label: one column, or several with commas between them, one for each class. header: whether the
-    first line of a table names its columns; otherwise their names are their numbers, from 0.
+    """The columns that the user gave, by name or number; None looks for one. label: one column, or
+    several with commas between them, one for each class. header: whether the first line of a table
+    names its columns; otherwise their names are their numbers, from 0.
     """
 
     text: str | None = None
@@ -35,7 +34,7 @@ class Columns:
     header: bool = True
 
     def flags(self) -> dict[str, str | None]:
-        """What was given, by its flag."""
+        """What was given, by flag."""
         return {
             "--text-column": self.text,
             "--pair-column": self.pair,
@@ -62,7 +61,7 @@ class Columns:
 
 
 def several(label_column: str | None) -> list[str]:
-    """The columns of a label each, where several are named."""
+    """The columns with one label each, if several are named."""
     return (label_column or "").split(",") if "," in (label_column or "") else []
 
 
@@ -95,7 +94,7 @@ def column_named(
 
 
 def _must_differ(path: str, text: str, pair: str | None, labels: list[str]) -> None:
-    """Raises UserError for a column that is to be two things."""
+    """Raises UserError for a column that is meant to be two things."""
     uses = [("--text-column", text), ("--pair-column", pair)]
     uses += [("--label-column", label) for label in labels]
     held: dict[str, str] = {}

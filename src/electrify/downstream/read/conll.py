@@ -46,8 +46,8 @@ def read_sentences(
     Columns lie between tabs where the line holds one (in .tsv and .conllu always), else between
     runs of spaces. word, tag: columns counted from 0, or from -1 backwards; by default the first
     and the last, in .conllu (10 columns; comments, word ranges and empty nodes are left out) FORM
-    and UPOS; there tag may also be "upos" or "xpos". prefix: what every word begins with and is
-    taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
+    and UPOS; there tag may also be "upos" or "xpos". prefix: what every word begins with, and what
+    is taken off, as "en:" in WikiANN's own files. Raises UserError naming file and line.
     """
     path = Path(path)
     ending = ending_of(path)
@@ -106,10 +106,10 @@ def words_of(row: dict[str, Any], where: str) -> tuple[str, ...]:
 def tag_scheme(tags: Iterable[Sequence[str]]) -> Scheme:
     """Which scheme the tags of all sentences follow.
 
-    plain: tags of words, as parts of speech: no tag begins with B- or I-, and not all have the form
-    of a chunk's. iobes: some chunk ends with E- or is one S- (or BILOU's L-, U-). iob1: some chunk
-    begins with I-; so also a file that puts B- in part where it is not needed, and one with a stray
-    I-. iob2: every chunk begins with B-, or there is none.
+    plain: tags of words, such as parts of speech: no tag begins with B- or I-, and not all have the
+    form of a chunk's. iobes: some chunk ends with E- or is one S- (or BILOU's L-, U-). iob1: some
+    chunk begins with I-; this includes a file that in part puts B- where it is not needed, and one
+    with a stray I-. iob2: every chunk begins with B-, or there is none.
     """
     sentences = [list(each) for each in tags]
     chunks = [chunk_of(tag) for tag in {tag for each in sentences for tag in each} if tag != "O"]
@@ -153,7 +153,7 @@ def _columns(
 
 
 def _pair(path: Path, line: Line, columns: _Columns) -> tuple[str, str]:
-    """The word and the tag of a line. Raises UserError where the columns are not there or one is
+    """The word and the tag of a line. Raises UserError if the columns do not exist or one is
     empty."""
     number, cells = line
     width = len(cells)

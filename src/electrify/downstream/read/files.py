@@ -22,8 +22,8 @@ ONE_RECORD_A_LINE = frozenset({".txt", *FASTA, *SMILES})
 
 
 def whole(path: str | Path, *, official: bool = False) -> str:
-    """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, in which odd
-    control characters may stand. Raises UserError where it is missing, truncated, binary or another
+    """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, which may
+    hold odd control characters. Raises UserError if it is missing, truncated, binary or another
     encoding than UTF-8."""
     path = Path(path)
     if not path.exists():
@@ -90,7 +90,7 @@ def bare(raw_lines: Iterable[str]) -> Iterator[str]:
 
 
 def _recognised(path: Path, advance: Callable[[int], None] | None = None) -> Iterator[bytes]:
-    """The chunks of a file. Raises UserError where the first says that it is not text."""
+    """The chunks of a file. Raises UserError if the first says that it is not text."""
     chunks = read_chunks(path, advance=advance)
     first = next(chunks, b"")
     must_be_text(path, first)

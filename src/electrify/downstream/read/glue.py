@@ -13,19 +13,18 @@ from .tables import label_of, texts_of, tsv_rows
 
 MALFORMED = 0.01
 """Share of the lines of an official file that may be malformed: QQP's train.tsv has a handful among
-363,849, which ELECTRA's public code skips, too. More of them are a broken file, or not the official
-one."""
+363,849, which ELECTRA's public code also skips. If there are more, the file is broken, or not the
+official one."""
 
 
 def read_glue(task: TextTask, data_dir: str | Path, *, test: bool = False) -> TaskData:
-    """The examples of a GLUE task. Where a file is missing and one called NAME_subset.tsv is there,
-    that is read, and `notes` say so. test: also the test sets that are there.
+    """The examples of a GLUE task. If a file is missing but one called NAME_subset.tsv exists, that
+    is read, and `notes` say so. test: whether to read the existing test sets, too. Lines with
+    another number of columns than the file's are left out, and `notes` say how many: official files
+    have such lines.
 
-    Lines with another number of columns than the file's are left out, and `notes` say how many:
-    official files have such.
-
-    Raises UserError naming file and line; also where more than `MALFORMED` of the lines are so, or
-    the last one is.
+    Raises UserError naming file and line; also if more than `MALFORMED` of the lines are malformed,
+    or the last one is.
     """
     folder = Path(data_dir) / task.folder
     _must_be_there(folder, task)
@@ -78,7 +77,7 @@ def _part(task: TextTask, folder: Path, name: str, notes: list[str]) -> tuple[Ex
 
 
 def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, ...]], ...]:
-    """Test files have a header each, also CoLA's, and no label."""
+    """Each test file has a header, even CoLA's, and no label."""
     text = task.text if isinstance(task.text, str) else "sentence"
     found = []
     for name, file in (task.test or {task.folder: "test.tsv"}).items():
@@ -96,9 +95,9 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
 
 
 def _glue_examples(path: Path, task: TextTask) -> tuple[list[Example], str]:
-    """The examples, and what to say of malformed lines."""
+    """The examples, and what to say about malformed lines."""
     lines = lines_of(whole(path, official=True))
-    named = isinstance(task.label, str)  # else the file has no header
+    named = isinstance(task.label, str)  # otherwise the file has no header
     place, width = _layout(path, task, lines[0] if lines else "") if named else _cola(task)
     first = 2 if named else 1
     lines = lines[1:] if named else lines
@@ -130,7 +129,7 @@ def _columns(task: TextTask) -> list[str | int]:
 
 
 def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, int], int]:
-    """Where the columns of the task stand in a file with a header, and how many there are."""
+    """Where the columns of the task are in a file with a header, and how many there are."""
     names = header.split("\t") if header else []
     for column in _columns(task):
         if column not in names:
@@ -139,7 +138,7 @@ def _layout(path: Path, task: TextTask, header: str) -> tuple[dict[str | int, in
                 f"{', '.join(names) or 'nothing'}"
             )
         if names.count(str(column)) > 1:
-            raise UserError(f"{path}, line 1: the column {column!r} stands twice in the header")
+            raise UserError(f"{path}, line 1: the column {column!r} occurs twice in the header")
     return {column: names.index(str(column)) for column in _columns(task)}, len(names)
 
 
@@ -149,8 +148,8 @@ def _cola(task: TextTask) -> tuple[dict[str | int, int], int]:
 
 
 def _malformed(path: Path, odd: list[tuple[int, int]], *, lines: int, last: int, width: int) -> str:
-    """What to say of lines with another number of columns: (number, columns) each. Raises UserError
-    where the file is broken."""
+    """What to say about lines with another number of columns: (number, columns) each. Raises
+    UserError if the file is broken."""
     if not odd:
         return ""
     number, columns = odd[0]

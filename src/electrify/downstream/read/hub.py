@@ -11,7 +11,7 @@ from ..tasks import AnswerTask, TaskData, TextTask
 from .squad import gathered, question_of
 
 GLUE_ON_HUB = "nyu-mll/glue"
-# Where the columns have other names than in GLUE's own files. The numbers of the classes are those
+# The columns that have other names than in GLUE's own files. The numbers of the classes are those
 # of known_tasks.py.
 _COLUMNS: dict[str, tuple[str, str | None]] = {
     "cola": ("sentence", None),
@@ -23,8 +23,8 @@ _MATCHED = "_matched"
 
 
 def read_hub_glue(task: TextTask, source: str, *, test: bool = False) -> TaskData:
-    """The examples of a GLUE task in the layout of nyu-mll/glue. test: also its test sets. Raises
-    UserError."""
+    """The examples of a GLUE task in the layout of nyu-mll/glue. test: whether to read its test
+    sets, too. Raises UserError."""
     sets = _sets(source, task.name)
     text, pair = _COLUMNS.get(
         task.name, (str(task.text), None if task.pair is None else str(task.pair))
@@ -99,7 +99,7 @@ def _sets(source: str, config: str | None) -> Any:
         ) from e
     try:
         return datasets.load_dataset(source, config)
-    # Not found, no network, no such configuration: each has an exception of its own.
+    # Not found, no network, no such configuration: each raises its own kind of exception.
     except Exception as e:
         said = " ".join(str(e).split())[:300]
         shown = f"{source} {config}" if config else source
@@ -118,7 +118,7 @@ def _split(sets: Any, name: str, shown: str) -> Any:
 def _example(
     row: dict[str, Any], text: str, pair: str | None, task: TextTask, where: str | None
 ) -> Example:
-    """where: of a row with a label."""
+    """where: the place of a row with a label."""
     for column in (text, pair):
         if column is not None and not isinstance(row.get(column), str):
             raise UserError(

@@ -33,12 +33,12 @@ def read_own(
     metrics: Sequence[str] = (),
 ) -> TaskData:
     """A task of one's own files; the columns and the kind of label are detected where they are not
-    given, and so are the metrics. validation_file: None where one file is to be split; its examples
-    then stand in both places. Raises UserError naming file and line."""
+    given, and so are the metrics. validation_file: None if one file is to be split; its examples
+    are then in both places. Raises UserError naming file and line."""
     files = (train_file,) if validation_file is None else (train_file, validation_file)
     kind = _kind_of_files(train_file) if problem_type == "auto" else problem_type
     name = _name_of(Path(train_file))
-    # Under a known name the report would compare it with published scores.
+    # Under a known name, the report would compare it with published scores.
     name = f"own-{name}" if name.lower() in TASKS else name
     columns = columns or Columns()
     _must_use(columns.flags(), train_file, kind)
@@ -54,14 +54,14 @@ def read_own(
 
 
 def _name_of(train_file: Path) -> str:
-    """What the task is called: as the file, or as its folder where the file's name says nothing."""
+    """The name of the task: that of the file, or of its folder if the file's name says nothing."""
     name = train_file.name.split(".")[0]
     return (train_file.resolve().parent.name or name) if name.lower() in _SAYS_NOTHING else name
 
 
 def _must_use(columns: dict[str, str | None], train_file: str, kind: str) -> None:
     """Raises UserError for a column that was named although this kind of file has fixed names.
-    columns: what was given, by the flag."""
+    columns: what was given, by flag."""
     if kind not in ("tagging", "answering"):
         return
     if kind == "tagging" and ending_of(train_file) not in (".jsonl", ".ndjson"):
@@ -104,7 +104,7 @@ def _first(tags: set[str]) -> str:
 
 
 def _kind_of_files(path: str) -> str:
-    """What the ending says, and in JSON lines the keys; else auto."""
+    """What the ending, or in JSON lines the keys, show; otherwise auto."""
     match ending_of(path):
         case ".json":
             return "answering"

@@ -31,8 +31,8 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("spearman", "pearson"),
 }
 MOST_AREAS = 100
-"""Classes for which areas under curves are computed unasked."""
-# What a cell says where each class has a column of its own.
+"""Up to this many classes, areas under curves are computed without a request."""
+# What a cell may say if each class has a column of its own.
 _ONE = ("1", "1.0", "true")
 _ZERO = ("0", "0.0", "false")
 _UNKNOWN = ("", "nan")
@@ -42,7 +42,7 @@ def texts_task(
     files: Sequence[str], name: str, columns: Columns, wanted: str, metrics: Sequence[str] = ()
 ) -> TaskData:
     """A task of texts, or pairs of them, with labels. files: for training and, unless that is to
-    be split, for validation. wanted: the kind of label, or auto. metrics: none takes those of the
+    be split, for validation. wanted: the kind of label, or auto. metrics: None takes those of the
     kind."""
     train_file = files[0]
     (_, pair, labels), parts = _parts(files, columns, wanted)
@@ -73,13 +73,13 @@ def texts_task(
 
 def _usual(kind: Kind, *, classes: int) -> tuple[str, ...]:
     """The metrics of a kind. An area takes a pass over the examples for each class, so many classes
-    have it on request only."""
+    have it only on request."""
     many = classes > MOST_AREAS
     return tuple(m for m in OWN_METRICS[kind] if not (many and m in ("roc_auc", "pr_auc")))
 
 
 def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
-    """Raises UserError for a label that the written answers could not be told by."""
+    """Raises UserError for a label that could not be told apart in the written answers."""
     barred = next((name for name in names if kind == "multilabel" and "|" in name), None)
     if barred is not None:
         raise UserError(
@@ -91,7 +91,7 @@ def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
 def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
     """Raises UserError for values that numbers of 32 bits, as in a model, cannot tell apart."""
     if not all(map(math.isfinite, values)):
-        return  # which is said where the label stands
+        return  # which is reported where the label is read
     largest = max(map(abs, values))
     spread = max(values) - min(values)
     if spread and (largest > 1e30 or spread < 1e-30 or spread < largest * 1e-4):
@@ -105,7 +105,7 @@ def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
 def _known(
     parts: list[list[Example]], *, classes: int
 ) -> tuple[list[tuple[Example, ...]], tuple[str, ...]]:
-    """The examples of which anything is known, and a note on the others."""
+    """The examples about which anything is known, and a note on the others."""
     found = [
         tuple(one for one in part if not isinstance(one, Partly) or len(one.unknown) < classes)
         for part in parts
@@ -115,7 +115,7 @@ def _known(
 
 
 Cells = tuple[str, str | None, Any, str]
-"""Text, second text, label as written, and where the row stands."""
+"""Text, second text, label as written, and the place of the row."""
 
 
 def _parts(
@@ -146,7 +146,7 @@ def _parts(
 
 
 def _checked_kind(values: list[Any], wanted: str, train_file: str) -> Kind:
-    """The kind of label. Raises UserError where the labels are not of the kind that is wanted."""
+    """The kind of label. Raises UserError if the labels are not of the kind that is wanted."""
     kind = _kind_of_labels(values) if wanted == "auto" else wanted
     assert kind in OWN_METRICS
     if kind != "multilabel" and any(isinstance(v, list | Marked) for v in values):
@@ -187,8 +187,8 @@ def _list(value: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Marked:
-    """What the columns of an example say, one for each class: the names of those with a 1, and of
-    the empty ones."""
+    """What the columns of an example say, one for each class: the names of the columns with a 1,
+    and of the empty ones."""
 
     held: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """One file of examples -> a training part and a validation part.
 
-Every class keeps its share, and so does every set of labels, where one that occurs once counts to
-the rarest of its labels. What belongs together (equal texts, the questions about a context)
+Every class keeps its share, and so does every set of labels, where a set that occurs once counts
+towards the rarest of its labels. What belongs together (equal texts, the questions about a context)
 stays on one side, so that no validation example has been seen in training.
 """
 
@@ -17,7 +17,7 @@ from ...errors import UserError
 from ..examples import Example, Question, Sentence
 from ..tasks import TaskData
 
-# Values of a regression are kept in proportion by as many classes of equal size.
+# The values of a regression are kept in proportion by this many classes of equal size.
 BINS = 10
 
 
@@ -25,7 +25,7 @@ def split(
     task: TaskData, fraction: float, *, seed: int, flag: str = "--validation-fraction"
 ) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, the same ones for
-    the same examples and seed. Raises UserError, naming the flag, where a part would be empty."""
+    the same examples and seed. Raises UserError, naming the flag, if a part would be empty."""
     examples: Sequence[Any] = task.train
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
@@ -39,7 +39,7 @@ def split(
     stays = int(task.kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
-    spare = 0.0  # what rounding has left over, so that many small classes give their share together
+    spare = 0.0  # the remainders of rounding, so that many small classes give their share together
     for members in strata.values():
         wanted = fraction * len(members) + spare
         count = min(max(round(wanted), 0), len(members) - stays)
@@ -63,7 +63,8 @@ def split(
 def _show_every_label(
     examples: Sequence[Any], groups: Iterable[list[int]], chosen: set[int]
 ) -> None:
-    """Takes out of the chosen ones what has a label that no other example shows in training."""
+    """Takes out of the chosen examples those with a label that no other example shows in
+    training."""
     shown = {label for k, e in enumerate(examples) if k not in chosen for label in e.label}
     for group in groups:
         labels = {label for k in group for label in examples[k].label}
@@ -95,7 +96,8 @@ def _strata(task: TaskData, examples: Sequence[Any]) -> list[Hashable]:
 
 
 def _pooled(sets: Sequence[tuple[int, ...]]) -> list[Hashable]:
-    """Sets of labels, each that occurs once replaced by its rarest label: it could not be cut."""
+    """Sets of labels, where a set that occurs once is replaced by its rarest label, because it
+    could not be cut."""
     often = Counter(sets)
     shown = Counter(label for labels in sets for label in labels)
     return [

@@ -1,5 +1,5 @@
-"""Questions about a context: SQuAD's JSON (1.1 and 2.0), one's own as JSON lines, rows of the Hub's
-data sets. A question without answers means that the context holds none.
+"""Questions about a context: SQuAD's JSON (1.1 and 2.0), the user's own as JSON lines, rows of the
+Hub's data sets. A question without answers means that the context holds none.
 
 It is checked that every answer is at its stated place, because a model learns places, and a shifted
 one teaches nonsense.
@@ -18,7 +18,7 @@ from ...text.small_files import json_rows
 from ..examples import Answer, Question
 from .files import whole
 
-Placed = tuple[str, Question]  # where it stands in its file, and the question
+Placed = tuple[str, Question]  # its place in its file, and the question
 SHOWN = 40  # characters of a value that a message repeats
 LAYOUT = (
     'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and '
@@ -28,8 +28,8 @@ TYPES = {str: "a text", list: "a list", int: "a whole number", bool: "true or fa
 
 
 def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question, ...]:
-    """SQuAD's official JSON, 1.1 or 2.0. answered: answers are read, else they may be missing.
-    Raises UserError naming the file and the place in it."""
+    """SQuAD's official JSON, 1.1 or 2.0. answered: whether answers are read; otherwise they may be
+    missing. Raises UserError naming the file and the place in it."""
     text = whole(path)
     try:
         top = json.loads(text, object_pairs_hook=each_once)
@@ -43,7 +43,7 @@ def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question
         ValueError,
         RecursionError,
     ) as e:
-        said = str(e) if "stands twice" in str(e) else type(e).__name__
+        said = str(e) if "occurs twice" in str(e) else type(e).__name__
         raise UserError(f"{path}: broken JSON ({said})") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
@@ -62,8 +62,8 @@ def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question
 
 
 def read_question_rows(path: str | Path) -> tuple[Question, ...]:
-    """One's own questions, a JSON object on each line as `question_of` takes it; the id is the line
-    number where none is given.
+    """The user's own questions, a JSON object on each line as `question_of` takes it; the id is the
+    line number if none is given.
 
     Raises UserError naming file and line.
     """
@@ -76,8 +76,8 @@ def read_question_rows(path: str | Path) -> tuple[Question, ...]:
 
 def question_of(row: dict[str, Any], where: str) -> Question:
     """A row with id, context, question and answers: {"text": [...], "answer_start": [...]} as on
-    the Hub, a list of {"text", "answer_start"}, or one text or a list of them, which stand where
-    the context first holds them. where: the row's place, for messages.
+    the Hub, a list of {"text", "answer_start"}, or one text or a list of them, whose places are
+    where the context first holds them. where: the row's place, for messages.
 
     Raises UserError.
     """
@@ -94,7 +94,7 @@ def asked(row: dict[str, Any], where: str) -> Question:
 
 
 def gathered(name: str, found: Iterable[Placed]) -> tuple[Question, ...]:
-    """The questions of one file or data set, of which `name` is shown. Raises UserError where there
+    """The questions of one file or data set, which messages call `name`. Raises UserError if there
     are none, or two have one id."""
     places: dict[str, str] = {}
     questions = []

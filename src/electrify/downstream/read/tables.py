@@ -27,7 +27,7 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?(nan|i
 
 
 def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
-    """As `rows`, of lines that are read one after the other (files.lines); also the sequences of
+    """Like `rows`, for lines that are read one after the other (files.lines); also the sequences of
     FASTA and the molecules of SMILES files, which hold no labels."""
     may_lack_header(path, header)
     match ending_of(path):
@@ -47,8 +47,8 @@ def streamed_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -
 
 
 def legible_rows(path: str, raw_lines: Iterable[str], *, header: bool = True) -> Iterator[Row]:
-    """As `streamed_rows`, of rows that can be written again. Raises UserError for half a surrogate
-    pair in any of their cells."""
+    """Like `streamed_rows`, for rows that can be written again. Raises UserError for half a
+    surrogate pair in any of their cells."""
     for number, cells in streamed_rows(path, raw_lines, header=header):
         for name, value in cells.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -79,7 +79,7 @@ def rows(path: str, *, header: bool = True) -> Iterator[Row]:
 
 
 def may_lack_header(path: str, header: bool) -> None:
-    """Raises UserError where a file that cannot have a header is said to have none."""
+    """Raises UserError if a file that cannot have a header is said to have none."""
     if not header and ending_of(path) not in (".csv", ".tsv"):
         raise UserError(f"{path}: --no-header is for .csv and .tsv")
 
@@ -110,7 +110,7 @@ def tsv_rows(path: str, lines: Iterable[str], *, header: bool = True) -> Iterato
 
 
 def _header(path: str, cells: list[str], has_header: bool) -> list[str]:
-    """The names of the columns. cells: of the first line."""
+    """The names of the columns. cells: those of the first line."""
     if not has_header:
         return [str(k) for k in range(len(cells))]
     if len(set(cells)) != len(cells):

@@ -21,16 +21,16 @@ from .hub import GLUE_ON_HUB, read_hub_glue, read_hub_squad
 from .squad import read_questions
 from .where import folder_of, parts_too
 
-# What may stand in for an official file of SQuAD, said in the notes.
+# What may stand in for an official file of SQuAD, which the notes then say.
 _PARTS = ("-subset", "-half")
 
 
 def read_task(
     task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False
 ) -> TaskData:
-    """The examples of a task in a folder, or in the one of its group there (glue, tagging, squad),
-    or of a data set of the Hub (`data_dir` its id, or none for the task's own). test: also GLUE's
-    test sets.
+    """The examples of a task in a folder, or in the folder of its group there (glue, tagging,
+    squad), or in a data set of the Hub (`data_dir` is its id, or None for the task's own). test:
+    whether to read GLUE's test sets, too.
 
     Raises UserError naming file and line.
     """
@@ -132,7 +132,7 @@ def _sentences(task: TagTask, path: Path) -> tuple[Sentence, ...]:
 
 
 def _language(path: Path) -> str | None:
-    """`en:` of a file whose first word is en:Sioux, as WikiANN's own files are."""
+    """The prefix `en:` of a file whose first word is en:Sioux, as in WikiANN's own files."""
     first = next((line for line in lines_of(whole(path)) if line.strip()), "")
     language, colon, _ = first.partition(":")
     return (
@@ -155,7 +155,7 @@ def tagging_of(
     also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (),
     notes: tuple[str, ...] = (),
 ) -> TaskData:
-    """A task of sentences, their chunks as IOB2. metrics: none takes spans where tags have chunks,
+    """A task of sentences, their chunks as IOB2. metrics: None takes spans if tags have chunks,
     else accuracy."""
     train = tuple(train)
     chunked = tag_scheme(s.tags for s in train) != "plain"
@@ -210,8 +210,8 @@ def answering_of(
     epochs: float,
     notes: tuple[str, ...] = (),
 ) -> TaskData:
-    """A task of questions; contexts that are in both parts are told. Without a second part the
-    first one is to be split. Where some validation questions have no answer, the metrics are SQuAD
+    """A task of questions; contexts that are in both parts are reported. Without a second part, the
+    first one is to be split. If some validation questions have no answer, the metrics are SQuAD
     2.0's."""
     shared = {q.context for q in train} & {q.context for q in validation or ()}
     validation = train if validation is None else validation
@@ -257,8 +257,7 @@ def _folder(data_dir: Path, task: TagTask | AnswerTask) -> Path:
 
 
 def _match(folder: Path, patterns: tuple[str, ...], task: str) -> Path | None:
-    """The one file of the first pattern that has one. Raises UserError where a pattern has
-    several."""
+    """The one file of the first pattern that has one. Raises UserError if a pattern has several."""
     for pattern in patterns:
         there = sorted(
             p for p in folder.iterdir() if p.is_file() and fnmatch.fnmatchcase(p.name, pattern)

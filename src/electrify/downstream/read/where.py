@@ -11,8 +11,8 @@ from ..tasks import AnswerTask, TagTask, TextTask
 
 
 def folder_of(task: TextTask | TagTask | AnswerTask, data_dir: str) -> str:
-    """`data_dir`, or the folder glue/, tagging/ or squad/ in it where that is there and `data_dir`
-    does not hold the task itself. So one folder serves tasks of all kinds."""
+    """`data_dir`, or the folder glue/, tagging/ or squad/ in it, if that exists and `data_dir` does
+    not hold the task itself. So one folder serves tasks of all kinds."""
     inside = Path(data_dir) / next(group for group, names in GROUPS.items() if task.name in names)
     return str(inside) if inside.is_dir() and not _holds(Path(data_dir), task) else data_dir
 
@@ -24,7 +24,7 @@ def _holds(folder: Path, task: TextTask | TagTask | AnswerTask) -> bool:
         case TagTask():
             there = (folder.resolve(), *(p for p in folder.iterdir() if p.is_dir()))
             return any(_is(p, task.folders) for p in there)
-        case AnswerTask():  # whose own folder may be called as that of its group
+        case AnswerTask():  # the folder of such a task may have the name of its group
             return any(_is(p, parts_too(task.train)) for p in folder.iterdir())
 
 
