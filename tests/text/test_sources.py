@@ -115,6 +115,19 @@ def test_names_of_data_sets() -> None:
     ]
 
 
+def test_folders_of_data_sets_with_one_last_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were named hub:text, and the second was taken for the first."""
+    put(tmp_path, "2023/text/a.csv", "2024/text/a.csv")
+    monkeypatch.chdir(tmp_path)
+    one, other = (f"hub:{tmp_path / year / 'text'}" for year in ("2023", "2024"))
+    sources, _ = resolve((one, other, "hub:2023/text", one + ":", other + ":more"))
+    assert [s.hub for s in sources] == [name[4:] for name in (one, other, other + ":more")]
+    names = ("hub:owner/name", "owner/name", "owner/name:more")
+    assert [s.hub for s in resolve(names)[0]] == ["owner/name", "owner/name:more"]
+
+
 def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> None:
     put(tmp_path, "a.txt")
     (tmp_path / "list.tsv").write_text("title\tyear\nEmma\t1815\n")
