@@ -330,6 +330,33 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path: Path) -> No
     assert len([*_taken(lines, replace(options, max_documents=None))]) == 40
 
 
+def test_a_part_of_a_corpus_needs_no_room_for_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "big.txt"
+    with path.open("wb") as f:
+        f.truncate(1 << 36)
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), max_documents=10
+    )
+    found = [Source("big.txt", "txt", path)]
+    space.must_fit(options, found, tmp_path / "data")
+    assert space.bytes_needed(options, found) < 1 << 30
+    assert space.bytes_needed(replace(options, max_documents=None), found) > 1 << 35
+
+
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_nothing_behind_the_last_document_is_judged(tmp_path: Path, deduplicate: bool) -> None:
+    """Duplicates behind it were counted, and a bad byte stopped the run."""
+    path = tmp_path / "lines.txt"
+    lines = [f"this is line number {k}" for k in range(30)]
+    path.write_bytes("\n".join([lines[0]] * 3 + lines + lines[:1] * 50).encode() + b"\ncaf\xe9\n")
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), document_boundary="line",
+        max_documents=20, deduplicate=deduplicate, vocab_size=60, workers=1,
+    )  # fmt: skip
+    counts = prepare(options).counts
+    assert (counts["documents"], counts["duplicates"]) == (20, 3 if deduplicate else 0)
+
+
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
 def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a{ending}"
