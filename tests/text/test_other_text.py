@@ -143,6 +143,16 @@ def test_word_pieces_keep_the_alphabet_where_it_fits(
         assert inside >= {i for i, c in enumerate(text) if not c.isspace()}
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+def test_syllables_of_hangul_are_not_taken_apart_with_the_accents(kind: str) -> None:
+    text = "한국어 문장은 cafe"
+    made = vocabulary([text] * 3, kind, AUTO, lowercase=True, strip_accents=True)
+    found = made.encode("한국어 문장은 Café", add_special_tokens=False)
+    assert made.decode(found.ids) == text
+    if kind == "character":
+        assert found.offsets == [(i, i + 1) for i in range(len(text))]
+
+
 @pytest.mark.parametrize("size", [64, 300])
 def test_spaced_proteins_at_a_small_vocabulary(size: int) -> None:
     """Only A, G, L and V were kept of them."""
