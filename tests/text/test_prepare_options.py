@@ -367,6 +367,19 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     assert found == ["caf\ufffd au lait" if ending != ".jsonl" else "caf\ufffd au \ufffdlait"]
 
 
+def test_a_corpus_without_a_training_document_is_refused(text: Path, tmp_path: Path) -> None:
+    """With a given tokenizer it was prepared, and only `pretrain` refused it."""
+    asked = {"inputs": (str(text),), "vocab_size": 100, "workers": 1}
+    prepare(PrepareConfig(**asked, output_dir=str(tmp_path / "data")))
+    given = str(tmp_path / "data" / "tokenizer")
+    with pytest.raises(UserError, match="fell into the validation split; lower valid_fraction"):
+        prepare(
+            PrepareConfig(
+                **asked, output_dir=str(tmp_path / "x"), tokenizer=given, valid_fraction=0.999999
+            )
+        )
+
+
 def test_a_corpus_that_no_verb_would_read_is_refused_at_once(tmp_path: Path) -> None:
     """Two texts that differ in a capital fall into both splits, and are one text in lower case."""
     path = tmp_path / "a.txt"

@@ -189,6 +189,7 @@ class Plan:
         self._salt = json.dumps(
             [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction, UNK_CHARACTERS]
         ).encode()
+        self._train = 0  # documents
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
         self._reading = ""
@@ -205,6 +206,8 @@ class Plan:
                 faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
+        if not self._train:
+            raise UserError(f"the corpus is empty: {sample.ALL_VALID}")
         if self.counts["tokens"] == self.counts["unk_tokens"]:
             names = shown(self.space.sources)
             raise UserError(
@@ -243,6 +246,7 @@ class Plan:
         for block in self._blocks(bar):
             texts = [text for _, text in block]
             valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
+            self._train += valid.count(False)
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)
             self._parts.append(part)
