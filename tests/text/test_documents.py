@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import decoding, documents, records
+from electrify.text import decoding, documents, records, streams
 from electrify.text.source import Source
 from texts import read, write
 
@@ -69,6 +69,17 @@ def test_chunking_never_changes_the_documents(
         d.strip() for d in decoding.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()
     ]
     assert found == expected
+
+
+def test_the_line_of_a_bad_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old line ends did not count, and a long line was cut inside a character."""
+    assert decoding.first_bad_line(write(tmp_path, "a", b"ab\rcd\r\xffee\r")).endswith("line 3,")
+    assert decoding.first_bad_line(write(tmp_path, "b", b"a\r\nb\xc3\r\nc")).endswith("line 2,")
+    assert decoding.first_bad_line(write(tmp_path, "c", b"ab\n\ncd\xc3")).endswith("line 3,")
+    long = "é".encode() * 5000 + b"\n\n" + "é".encode() * 50 + b"\xe9\n"
+    monkeypatch.setattr(streams, "CHUNK", 99)
+    monkeypatch.setattr(decoding, "MAX_DOCUMENT", 101)
+    assert decoding.first_bad_line(write(tmp_path, "d", long)).endswith("line 3,")
 
 
 def test_encoding_policies(tmp_path: Path) -> None:

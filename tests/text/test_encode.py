@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from electrify.text import encode
 from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, write_part
+from electrify.text.splitting import Splitting
 from electrify.text.vocabulary import train
 
 TEXTS = [
@@ -109,10 +111,43 @@ def test_cut_loses_nothing(text: str, size: int) -> None:
     assert all(len(p) <= size for p in pieces)
 
 
-def test_special_tokens_in_text_are_text() -> None:
-    for kind in ("wordpiece", "bpe", "unigram"):
-        ids = Encoder(tokenizer_json(kind))(["[CLS] [MASK][SEP] and [PAD]"])[1]
-        assert not {0, 2, 3, 4} & set(ids.tolist())
+SPECIAL_TEXTS = ["fill the [MASK] here", "[SEP]", "[CLS] [MASK][SEP] and [PAD]", "an [UNK] word"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character", "byte"])
+@pytest.mark.parametrize("splitting", ["auto", "whitespace", "none", "chunks 5", "chunks 6"])
+def test_special_tokens_in_text_are_text(kind: str, splitting: str) -> None:
+    name, _, length = splitting.partition(" ")
+    trained = train(
+        SPECIAL_TEXTS * 50,
+        kind=kind,
+        vocab_size=300,
+        lowercase=False,
+        strip_accents=False,
+        min_frequency=2,
+        splitting=Splitting(name, int(length) if length else None),
+    )
+    encode = Encoder(trained.to_str(), unk=1)
+    for text in SPECIAL_TEXTS:
+        _, ids, unknown = encode([text])
+        assert ids.min() >= 5
+        assert not unknown.any()
+        spelled = trained.decode(ids.tolist(), skip_special_tokens=False)
+        assert spelled.replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_given_tokenizer_keeps_its_special_tokens_out_of_text() -> None:
+    special = ["<s>", "<pad>", "<unk>"]
+    pieces = [*special, "\u2581", *"<>admknpsu"]
+    made = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=2))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.add_special_tokens([*special, "<mask>"])
+    made.add_tokens(["nap"])
+    text = "a <pad><s> <unk> <mask>"
+    _, ids, unknown = Encoder(made.to_str(), unk=2)([text + " nap"])
+    assert not unknown.any()
+    assert ids[:-2].tolist() == [pieces.index(c) for c in ("\u2581" + text).replace(" ", "\u2581")]
+    assert ids[-1] == made.token_to_id("nap") == len(pieces) + 1
 
 
 def part(tmp_path: Path) -> tuple[Path, dict[str, int]]:

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
+from electrify.text import wordpiece
 from electrify.text.alphabet import capacity
+from electrify.text.encode import Encoder
 from electrify.text.splitting import Splitting
 from electrify.text.tokenizer import load_tokenizer, save_trained
 from electrify.text.vocabulary import train
@@ -141,6 +143,16 @@ def test_word_pieces_keep_the_alphabet_where_it_fits(
         assert inside >= {i for i, c in enumerate(text) if not c.isspace()}
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+def test_syllables_of_hangul_are_not_taken_apart_with_the_accents(kind: str) -> None:
+    text = "한국어 문장은 cafe"
+    made = vocabulary([text] * 3, kind, AUTO, lowercase=True, strip_accents=True)
+    found = made.encode("한국어 문장은 Café", add_special_tokens=False)
+    assert made.decode(found.ids) == text
+    if kind == "character":
+        assert found.offsets == [(i, i + 1) for i in range(len(text))]
+
+
 @pytest.mark.parametrize("size", [64, 300])
 def test_spaced_proteins_at_a_small_vocabulary(size: int) -> None:
     """Only A, G, L and V were kept of them."""
@@ -159,10 +171,41 @@ def test_rare_characters_do_not_displace_words() -> None:
     assert capacity(prose + letters[:300], 512, joins=joins) == 32
     molecules = [(chr(97 + i), 100) for i in range(20)]
     assert capacity(molecules, 64, joins=joins) == 20
-    assert capacity(molecules, 44, joins=joins) == 44 // 16  # 20 characters need 45 pieces
+    assert capacity(molecules, 44, joins=joins) == 19  # 20 characters need 45 pieces
     assert capacity(molecules, 45, joins=joins) == 20
     # All but rare ones, where not all of them fit.
     assert capacity([(c, 10**6) for c in "abcdefgh"] + letters[:40], 32, joins=joins) == 13
+
+
+def test_characters_that_do_not_fit_leave_space_for_pieces_where_they_are_few() -> None:
+    """The alphabet fell back to a sixteenth where one character too many stood in the text."""
+    foreign = [(chr(0x4E00 + i), 1) for i in range(1000)]
+    prose = [(c, 10_000) for c in "etaoinshrdlu"]
+    joins = lambda c: c.isascii()  # noqa: E731
+    assert capacity(prose + foreign, 512, joins=joins) == 32  # 0.8 % are left out
+    assert capacity(prose + [(c, 2) for c, _ in foreign], 512, joins=joins) == 12 + 390
+    assert capacity(foreign, 512, joins=joins) == 507
+
+
+@pytest.mark.parametrize("short_mb", [20, 0])
+def test_what_is_unknown_falls_with_the_size_and_never_jumps(
+    short_mb: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wordpiece, "SHORT_MB", short_mb)
+    draw = random.Random(1)
+    signs = [chr(0x4E00 + i) for i in range(600)]
+    drawn = draw.choices(signs, [1 / (i + 5) for i in range(600)], k=10_000)
+    texts = ["".join(drawn[i : i + 50]) for i in range(0, len(drawn), 50)]
+    shares = []
+    for size in (100, 300, 500, 550, 580, 590, 610):
+        unknown = {}
+        for kind in ("wordpiece", "character"):
+            made = vocabulary(texts, kind, AUTO, vocab_size=size).to_str()
+            unknown[kind] = Encoder(made, unk=1)(texts)[2].sum() / len(drawn)
+        assert unknown["wordpiece"] <= unknown["character"] + 0.01
+        shares.append(unknown["wordpiece"])
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 1e-3
 
 
 @pytest.mark.parametrize("splitting", [AUTO, NONE])

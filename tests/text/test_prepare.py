@@ -364,9 +364,12 @@ def test_changed_input_and_options_of_an_unfinished_run(
     with pytest.raises(UserError, match="holds another run: its lowercase is True, now False"):
         run(corpus, tmp_path / "data", lowercase=False)
     parts[0].write_bytes(parts[0].read_bytes()[:-1])  # what the disk lost is made again
-    run(corpus, tmp_path / "data")
+    manifest = run(corpus, tmp_path / "data")
     log = json.loads((tmp_path / "data" / prepare.LOG).read_text())
     assert log["parts_reused"] == len(parts) - 1
+    shown = report(manifest, folder=tmp_path / "data")
+    assert f"not counted  {len(parts) - 1} of {len(parts)} parts" in re.sub("  +", "  ", shown)
+    assert "MB/s" not in shown
     run(corpus, tmp_path / "unbroken")
     assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")
 

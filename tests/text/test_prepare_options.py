@@ -330,6 +330,33 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path: Path) -> No
     assert len([*_taken(lines, replace(options, max_documents=None))]) == 40
 
 
+def test_a_part_of_a_corpus_needs_no_room_for_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "big.txt"
+    with path.open("wb") as f:
+        f.truncate(1 << 36)
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), max_documents=10
+    )
+    found = [Source("big.txt", "txt", path)]
+    space.must_fit(options, found, tmp_path / "data")
+    assert space.bytes_needed(options, found) < 1 << 30
+    assert space.bytes_needed(replace(options, max_documents=None), found) > 1 << 35
+
+
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_nothing_behind_the_last_document_is_judged(tmp_path: Path, deduplicate: bool) -> None:
+    """Duplicates behind it were counted, and a bad byte stopped the run."""
+    path = tmp_path / "lines.txt"
+    lines = [f"this is line number {k}" for k in range(30)]
+    path.write_bytes("\n".join([lines[0]] * 3 + lines + lines[:1] * 50).encode() + b"\ncaf\xe9\n")
+    options = PrepareConfig(
+        inputs=(str(path),), output_dir=str(tmp_path / "data"), document_boundary="line",
+        max_documents=20, deduplicate=deduplicate, vocab_size=60, workers=1,
+    )  # fmt: skip
+    counts = prepare(options).counts
+    assert (counts["documents"], counts["duplicates"]) == (20, 3 if deduplicate else 0)
+
+
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
 def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a{ending}"
@@ -338,6 +365,19 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     path.write_bytes((head if ending != ".jsonl" else b"") + text + b"\n")
     found, _ = read(path, encoding_errors="replace", text_column="text")
     assert found == ["caf\ufffd au lait" if ending != ".jsonl" else "caf\ufffd au \ufffdlait"]
+
+
+def test_a_corpus_without_a_training_document_is_refused(text: Path, tmp_path: Path) -> None:
+    """With a given tokenizer it was prepared, and only `pretrain` refused it."""
+    asked = {"inputs": (str(text),), "vocab_size": 100, "workers": 1}
+    prepare(PrepareConfig(**asked, output_dir=str(tmp_path / "data")))
+    given = str(tmp_path / "data" / "tokenizer")
+    with pytest.raises(UserError, match="fell into the validation split; lower valid_fraction"):
+        prepare(
+            PrepareConfig(
+                **asked, output_dir=str(tmp_path / "x"), tokenizer=given, valid_fraction=0.999999
+            )
+        )
 
 
 def test_a_corpus_that_no_verb_would_read_is_refused_at_once(tmp_path: Path) -> None:

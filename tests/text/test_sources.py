@@ -115,6 +115,19 @@ def test_names_of_data_sets() -> None:
     ]
 
 
+def test_folders_of_data_sets_with_one_last_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were named hub:text, and the second was taken for the first."""
+    put(tmp_path, "2023/text/a.csv", "2024/text/a.csv")
+    monkeypatch.chdir(tmp_path)
+    one, other = (f"hub:{tmp_path / year / 'text'}" for year in ("2023", "2024"))
+    sources, _ = resolve((one, other, "hub:2023/text", one + ":", other + ":more"))
+    assert [s.hub for s in sources] == [name[4:] for name in (one, other, other + ":more")]
+    names = ("hub:owner/name", "owner/name", "owner/name:more")
+    assert [s.hub for s in resolve(names)[0]] == ["owner/name", "owner/name:more"]
+
+
 def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> None:
     put(tmp_path, "a.txt")
     (tmp_path / "list.tsv").write_text("title\tyear\nEmma\t1815\n")
@@ -134,6 +147,33 @@ def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     choosing.choose_sources(PrepareConfig(inputs=(str(folder),), output_dir="x"))
     return capsys.readouterr().err
+
+
+def test_json_about_the_texts_is_left_out_of_folders_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--preset code` stopped at the package.json of a project."""
+    put(tmp_path, "a.py", "b.py")
+    (tmp_path / "package.json").write_text('{\n  "name": "x"\n}\n')
+    (tmp_path / "tsconfig.json").write_text('{"strict": true}')
+    (tmp_path / "list.json").write_text('["text"]\n')
+    (tmp_path / "good.json").write_text('\n{"text": "hello"}\n{"text": "you"}\n')
+    (tmp_path / "rows.jsonl").write_text('{"title": "hello"}\n')
+    asked = from_preset("code", inputs=(str(tmp_path),), output_dir=str(tmp_path / "out"))
+    found = choosing.choose_sources(asked)
+    names = [s.path.name for s in found]
+    assert names == ["a.py", "b.py", "good.json", "rows.jsonl"]  # the last stops the run
+    said = capsys.readouterr().err
+    assert "JSON files without a column 'text': 3" in said
+    assert f"{tmp_path.name}/package.json" in said
+    named = choosing.choose_sources(
+        PrepareConfig(inputs=(str(tmp_path / "package.json"),), output_dir=str(tmp_path / "out"))
+    )
+    assert [s.path.name for s in named] == ["package.json"]
+    with pytest.raises(UserError, match=r"no file of .* has a column 'text'"):
+        choosing.choose_sources(
+            PrepareConfig(inputs=(str(tmp_path / "*e.json"),), output_dir=str(tmp_path / "out"))
+        )
 
 
 def test_everything_left_out_is_counted_and_named_by_reason(

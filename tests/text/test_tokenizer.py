@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -120,16 +122,31 @@ def test_two_processes_train_the_same_file() -> None:
 
 
 def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
+    draw = random.Random(2)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=6)) for _ in range(100)]
+    texts = [
+        " ".join(draw.choices(words, k=100)) + "".join(chr(0x4E00 + 3 * i + j) for j in range(3))
+        for i in range(200)
+    ]
+    found = train(
+        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
+    ).get_vocab()
+    # The 26 letters, each also within words, and hardly one of the 600 signs, which are few.
+    assert sum(len(t.removeprefix("##")) == 1 for t in found) <= 320 // 4
+    assert len(found) == 320
+    assert len(set(words) & set(found)) > 30
+
+
+def test_signs_that_make_up_a_text_fill_a_small_vocabulary() -> None:
     texts = [
         "".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words"
         for i in range(200)
     ]
-    vocabulary = train(
+    found = train(
         texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
     ).get_vocab()
-    # A sixteenth, and as this text does not fill the rest, up to a quarter.
-    assert sum(len(t.removeprefix("##")) == 1 for t in vocabulary) <= 2 * 320 // 4
-    assert "word" in vocabulary
+    assert len(found) == 320
+    assert sum(len(t.removeprefix("##")) == 1 for t in found) == 315
 
 
 def test_too_small_a_vocabulary_for_bytes() -> None:

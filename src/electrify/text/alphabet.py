@@ -19,6 +19,8 @@ ALPHABET_SHARE = 16
 # ... but only where the characters left out are rare, all together: in prose they are the odd sign
 # of a foreign script. In molecules or proteins they would be letters of the language itself.
 RARE = 1e-4
+# Where the characters do not all fit, the share of them that is left out for the sake of pieces.
+TOLERATED = 0.01
 
 
 class Characters:
@@ -78,15 +80,24 @@ def capacity(
     letters: list[tuple[str, int]], vocab_size: int, *, joins: Callable[[str], bool]
 ) -> int:
     """How many of the most frequent characters a vocabulary takes: a sixteenth of its size; but all
-    of them, or all but rare ones, if those left out would not be rare and the pieces fit.
+    of them, or all but rare ones, if those left out would not be rare and the pieces fit; and if
+    they do not fit, as many as leave out no more than TOLERATED.
 
     joins: whether a character may continue a word, which takes a second piece.
     """
     usual = max(1, min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE))
-    numbers = [n for _, n in letters]
-    rare = RARE * sum(numbers)
-    if sum(numbers[usual:]) <= rare:
+    numbers = np.array([n for _, n in letters])
+    rare = RARE * numbers.sum()
+    if numbers[usual:].sum() <= rare:
         return usual
+    fit = fitting(letters, vocab_size - len(SPECIALS), joins=joins)
+    if numbers[fit:].sum() <= rare:
+        return fit
+    known = (1 - TOLERATED) * numbers.sum()
+    return max(usual, min(fit, int(np.searchsorted(np.cumsum(numbers), known)) + 1))
+
+
+def fitting(letters: list[tuple[str, int]], places: int, *, joins: Callable[[str], bool]) -> int:
+    """How many of the first characters have pieces that fit into so many places."""
     pieces = np.cumsum([1 + joins(c) for c, _ in letters])
-    fit = int(np.searchsorted(pieces, vocab_size - len(SPECIALS), side="right"))
-    return fit if sum(numbers[fit:]) <= rare else usual
+    return int(np.searchsorted(pieces, places, side="right"))

@@ -4,6 +4,7 @@ of characters (k-mers). Decoding gives the normalised text back, character by ch
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 from ..progress import Progress
@@ -27,7 +28,8 @@ def character(texts: list[str], wanted: Wanted) -> Any:
     if length is not None:
         known = set(kept)
         ranks = sorted((-n, c) for c, n in chunks.items() if n >= wanted.least)
-        kept += [c for _, c in ranks if known.issuperset(c)][: free - len(kept)]
+        spelled = (c for _, c in ranks if known.issuperset(c) and c not in SPECIALS)
+        kept += islice(spelled, free - len(kept))
         vocabulary = _numbered(kept)
         longest = models.WordPiece(
             vocabulary,

@@ -9,7 +9,7 @@ from ..errors import UserError
 from ..files.inside import must_not_be_in_a_checkpoint
 from ..progress import say
 from . import records
-from .endings import IN_FOLDERS
+from .endings import IN_FOLDERS, is_json
 from .source import Source
 from .sources import resolve
 from .streams import must_lead_somewhere
@@ -28,14 +28,15 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     )
     chosen = []
     for source in sources:
-        # A table next to the texts of a folder usually holds metadata about them.
+        # A table or a .json next to the texts of a folder usually holds metadata about them.
+        kind = "tables" if source.format in ("csv", "tsv") else "JSON files"
         if (
             source.in_folder
-            and source.format in ("csv", "tsv")
+            and (kind == "tables" or is_json(source.path))
             and not records.has_column(source, options)
         ):
             left_out.append(
-                LeftOut(source.name, f"tables without a column {options.text_column!r}")
+                LeftOut(source.name, f"{kind} without a column {options.text_column!r}")
             )
         else:
             chosen.append(source)

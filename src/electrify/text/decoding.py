@@ -3,6 +3,7 @@ are not UTF-8."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -124,15 +125,11 @@ def decode(raw: bytes, errors: str, counts: Counter[str], where: Callable[[], st
 
 def first_bad_line(path: Path) -> str:
     """`FILE, line N`: the place of the first byte that is not UTF-8. Reads the file once more."""
-    number = 0
-    rest = b""
-    for chunk in read_chunks(path):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in (*lines, rest) if len(rest) > MAX_DOCUMENT else lines:
-            number += 1
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return f"{path}, line {number},"
-        rest = b"" if len(rest) > MAX_DOCUMENT else rest
-    return f"{path}, line {number + 1},"
+    number = 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for chunk in text_chunks(path, None):
+            number += decoder.decode(chunk).count("\n")
+    except UnicodeDecodeError as e:
+        number += e.object[: e.start].count(b"\n")
+    return f"{path}, line {number},"

@@ -4,6 +4,7 @@ per document (48 for a moment while two arrays merge)."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,6 +21,20 @@ def fraction(hashed: bytes, *, stream: int) -> float:
     """A number in [0, 1) from one half of a document's hash. Stream 0 decides the validation split,
     stream 1 the tokenizer's sample."""
     return int.from_bytes(hashed[8 * stream : 8 * stream + 7], "big") / (1 << 56)
+
+
+def until(
+    pairs: Iterator[tuple[bytes, str]], documents: int, *, distinct: bool
+) -> Iterator[tuple[bytes, str]]:
+    """The (hash, document) pairs up to the one that is the last of so many documents; with
+    `distinct`, those that occurred before do not count. Nothing behind it is read."""
+    seen: set[bytes] = set()
+    left = documents
+    while left and (pair := next(pairs, None)) is not None:
+        yield pair
+        left -= pair[0] not in seen
+        if distinct:
+            seen.add(pair[0])
 
 
 class Seen:

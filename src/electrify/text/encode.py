@@ -26,6 +26,7 @@ import numpy as np
 
 from ..errors import UserError, failing_as
 from .counts import counted, visible
+from .plain import plain
 from .splits import SPLITS
 
 # Longer documents are tokenised in pieces that are cut before a space, because none of the
@@ -111,13 +112,7 @@ class Encoder:
 
     def __init__(self, content: str, *, remember: bool = True, unk: int = -1) -> None:
         """unk: the id of [UNK], whose characters are counted; -1 for none."""
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_str(content)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        # "[MASK]" in a text is six characters, not the special token.
-        self._tokenizer.encode_special_tokens = True
+        self._tokenizer = plain(content)
         self._unk = unk
         self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
         self._known: dict[str, bytes] | None = (

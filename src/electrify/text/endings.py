@@ -44,7 +44,17 @@ IN_FOLDERS: dict[str, frozenset[str]] = {"file": SOURCE_CODE, "line": LOGS}
 def format_of(path: Path, further: frozenset[str] = frozenset()) -> Format | None:
     """The format by the name, ignoring a suffix of compression; None if we do not support it.
     further: endings of plain text beside FORMATS."""
-    stem = path.with_suffix("") if compression_of(path) else path
-    ending = stem.suffix.lower()
+    ending = _ending(path)
     kind = "txt" if ending in further else FORMATS.get(ending)
-    return None if kind == "parquet" and stem is not path else kind
+    return None if kind == "parquet" and compression_of(path) else kind
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file may hold JSON lines, but by its ending may as well be one object over many
+    lines."""
+    return _ending(path) == ".json"
+
+
+def _ending(path: Path) -> str:
+    """The ending of a name, without that of compression."""
+    return (path.with_suffix("") if compression_of(path) else path).suffix.lower()

@@ -34,7 +34,7 @@ from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .counts import UNK_CHARACTERS
-from .dedup import Seen, digest, fraction
+from .dedup import Seen, digest, fraction, until
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
@@ -189,6 +189,7 @@ class Plan:
         self._salt = json.dumps(
             [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction, UNK_CHARACTERS]
         ).encode()
+        self._train = 0  # documents
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
         self._reading = ""
@@ -205,6 +206,8 @@ class Plan:
                 faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
+        if not self._train:
+            raise UserError(f"the corpus is empty: {sample.ALL_VALID}")
         if self.counts["tokens"] == self.counts["unk_tokens"]:
             names = shown(self.space.sources)
             raise UserError(
@@ -243,6 +246,7 @@ class Plan:
         for block in self._blocks(bar):
             texts = [text for _, text in block]
             valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
+            self._train += valid.count(False)
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)
             self._parts.append(part)
@@ -262,19 +266,16 @@ class Plan:
     def _blocks(self, bar: Progress) -> Iterator[list[tuple[bytes, str]]]:
         """(hash, text) of the documents that are kept, in lists of one task each."""
         seen = Seen()
-        left = self.options.max_documents
-        for block in _gathered(self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))):
+        pairs = self._hashed(lambda n: bar.advance(n / 1e6, note=self._reading))
+        if self.options.max_documents is not None:
+            pairs = until(pairs, self.options.max_documents, distinct=self.options.deduplicate)
+        for block in _gathered(pairs):
             if self.options.deduplicate:
                 new = seen.add([h for h, _ in block])
                 self.counts["duplicates"] += len(block) - sum(new)
                 block = [pair for pair, keep in zip(block, new, strict=True) if keep]
-            if left is not None:
-                block = block[:left]
-                left -= len(block)
             if block:
                 yield block
-            if left == 0:
-                return
 
     def _hashed(self, advance: Callable[[int], None]) -> Iterator[tuple[bytes, str]]:
         for source in self.space.sources:

@@ -131,11 +131,18 @@ def _of_csv(
 
 
 def has_column(source: Source, options: PrepareConfig) -> bool:
-    """Whether the header of a CSV or TSV file has the text column."""
+    """Whether the header of a CSV or TSV file, or the object in the first line of a file of JSON
+    lines, has the text column."""
+    lines = (line.decode("utf-8", "replace") for _, line in _lines(source, None))
+    if source.format == "jsonl":
+        try:
+            row = json.loads(next(filter(str.strip, lines), ""))
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(row, dict) and options.text_column in row
     delimiter = "\t" if source.format == "tsv" else ","
     csv.field_size_limit(MAX_LINE)
-    header = next((line.decode("utf-8", "replace") for _, line in _lines(source, None)), "")
-    return options.text_column in next(csv.reader([header], delimiter=delimiter), [])
+    return options.text_column in next(csv.reader([next(lines, "")], delimiter=delimiter), [])
 
 
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:

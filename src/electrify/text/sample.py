@@ -22,6 +22,8 @@ from .unknown import must_know_sample
 from .vocabulary import train
 from .workspace import Workspace
 
+ALL_VALID = "all of its documents fell into the validation split; lower valid_fraction"
+
 
 def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did.
@@ -94,11 +96,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
                 kept.add(fraction(hashed, stream=1), text, limit=limit)
     texts = kept.texts()
     if not texts:
-        why = (
-            "all of its documents fell into the validation split; lower valid_fraction"
-            if read
-            else f"no text in {shown(space.sources)}"
-        )
+        why = ALL_VALID if read else f"no text in {shown(space.sources)}"
         raise UserError(f"the corpus is empty: {why}")
     return texts
 

@@ -82,7 +82,7 @@ def resolve(
     seen: set[object] = set()
     once = []
     for source in sources:
-        key = places.key(source.path) if source.path.name else source.name
+        key = places.key(source.path) if source.path.name else _hub_key(source)
         if key not in seen:
             seen.add(key)
             once.append(source)
@@ -134,3 +134,9 @@ def _hub(name: str) -> Source:
         raise UserError("`hub:` needs the name of a data set, as in hub:wikitext:wikitext-2-raw-v1")
     shown = Path(name).name if Path(name.split(":")[0]).is_absolute() else name
     return Source(HUB + shown, "hub", hub=name)
+
+
+def _hub_key(source: Source) -> object:
+    """A key that is equal for two names of the same data set: a folder here, or a name."""
+    name, _, configuration = source.hub.partition(":")
+    return source.format, (walk.place_of(Path(name)) if name else None) or name, configuration

@@ -46,7 +46,10 @@ def _written(folder: Path) -> int:
 
 def bytes_needed(options: PrepareConfig, sources: list[Source]) -> int:
     """A generous estimate of the bytes that the run writes: parts and shards. Data sets on the Hub
-    are not counted, because their size is unknown."""
+    are not counted, because their size is unknown, and nothing is where max_documents says how much
+    of the text is taken."""
+    if options.max_documents is not None:
+        return _SPARE_BYTES
     text = sum(
         s.size * _UNPACKED[compression_of(s.path)] * (3.0 if s.format == "parquet" else 1.0)
         for s in sources

@@ -16,16 +16,19 @@ from .unknown import share_of
 LOG = "prepare.log.json"
 
 
-def _seconds(folder: Path) -> dict[str, float]:
-    """The seconds of each phase of the run that made the folder; {} if the folder does not say."""
+def _log(folder: Path) -> tuple[dict[str, float], int, int]:
+    """Of the run that made the folder: the seconds of each phase, the number of parts, and how many
+    of them an earlier attempt had made; {} and zeros if the folder does not say."""
+    path = folder / LOG
     try:
-        return check(
-            dict[str, float],
-            read_object(folder / LOG, within=folder).get("seconds"),
-            str(folder / LOG),
+        log = read_object(path, within=folder)
+        seconds = check(dict[str, float], log.get("seconds"), str(path))
+        parts, reused = (
+            check(int, log.get(name, 0), str(path)) for name in ("parts", "parts_reused")
         )
     except UserError:
-        return {}
+        return {}, 0, 0
+    return seconds, parts, reused
 
 
 def _unknown(manifest: Manifest) -> list[tuple[str, str]]:
@@ -62,7 +65,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     ):
         if c.get(name):
             rows.append((shown, f"{c[name]:,.0f}"))
-    seconds = _seconds(folder) if folder is not None else {}
+    seconds, parts, reused = _log(folder) if folder is not None else ({}, 0, 0)
     if {"total", "encode"} <= seconds.keys():
         steps = ", ".join(
             f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
@@ -70,7 +73,9 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         rate = {name: c["bytes"] / 1e6 / max(seconds[name], 1e-9) for name in ("total", "encode")}
         rows += [
             ("seconds", f"{seconds['total']:.1f} ({steps})"),
-            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding"),
+            ("MB/s", f"{rate['total']:.2f} in all, {rate['encode']:.2f} encoding")
+            if not reused
+            else ("  not counted", f"{reused} of {parts} parts, which an earlier attempt made"),
         ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -30,12 +30,12 @@ class Wanted:
 
 def normalizer_of(wanted: Wanted, *, compose: Any, extra: tuple[Any, ...] = ()) -> Any:
     """The normalizer of a tokenizer: it composes characters first, and then does what was asked
-    for."""
+    for. A syllable of Hangul is not taken apart with the accents."""
     from tokenizers import normalizers
 
     steps = [compose()]
     if wanted.strip_accents:
-        steps += [normalizers.NFD(), normalizers.StripAccents()]
+        steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
     if wanted.lowercase:
         steps.append(normalizers.Lowercase())
     return normalizers.Sequence([*steps, *extra])

@@ -14,23 +14,35 @@ from .unrepeated import enough
 
 
 def unigram(texts: list[str], wanted: Wanted) -> Any:
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, trainers
+    from tokenizers import models, trainers
 
-    tokenizer = Tokenizer(models.Unigram())
-    spaces = normalizers.Replace(Regex(r"\s+"), " ")
-    tokenizer.normalizer = normalizer_of(wanted, compose=normalizers.NFKC, extra=(spaces,))
-    tokenizer.pre_tokenizer = _split(wanted.splitting)
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    draft = _around(models.Unigram(), wanted)
     vocab_size = wanted.vocab_size
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
-    _learn(tokenizer, enough(texts, vocab_size), trainer, vocab_size)
-    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
-    tokenizer.model = models.Unigram(
-        canonical_pieces([(piece, score) for piece, score in pieces]),
-        unk_id=SPECIALS.index("[UNK]"),
+    _learn(draft, enough(texts, vocab_size), trainer, vocab_size)
+    pieces = json.loads(draft.to_str())["model"]["vocab"]
+    # Not the draft with another model: its special tokens have other ids if the trainer learnt a
+    # piece of the same name from a text that mentions one.
+    return _around(
+        models.Unigram(
+            canonical_pieces([(piece, score) for piece, score in pieces]),
+            unk_id=SPECIALS.index("[UNK]"),
+        ),
+        wanted,
     )
+
+
+def _around(model: Any, wanted: Wanted) -> Any:
+    """A tokenizer with this model."""
+    from tokenizers import Regex, Tokenizer, decoders, normalizers
+
+    tokenizer = Tokenizer(model)
+    spaces = normalizers.Replace(Regex(r"\s+"), " ")
+    tokenizer.normalizer = normalizer_of(wanted, compose=normalizers.NFKC, extra=(spaces,))
+    tokenizer.pre_tokenizer = _split(wanted.splitting)
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     return tokenizer
 
 

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .alphabet import capacity, ranked
+from .alphabet import capacity, fitting, ranked
 from .feeding import emptied, feed, in_megabytes
 from .splitting import WINDOW, windows
 from .trainable import SPECIALS, Wanted
@@ -81,10 +81,16 @@ def wordpiece(texts: list[str], wanted: Wanted) -> Any:
     again = list(texts) if in_megabytes(texts) <= SHORT_MB else []
     draft = _trained(style, texts, letters[:limit], joining)
     # A short text may leave entries free: these then go to characters that were left out.
-    while (
-        again and limit < min(len(letters), vocab_size // 4) and draft.get_vocab_size() < vocab_size
-    ):
-        limit = min(2 * limit, vocab_size // 4)
+    while again and limit < len(found) and (free := vocab_size - draft.get_vocab_size()) > 0:
+        quarter = vocab_size // 4
+        more = (
+            min(limit, quarter - limit)
+            if limit < quarter
+            else fitting(found[limit:], free, joins=joining.__contains__)
+        )
+        if not more:
+            break
+        limit += more
         draft = _trained(style, list(again), letters[:limit], joining)
     return style.around(
         models.WordPiece(
