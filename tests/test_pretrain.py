@@ -409,6 +409,15 @@ def test_init_mistakes(
             generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"},
             "rows of 64 tokens",
         ),
+        *(
+            (
+                small_data,
+                generator | {"embedding_size": 16, "tie": tie},
+                f"has embedding_size 32 and the encoder 16, and with tie {tie} they share a word "
+                "table; give the encoder the same (--embedding-size 32), or take --tie none",
+            )
+            for tie in ("embeddings", "tokens", "gdes")
+        ),
     ]
     for data, fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), (

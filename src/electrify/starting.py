@@ -108,7 +108,8 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
 
 def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if the networks are one and the generator's folder has another shape,
-    or if they share a LayerNorm and it was trained with another epsilon."""
+    or if they share a word table of another width, or a LayerNorm that was trained with another
+    epsilon."""
     free = ["layer_norm_eps"]  # which has its own sentence
     if architecture_named(config.model.architecture).extendable:
         free.append("max_position_embeddings")  # positions have no weights there
@@ -123,7 +124,17 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
             f"--init-generator {start} cannot be one with the encoder (--tie all): "
             f"{'; '.join(odd)}; give the encoder the same, or take another --tie"
         )
-    eps, tie = generator.layer_norm_eps, config.model.tie
+    tie, width = config.model.tie, generator.embedding_size
+    if tie != "none" and width != kept.embedding_size:
+        same = f"give the encoder the same (--embedding-size {width}), or "
+        if config.train.init_discriminator or not config.model.row.narrow_embeddings:
+            same = ""  # which the folder, or the width of the blocks, decides
+        raise UserError(
+            f"--init-generator {start} has embedding_size {width} and the encoder "
+            f"{kept.embedding_size}, and with tie {tie} they share a word table; {same}take "
+            "--tie none"
+        )
+    eps = generator.layer_norm_eps
     if eps != kept.layer_norm_eps and tie not in ("none", "tokens", "gdes"):
         same = f"give both the same (--layer-norm-eps {eps:g}), or "
         if config.train.init_discriminator:  # which decides the encoder's
