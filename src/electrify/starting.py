@@ -3,6 +3,7 @@ of folders to start from."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -87,11 +88,13 @@ def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
 
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
     """The shape of the kept encoder, and that of the learned generator or of a tower: from the
-    folder from which it starts, otherwise from the recipe."""
+    folder from which it starts, otherwise from the recipe. Both know the same segments."""
     kept = kept_shape(config.model, vocab_size)
     start = config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or shape_from(start, config, vocab_size)
+        shape = saved_shape(run, "generator") or replace(
+            shape_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
+        )
         must_hold_rows(config, shape, start)
         eps = shape.layer_norm_eps
         if not 0 < eps < 1:
