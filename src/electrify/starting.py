@@ -35,7 +35,7 @@ def must_read_rows(config: PretrainConfig) -> None:
     config = from_folders(config, None, None)
     start = config.train.init_generator
     if start:
-        must_hold_rows(config, shape_from(start, config, None), start)
+        must_hold_rows(config, generator_from(start, config, None), start)
 
 
 def from_folders(
@@ -66,7 +66,21 @@ def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Sh
     """The shape of the encoder in a folder, with what the recipe extends of it. Raises
     UserError."""
     m = config.model
-    shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
+    return _extended(folder_shape(start, m.architecture, vocab_size=vocab_size), config, start)
+
+
+def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
+    """The same of a generator in a folder. A frozen one may read longer rows, but does not learn to
+    read with other numbers than its folder's."""
+    shape = folder_shape(start, config.model.architecture, vocab_size=vocab_size)
+    longer = _extended(shape, config, start)
+    if config.corruption.generator_training == "frozen":
+        return replace(shape, max_position_embeddings=longer.max_position_embeddings)
+    return longer
+
+
+def _extended(shape: Shape, config: PretrainConfig, start: str) -> Shape:
+    m = config.model
     try:
         return architecture_named(m.architecture).extended(shape, m.options)
     except UserError as e:
@@ -93,7 +107,7 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
     start = config.train.init_generator
     if start:
         shape = saved_shape(run, "generator") or replace(
-            shape_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
+            generator_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
         )
         must_hold_rows(config, shape, start)
         eps = shape.layer_norm_eps

@@ -111,6 +111,16 @@ def test_only_the_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
     assert config["rope_parameters"]["full_attention"]["rope_theta"] == THETA
 
 
+def test_a_frozen_generator_keeps_its_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """It learns nothing, so another base would only make its samples worse."""
+    frozen: dict[str, Any] = {"generator_training": "frozen", "term_weights": {"rtd": 50.0}}
+    given = MORE | starts(begun) | frozen | {"tie": "none"}
+    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
+    shapes = [saved_shape(tmp_path / "run", name) for name in BOTH]
+    assert [s and s.max_position_embeddings for s in shapes] == [LONG, LONG]
+    assert [s and vars(s)["global_rope_theta"] for s in shapes] == [THETA, 50.0]
+
+
 @pytest.mark.parametrize("which", BOTH)
 def test_longer_rows_name_the_option(
     small_data: Path, begun: Path, tmp_path: Path, which: str
