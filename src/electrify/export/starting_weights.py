@@ -178,7 +178,8 @@ def _fill(
     passed = [name for name in new if id(own[name]) in kept]
     left = model.fill({name: t for name, t in new.items() if name not in passed})
     if left:
-        return [f"{what}: {start} has a head of another objective; it keeps its initial values"]
+        other = "a head of another objective or form; it keeps its initial values"
+        return [f"{what}: {start} has {other}"]
     if not passed:
         return []
     shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
