@@ -12,6 +12,7 @@ import torch
 
 from .architectures import architecture_named
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
+from .config.check_lengths import limit
 from .config.checks import check
 from .config.pretrain import PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
@@ -35,7 +36,8 @@ def must_read_rows(config: PretrainConfig) -> None:
     config = from_folders(config, None, None)
     start = config.train.init_generator
     if start:
-        must_hold_rows(config, generator_from(start, config, None), start)
+        kept = config.model.max_position_embeddings
+        must_hold_rows(config, generator_from(start, config, None), start, kept=kept)
 
 
 def from_folders(
@@ -63,37 +65,38 @@ def from_folders(
 
 
 def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
-    """The shape of the encoder in a folder, with what the recipe extends of it. Raises
+    """The shape of the kept encoder in a folder, with what the recipe extends of it. Raises
     UserError."""
     m = config.model
-    return _extended(folder_shape(start, m.architecture, vocab_size=vocab_size), config, start)
+    shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
+    (name, longest), reads = limit(config), shape.max_position_embeddings
+    if longest < reads:
+        raise UserError(
+            f"{start}: {name} {longest} is less than the {reads} that it reads already; leave it "
+            "out"
+        )
+    return architecture_named(m.architecture).extended(shape, m.options)
 
 
 def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
-    """The same of a generator in a folder. A frozen one may read longer rows, but does not learn to
-    read with other numbers than its folder's."""
-    shape = folder_shape(start, config.model.architecture, vocab_size=vocab_size)
-    longer = _extended(shape, config, start)
+    """The same of a generator in a folder, which may read longer rows already. A frozen one does
+    not learn to read with other numbers than its folder's."""
+    m = config.model
+    shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
+    longer = architecture_named(m.architecture).extended(shape, m.options)
     if config.corruption.generator_training == "frozen":
         return replace(shape, max_position_embeddings=longer.max_position_embeddings)
     return longer
 
 
-def _extended(shape: Shape, config: PretrainConfig, start: str) -> Shape:
-    m = config.model
-    try:
-        return architecture_named(m.architecture).extended(shape, m.options)
-    except UserError as e:
-        raise UserError(f"{start}: {e}") from None
-
-
-def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
+def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, kept: int = 0) -> None:
     """Raises UserError if the rows of the run are longer than an encoder reads that comes from a
-    folder."""
+    folder. kept: the positions of the kept encoder beside it, which are not shortened."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     if positions < longest:
         possible = architecture_named(config.model.architecture).extendable
-        advice = f"; --extend-positions {longest} reads on without new weights" if possible else ""
+        asked = max(longest, kept)
+        advice = f"; --extend-positions {asked} reads on without new weights" if possible else ""
         raise UserError(
             f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the "
             f"{positions} positions of {start}{advice}"
@@ -109,7 +112,7 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
         shape = saved_shape(run, "generator") or replace(
             generator_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
         )
-        must_hold_rows(config, shape, start)
+        must_hold_rows(config, shape, start, kept=kept.max_position_embeddings)
         eps = shape.layer_norm_eps
         if not 0 < eps < 1:
             raise UserError(
