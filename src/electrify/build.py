@@ -161,8 +161,7 @@ def networks(
     if c.row.learned:
         own, g_embeddings = shared(m, shape, g_shape, embeddings)
         kept = architecture.encoder(shape, own, **dropout)
-        if m.generator_dropout is not None:
-            dropout = dict.fromkeys(dropout, m.generator_dropout)
+        dropout = dropout_of(m, "generator")
         tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
         brought = Brought(architecture, g_shape, g_embeddings, dropout, kept, tied)
     else:
@@ -184,6 +183,12 @@ def networks(
 def own_dropout(m: ModelConfig) -> dict[str, float]:
     """That of the kept encoder."""
     return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
+
+
+def dropout_of(m: ModelConfig, part: str) -> dict[str, float]:
+    """That of an exported network."""
+    own, apart = own_dropout(m), m.generator_dropout
+    return own if apart is None or part != "generator" else dict.fromkeys(own, apart)
 
 
 def shared(

@@ -76,6 +76,15 @@ def test_both_halves_of_a_run(tmp_path, capfd):
     assert capfd.readouterr() == ("", ""), "transformers is silenced"
 
 
+def test_a_generators_own_dropout(tmp_path):
+    config = with_model(RTD, tie="tokens", generator_dropout=0.0)
+    folders = export_run(tmp_path / "run", built=write_run(tmp_path / "run", config))
+    said = {part: json.loads((f / "config.json").read_text()) for part, f in folders.items()}
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    assert [said["discriminator"][name] for name in names] == [0.1, 0.2]
+    assert [said["generator"][name] for name in names] == [0.0, 0.0]
+
+
 def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     run = tmp_path / "run"
     write_run(run, MLM)

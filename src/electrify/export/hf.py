@@ -24,7 +24,7 @@ from .. import faults
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
-from ..build import Built, Vocabulary, at_step, compose, kept_shape
+from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
 from ..config.networks import KEPT
@@ -233,10 +233,7 @@ def _write(
     try:
         with replaced(target, identity_of(run, part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, model=model)
-            dropout = {
-                "dropout": config.model.dropout,
-                "attention_dropout": config.model.attention_dropout,
-            }
+            dropout = dropout_of(config.model, part)
             write_model(new, model, special=special_ids(facts), **dropout)
             check_folder(new, model, special_ids(facts))
             text = card.model_card(run, part=part, model=model, facts=facts, state=state)
