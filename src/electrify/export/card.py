@@ -63,15 +63,9 @@ def model_card(
     records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
-    # A validation has no energy.
-    joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
-    last = last | {"joules": joules}
-    if state is not None and last.get("step") != state["step"]:
-        last = _used(state)
-    training = _training(model.encoder.shape, last, parameters=parameters)
+    training = _training(model.encoder.shape, _used(records, state), parameters=parameters)
     sections = [
         _metadata(config, shown, start=start),
         f"# {name}: {shown.title}",
@@ -170,9 +164,14 @@ def _reading(name: str) -> tuple[str, ...]:
     )
 
 
-def _used(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint between two lines of the log says of the run up to it."""
-    since, _ = state["window"].get("tokens", (0, 0))  # the last line
+def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
+    last = records[-1] if records else {}
+    if state is None or last.get("step") == state["step"]:
+        # A validation has no energy.
+        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
+        return last | {"joules": joules}
+    since, _ = state["window"].get("tokens", (0, 0))
     known = {name: state[name] for name in ("step", "seconds", "joules")}
     return known | {"tokens": int(state["tokens"] + since)}
 
