@@ -122,7 +122,8 @@ def compose(
     objective = class_at(o.row.cls).build(parts, **vars(o.options))
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
-    for encoder in [kept] if frozen else encoders_of(objective):
+    left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
+    for encoder in (e for e in encoders_of(objective) if e not in left_alone):
         options = config.model.options
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
     possible = objective.networks()
