@@ -371,6 +371,48 @@ def test_init_says_what_was_missing(
     assert "ignored 1 weights without a place here (spare.weight)" in err
 
 
+@pytest.mark.parametrize("there", [1, 3])
+@pytest.mark.parametrize(
+    ("part", "fields"),
+    [
+        ("discriminator", {}),
+        ("generator", {"tie": "embeddings"}),
+        (
+            "generator",
+            {"tie": "none", "generator_training": "frozen", "term_weights": "rtd=50"},
+        ),
+    ],
+)
+def test_init_from_a_folder_with_other_segments(
+    there: int,
+    part: str,
+    fields: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    """The recipe has texts of two segments: a second one starts as the first, a third is left
+    out."""
+    start = tmp_path / "start"
+    shutil.copytree(finished / part, start)
+    (start / "electrify.json").unlink()
+    config = json.loads((start / "config.json").read_text()) | {"type_vocab_size": there}
+    (start / "config.json").write_text(json.dumps(config))
+    tensors = load_file(start / "model.safetensors")
+    name = "electra.embeddings.token_type_embeddings.weight"
+    tensors[name] = torch.arange(there * 32.0).view(there, 32)
+    save_file(tensors, start / "model.safetensors", metadata={"format": "pt"})
+    still = {"max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0, "weight_decay": 0}
+    assert pretrain(small_data, tmp_path / "run", **still, **{f"init_{part}": start}, **fields) == 0
+    said = {1: "knows 1 of 2 segments; the other starts as its last", 3: "the last 1 of 3 segments"}
+    err = capsys.readouterr().err
+    assert said[there] in err
+    assert "every weight found and used" not in err
+    taken = load_file(tmp_path / "run" / part / "model.safetensors")[name]
+    torch.testing.assert_close(taken, tensors[name][[0, min(1, there - 1)]])
+
+
 def test_init_mistakes(
     capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
 ) -> None:
@@ -408,6 +450,18 @@ def test_init_mistakes(
             small_data,
             generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"},
             "rows of 64 tokens",
+        ),
+        *(
+            (
+                small_data,
+                generator | {"embedding_size": 16, "tie": tie},
+                (
+                    f"has embedding_size 32 and the encoder 16, and with tie {tie} they share a "
+                    "word table; give the encoder the same (--embedding-size 32), or take --tie "
+                    "none"
+                ),
+            )
+            for tie in ("embeddings", "tokens", "gdes")
         ),
     ]
     for data, fields, says in cases:

@@ -122,7 +122,8 @@ def compose(
     objective = class_at(o.row.cls).build(parts, **vars(o.options))
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
-    for encoder in [kept] if frozen else encoders_of(objective):
+    left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
+    for encoder in (e for e in encoders_of(objective) if e not in left_alone):
         options = config.model.options
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
     possible = objective.networks()
@@ -161,8 +162,7 @@ def networks(
     if c.row.learned:
         own, g_embeddings = shared(m, shape, g_shape, embeddings)
         kept = architecture.encoder(shape, own, **dropout)
-        if m.generator_dropout is not None:
-            dropout = dict.fromkeys(dropout, m.generator_dropout)
+        dropout = dropout_of(m, "generator")
         tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
         brought = Brought(architecture, g_shape, g_embeddings, dropout, kept, tied)
     else:
@@ -184,6 +184,12 @@ def networks(
 def own_dropout(m: ModelConfig) -> dict[str, float]:
     """The dropout of the kept encoder."""
     return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
+
+
+def dropout_of(m: ModelConfig, part: str) -> dict[str, float]:
+    """That of an exported network."""
+    own, apart = own_dropout(m), m.generator_dropout
+    return own if apart is None or part != "generator" else dict.fromkeys(own, apart)
 
 
 def shared(

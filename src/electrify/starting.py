@@ -3,6 +3,7 @@ of folders to start from."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 from .architectures import architecture_named
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
+from .config.check_lengths import limit
 from .config.checks import check
 from .config.pretrain import PretrainConfig, override, section_of
 from .data.cooccurrence import word_vectors
@@ -34,7 +36,8 @@ def must_read_rows(config: PretrainConfig) -> None:
     config = from_folders(config, None, None)
     start = config.train.init_generator
     if start:
-        must_hold_rows(config, shape_from(start, config, None), start)
+        kept = config.model.max_position_embeddings
+        must_hold_rows(config, generator_from(start, config, None), start, kept=kept)
 
 
 def from_folders(
@@ -62,21 +65,38 @@ def from_folders(
 
 
 def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
-    """The shape of the encoder in a folder, extended as the recipe says. Raises UserError."""
+    """The shape of the kept encoder in a folder, with what the recipe extends of it. Raises
+    UserError."""
     m = config.model
     shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
-    try:
-        return architecture_named(m.architecture).extended(shape, m.options)
-    except UserError as e:
-        raise UserError(f"{start}: {e}") from None
+    (name, longest), reads = limit(config), shape.max_position_embeddings
+    if longest < reads:
+        raise UserError(
+            f"{start}: {name} {longest} is less than the {reads} that it reads already; leave it "
+            "out"
+        )
+    return architecture_named(m.architecture).extended(shape, m.options)
 
 
-def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
-    """Raises UserError if the rows of the run are longer than an encoder from a folder can read."""
+def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
+    """The same of a generator in a folder, which may read longer rows already. A frozen one does
+    not learn to read with other numbers than its folder's."""
+    m = config.model
+    shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
+    longer = architecture_named(m.architecture).extended(shape, m.options)
+    if config.corruption.generator_training == "frozen":
+        return replace(shape, max_position_embeddings=longer.max_position_embeddings)
+    return longer
+
+
+def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, kept: int = 0) -> None:
+    """Raises UserError if the rows of the run are longer than an encoder reads that comes from a
+    folder. kept: the positions of the kept encoder beside it, which are not shortened."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     if positions < longest:
         possible = architecture_named(config.model.architecture).extendable
-        advice = f"; --extend-positions {longest} reads on without new weights" if possible else ""
+        asked = max(longest, kept)
+        advice = f"; --extend-positions {asked} reads on without new weights" if possible else ""
         raise UserError(
             f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the "
             f"{positions} positions of {start}{advice}"
@@ -85,12 +105,14 @@ def must_hold_rows(config: PretrainConfig, shape: Shape, start: str) -> None:
 
 def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape, Shape | None]:
     """The shape of the kept encoder, and that of the learned generator or of a tower: from the
-    folder from which it starts, otherwise from the recipe."""
+    folder from which it starts, otherwise from the recipe. Both know the same segments."""
     kept = kept_shape(config.model, vocab_size)
     start = config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or shape_from(start, config, vocab_size)
-        must_hold_rows(config, shape, start)
+        shape = saved_shape(run, "generator") or replace(
+            generator_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
+        )
+        must_hold_rows(config, shape, start, kept=kept.max_position_embeddings)
         eps = shape.layer_norm_eps
         if not 0 < eps < 1:
             raise UserError(
@@ -106,7 +128,8 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
 
 def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if the networks are one and the generator's folder has another shape,
-    or if they share a LayerNorm and it was trained with another epsilon."""
+    or if they share a word table of another width, or a LayerNorm that was trained with another
+    epsilon."""
     free = ["layer_norm_eps"]  # which has its own sentence
     if architecture_named(config.model.architecture).extendable:
         free.append("max_position_embeddings")  # positions have no weights there
@@ -121,7 +144,17 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
             f"--init-generator {start} cannot be one with the encoder (--tie all): "
             f"{'; '.join(odd)}; give the encoder the same, or take another --tie"
         )
-    eps, tie = generator.layer_norm_eps, config.model.tie
+    tie, width = config.model.tie, generator.embedding_size
+    if tie != "none" and width != kept.embedding_size:
+        same = f"give the encoder the same (--embedding-size {width}), or "
+        if config.train.init_discriminator or not config.model.row.narrow_embeddings:
+            same = ""  # which the folder, or the width of the blocks, decides
+        raise UserError(
+            f"--init-generator {start} has embedding_size {width} and the encoder "
+            f"{kept.embedding_size}, and with tie {tie} they share a word table; {same}take "
+            "--tie none"
+        )
+    eps = generator.layer_norm_eps
     if eps != kept.layer_norm_eps and tie not in ("none", "tokens", "gdes"):
         same = f"give both the same (--layer-norm-eps {eps:g}), or "
         if config.train.init_discriminator:  # which decides the encoder's

@@ -19,6 +19,7 @@ from electrify.errors import UserError
 from electrify.export import agreement
 from electrify.export.agreement import ExportError
 from electrify.export.hf import export, export_run
+from electrify.train import checkpoint
 
 FILES = {
     "README.md",
@@ -74,6 +75,15 @@ def test_both_halves_of_a_run(tmp_path, capfd):
         *folders,
     }
     assert capfd.readouterr() == ("", ""), "transformers is silenced"
+
+
+def test_a_generators_own_dropout(tmp_path):
+    config = with_model(RTD, tie="tokens", generator_dropout=0.0)
+    folders = export_run(tmp_path / "run", built=write_run(tmp_path / "run", config))
+    said = {part: json.loads((f / "config.json").read_text()) for part, f in folders.items()}
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    assert [said["discriminator"][name] for name in names] == [0.1, 0.2]
+    assert [said["generator"][name] for name in names] == [0.0, 0.0]
 
 
 def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
@@ -157,7 +167,6 @@ def test_a_generator_of_its_own_shape(tmp_path):
     from dataclasses import asdict, replace
 
     from electrify.build import Vocabulary, build, generator_shape
-    from electrify.train import checkpoint
 
     run, config = tmp_path / "run", with_model(RTD, tie="none")
     write_run(run, config)
@@ -274,6 +283,23 @@ def test_the_card_tells_the_run(tmp_path):
         "fill-mask",
         "google/electra-small-generator",
     )
+
+
+def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
+    """Its own numbers, not those of the line before; passes over the corpus are in the log only."""
+    run = tmp_path / "run"
+    built = write_run(run, RTD)
+    model = {n: p.detach() for n, p in built.objective.named_parameters()}
+    used = {"step": 7, "tokens": 5000, "window": {"tokens": [2345.0, 0.0]}, "seconds": 38.0}
+    used |= {"joules": 1.8e7}
+    checkpoint.save(run, 7, tensors={"model": model}, state=STATE | used, keep=None)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    log = [json.loads(line) | {"epoch": 2.5} for line in lines]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    card = (export(run, output_dir=tmp_path / "out", step=7) / "README.md").read_text()
+    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s", "energy | 5 kWh"):
+        assert f"| {row} |" in card
+    assert "passes over the corpus" not in card
 
 
 def test_the_recipe_in_the_card_runs_again(tmp_path):

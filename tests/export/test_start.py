@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
+from runs import MLM, RTD, SPECIAL, WORDS, random_built, shake, with_model, write_tokenizer
 
 from electrify.architectures import architecture_named
+from electrify.architectures.exported import ExportedModel
 from electrify.build import Built
 from electrify.errors import UserError
+from electrify.export.hf import write_model
 from electrify.export.quiet import quiet
 from electrify.export.starting_vocabulary import check_vocabulary, without_padding
 from electrify.export.starting_weights import folder_shape, load_model
+from electrify.model.heads import LinearHead
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -137,6 +140,21 @@ def test_a_partial_head_is_named(tmp_path):
     }
 
 
+def test_a_linear_head_does_not_fill_one_of_two_layers(tmp_path):
+    """Written as two layers of which only two units are not 0: the others would never learn."""
+    built = random_built(RTD)
+    linear = ExportedModel(built.kept.encoder, LinearHead(SHAPE["hidden_size"]), ELECTRA)
+    write_model(tmp_path, linear, special=SPECIAL, dropout=0.0, attention_dropout=0.0)
+    shake(built.objective, 3)
+    before = values(built)
+    lines = load_model(built.kept, str(tmp_path), what="discriminator")
+    other = "a head of another objective or form; it keeps its initial values"
+    assert lines == [f"discriminator: {tmp_path} has {other}"]
+    assert changed(built, before, "discriminator") == {
+        n for n in before["discriminator"] if n.startswith("encoder.")
+    }
+
+
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
     kept = built.kept
@@ -232,8 +250,6 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
     from electrify.build import Vocabulary, build
 
     start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
-    from runs import SPECIAL
-
     built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start, "electra"))
     with pytest.raises(
         UserError, match="where it is shared with the other network; choose --tie none"

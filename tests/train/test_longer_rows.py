@@ -111,6 +111,16 @@ def test_only_the_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
     assert config["rope_parameters"]["full_attention"]["rope_theta"] == THETA
 
 
+def test_a_frozen_generator_keeps_its_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """It learns nothing, so another base would only make its samples worse."""
+    frozen: dict[str, Any] = {"generator_training": "frozen", "term_weights": {"rtd": 50.0}}
+    given = MORE | starts(begun) | frozen | {"tie": "none"}
+    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
+    shapes = [saved_shape(tmp_path / "run", name) for name in BOTH]
+    assert [s and s.max_position_embeddings for s in shapes] == [LONG, LONG]
+    assert [s and vars(s)["global_rope_theta"] for s in shapes] == [THETA, 50.0]
+
+
 @pytest.mark.parametrize("which", BOTH)
 def test_longer_rows_name_the_option(
     small_data: Path, begun: Path, tmp_path: Path, which: str
@@ -134,6 +144,33 @@ def test_a_folder_decides_how_long_rows_are(small_data: Path, begun: Path, tmp_p
         with pytest.raises(UserError, match=r"rows of 17 tokens .* --extend-positions 17 reads on"):
             pretrain(small_data, output_dir=tmp_path / "long", config=long)
     assert not (tmp_path / "long").exists()
+
+
+def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """Only the kept encoder says that it reads as many rows already: what is advised then works,
+    whichever of the two reads less."""
+    long = {"max_position_embeddings": 2 * LONG, "max_steps": 1}
+    pretrain(small_data, output_dir=tmp_path / "begun", config=recipe(**long))
+    runs = {"short": begun, "long": tmp_path / "begun"}
+    for kept, generator, advised, reads in (
+        ("short", "long", LONG, {"generator": 2 * LONG, "discriminator": LONG}),
+        ("long", "short", 2 * LONG, dict.fromkeys(BOTH, 2 * LONG)),
+    ):
+        given = {
+            "init_discriminator": str(runs[kept] / "discriminator"),
+            "init_generator": str(runs[generator] / "generator"),
+            "max_seq_length": LONG,
+            "max_steps": 1,
+            "tie": "none",
+        }
+        with pytest.raises(UserError, match=f"--extend-positions {advised} reads on"):
+            pretrain(small_data, output_dir=tmp_path / kept, config=recipe(**given))
+        given |= {"extend_positions": advised}
+        pretrain(small_data, output_dir=tmp_path / kept, config=recipe(**given))
+        for name, positions in reads.items():
+            shape = saved_shape(tmp_path / kept, name)
+            assert shape is not None
+            assert shape.max_position_embeddings == positions
 
 
 def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import UserError
+from electrify.build import Vocabulary, at_step, build
 from electrify.config.checks import check
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.export.hf import export
@@ -19,6 +20,7 @@ from electrify.flops.count import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.pretraining import pretrain
 from electrify.text.shards import Corpus
+from electrify.tokens import SpecialIds
 from small import SMALL, records, same_ending
 
 STEPS, CHANGE = 12, 6
@@ -163,6 +165,25 @@ def test_a_frozen_generator_keeps_its_base(
     monkeypatch.setattr(Rotary, "turn", spy)
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
     assert seen == {FIRST, 50.0, LAST, 3.0}, "3 is the base of local attention"
+
+
+@pytest.mark.parametrize("training", ["joint", "frozen"])
+def test_a_second_branch_has_the_base_of_the_first(training: str) -> None:
+    """Whether or not the generator has it, too."""
+    model = {"architecture": "modernbert", "init": "published", "tie": "none", "tie_layers": None}
+    frozen: dict[str, Any] = {"generator_training": "frozen", "init_generator": "elsewhere"}
+    frozen |= {"term_weights": {"rtd": 5.0, "select": 2.0}}
+    fields = SMALL | OWN | model | (frozen if training == "frozen" else {})
+    config = override(load_recipe("teams-tiny"), fields)
+    check(config)
+    network = build(config, Vocabulary(40, SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)))
+    for step, theta in ((3, FIRST), (9, LAST)):
+        shapes = {
+            n: vars(m.encoder.shape) for n, m in at_step(network, config, step).exports.items()
+        }
+        thetas = {name: shape["global_rope_theta"] for name, shape in shapes.items()}
+        assert thetas.pop("generator") == (LAST if training == "frozen" else theta)
+        assert thetas == {"discriminator": theta, "selector": theta}
 
 
 def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) -> None:

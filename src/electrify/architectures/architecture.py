@@ -84,8 +84,7 @@ class Architecture(ABC):
     from which it starts."""
 
     def extended(self, shape: Shape, options: Any) -> Shape:
-        """The shape of a folder as the architecture's own options extend it. Raises UserError if
-        they would shorten it."""
+        """The shape of a folder as the architecture's own options extend it; none is shortened."""
         return shape
 
     def lm_head(self, shape: Shape, words: Words) -> Head:

@@ -110,14 +110,9 @@ class ModernBert(Architecture):
     def extended(self, shape: Shape, options: Any) -> Shape:
         """Longer rows and another rotary base, as ModernBERT's own context extension has them
         (2412.13663, section 2.2)."""
-        positions, theta = options.extend_positions, options.extend_rope_theta
-        if positions is not None:
-            if positions < shape.max_position_embeddings:
-                raise UserError(
-                    f"extend_positions {positions} is less than the {shape.max_position_embeddings}"
-                    " that it reads already; leave it out"
-                )
-            shape = replace(shape, max_position_embeddings=positions)
+        theta = options.extend_rope_theta
+        longest = max(shape.max_position_embeddings, options.extend_positions or 0)
+        shape = replace(shape, max_position_embeddings=longest)
         return shape if theta is None else replace(shape, global_rope_theta=theta)
 
     def lm_head(self, shape: Shape, words: Words) -> Head:

@@ -44,27 +44,28 @@ NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
 def model_card(
-    run: Path, *, part: str, model: ExportedModel, facts: Mapping[str, Any], step: int | None
+    run: Path,
+    *,
+    part: str,
+    model: ExportedModel,
+    facts: Mapping[str, Any],
+    state: Mapping[str, Any] | None,
 ) -> str:
     """README.md of one network.
 
-    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. step:
-    the exported one, None for the last.
+    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
+    that of the exported checkpoint, None at the end of a run.
     """
     config = load_file(run / "config.yaml", within=run)
     start = getattr(config.train, f"init_{part}", None)
     shown = beside(config).get(part) or _kept(config)
     parameters = sum(p.numel() for p in model.parameters().values())
-    records = [r for r in _records(run) if step is None or r["step"] <= step]
+    records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    last = records[-1] if records else {}
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
-    # A validation has no energy.
-    joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
-    last = last | {"joules": joules}
-    training = _training(model.encoder.shape, last, step=step, parameters=parameters)
+    training = _training(model.encoder.shape, _used(records, state), parameters=parameters)
     sections = [
         _metadata(config, shown, start=start),
         f"# {name}: {shown.title}",
@@ -163,9 +164,19 @@ def _reading(name: str) -> tuple[str, ...]:
     )
 
 
-def _training(
-    shape: Shape, last: Mapping[str, Any], *, step: int | None, parameters: int
-) -> dict[str, Any]:
+def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
+    last = records[-1] if records else {}
+    if state is None or last.get("step") == state["step"]:
+        # A validation has no energy.
+        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
+        return last | {"joules": joules}
+    since, _ = state["window"].get("tokens", (0, 0))
+    known = {name: state[name] for name in ("step", "seconds", "joules")}
+    return known | {"tokens": int(state["tokens"] + since)}
+
+
+def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict[str, Any]:
     seconds = last.get("seconds")
     joules = last.get("joules")
     heads = shape.num_attention_heads
@@ -179,7 +190,7 @@ def _training(
         "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
         "vocabulary": f"{shape.vocab_size:,}",
         "longest sequence": shape.max_position_embeddings,
-        "updates": _number(step if step is not None else last.get("step")),
+        "updates": _number(last.get("step")),
         "tokens seen": _number(last.get("tokens")),
         "passes over the corpus": _number(last.get("epoch")),
         "wall time": wall_time,

@@ -24,7 +24,7 @@ from .. import faults
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
-from ..build import Built, Vocabulary, at_step, compose, kept_shape
+from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
 from ..config.networks import KEPT
@@ -73,7 +73,7 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     for name in built.exports:
         faults.at("export")
         folders[name] = _write(
-            run, built, name, run / name, config=config, facts=facts, step=None, top=run
+            run, built, name, run / name, config=config, facts=facts, state=None, top=run
         )
     return folders
 
@@ -100,7 +100,7 @@ def export(
             f"{run} has no {part}: its objective {config.objective.objective} trains "
             f"{', '.join(built.exports)} only"
         )
-    return _write(run, built, part, output_dir, config=config, facts=facts, step=state.get("step"))
+    return _write(run, built, part, output_dir, config=config, facts=facts, state=state)
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
@@ -224,22 +224,19 @@ def _write(
     *,
     config: PretrainConfig,
     facts: dict[str, Any],
-    step: int | None,
+    state: Mapping[str, Any] | None,
     top: Path | None = None,
 ) -> Path:
-    """Written into a hidden folder, checked there, and put in place file by file. top: the folder
-    that `target` must not leave by a link."""
+    """Written into a hidden folder, checked there, and put in place file by file. state: that of a
+    checkpoint. top: the folder that `target` must not leave by a link."""
     model = built.exports[part]
     try:
         with replaced(target, identity_of(run, part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, model=model)
-            dropout = {
-                "dropout": config.model.dropout,
-                "attention_dropout": config.model.attention_dropout,
-            }
+            dropout = dropout_of(config.model, part)
             write_model(new, model, special=special_ids(facts), **dropout)
             check_folder(new, model, special_ids(facts))
-            text = card.model_card(run, part=part, model=model, facts=facts, step=step)
+            text = card.model_card(run, part=part, model=model, facts=facts, state=state)
             (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
         raise UserError(

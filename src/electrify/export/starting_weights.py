@@ -86,7 +86,7 @@ def load_model(
         new = to_ours(rows, without_tied(table, state))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines = about_padding(start, what=what, **words)
+    lines = about_padding(start, what=what, **words) + _fit_segments(new, own, start, what=what)
     lines += _fill(own, without_padding(new, **words), start, what=what, given=given)
     lines += _account(table, rows, extra, start, what=what)
     lines += [f"{what}: {start}: {left}"] * bool(left)
@@ -120,7 +120,8 @@ def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> di
     if not may_hold(**words):
         odd = other_vocabulary(start, words["rows"], words["tokens"])
         raise UserError(f"--init-{what} {odd}")
-    names = [f.name for f in fields(shape) if f.name not in own.architecture.extendable]
+    free = {"type_vocab_size", *own.architecture.extendable}
+    names = [f.name for f in fields(shape) if f.name not in free]
     differ = [
         f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"
         for name in names
@@ -132,6 +133,26 @@ def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> di
             f"{'; '.join(differ)}"
         )
     return words
+
+
+def _fit_segments(
+    new: dict[str, torch.Tensor], own: ExportedModel, start: str, *, what: str
+) -> list[str]:
+    """Gives the table of segments as many rows as ours has; a line where that changes it. A segment
+    that the folder lacks starts as its last, so that it computes the same for every text that it
+    could read."""
+    lines, ours = [], own.encoder.shape.type_vocab_size
+    for name in (n for n in new if n.endswith("embeddings.segments.weight")):
+        theirs = len(new[name])
+        new[name] = new[name][torch.arange(ours).clamp(max=theirs - 1)]
+        if theirs < ours:
+            lines.append(
+                f"{what}: {start} knows {theirs} of {ours} segments; the other starts as its last"
+            )
+        elif theirs > ours:
+            left = f"the last {theirs - ours} of {theirs} segments, which no text has here"
+            lines.append(f"{what}: {start}: left out {left}")
+    return lines
 
 
 def _fill(
@@ -156,7 +177,8 @@ def _fill(
     passed = [name for name in new if id(own[name]) in kept]
     left = model.fill({name: t for name, t in new.items() if name not in passed})
     if left:
-        return [f"{what}: {start} has a head of another objective; it keeps its initial values"]
+        other = "a head of another objective or form; it keeps its initial values"
+        return [f"{what}: {start} has {other}"]
     if not passed:
         return []
     shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
