@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from folders import cut, damaged, edit, flip, levels, of
+from folders import cut, damaged, edit, flip, levels, link_out, of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -132,6 +132,11 @@ def tear(run: Path) -> None:
         f.write('{"kind": "tr')
 
 
+def link_inside(run: Path) -> None:
+    (run / "config.yaml").rename(run / "other.yaml")
+    (run / "config.yaml").symlink_to("other.yaml")
+
+
 def half_done(run: Path) -> None:
     without(run, "discriminator", "generator", "checkpoint-8")
 
@@ -148,6 +153,8 @@ def half_done(run: Path) -> None:
             "no-checkpoint",
         ),
         (lambda run: (run / f".tmp-4-{'a' * 32}").mkdir(), "note", "left-over"),
+        (lambda run: link_out(run / "config.yaml"), "error", "refused"),
+        (link_inside, "error", "link"),
         (tear, "warning", "torn"),
         (lambda run: (run / "metrics.jsonl").unlink(), "warning", "no-log"),
         (

@@ -75,10 +75,13 @@ def train_tokens(facts: dict[str, Any]) -> int | None:
 
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    config = load_file(folder / CONFIG)
+    config = load_file(folder / CONFIG, within=folder)
     check(config)
     kept["config"] = config
-    yield from ()
+    if (folder / CONFIG).is_symlink():
+        yield error(
+            "link", f"{CONFIG} is a link", "`pretrain` refuses it: put the file itself there."
+        )
 
 
 def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
