@@ -226,6 +226,27 @@ def test_two_runs_of_one_seed(run: Path, finished: Path) -> None:
     )
 
 
+def test_a_run_is_examined_once_whatever_it_is_called(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(finished)
+    report = diagnose(DoctorConfig(paths=(str(finished), str(tmp_path / "other"))))
+    assert [d.path for d in report.folders if d.kind == "RUN"] == [finished]
+
+
+def test_runs_on_two_corpora_are_two_samples_and_no_pair(run: Path, finished: Path) -> None:
+    edit(run / "run.json", lambda f: f.update(data="0" * 64))
+    for name in ("discriminator", "generator"):
+        edit(run / name / "config.json", lambda c: c.update(vocab_size=600))
+    report = diagnose(DoctorConfig(paths=(str(finished), str(run))))
+    assert "same-seed" not in of(report.folders[3], "note")
+    assert not any("other-vocabulary" in of(d, "warning") for d in report.folders)
+
+
+def test_a_run_whose_models_are_no_pair(run: Path) -> None:
+    edit(run / "generator" / "config.json", lambda c: c.update(vocab_size=600))
+    report = diagnose(DoctorConfig(paths=(str(run),)))
+    assert "other-vocabulary" in of(report.folders[2], "warning")
+
+
 # ------------------------------------------------------------------ recipes
 
 

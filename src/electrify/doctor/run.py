@@ -47,7 +47,7 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     config = kept.get("config")
     facts = kept.get("facts", {})
     if config is not None:
-        found.traits["config"] = config
+        found.traits = {"config": config, "data": facts.get("data")}
         found.run(lambda: progress_findings(folder, config, kept))
         found.run(lambda: recipe_traps(config, tokens=train_tokens(facts)))
         found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
