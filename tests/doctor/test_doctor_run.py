@@ -23,7 +23,10 @@ from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
 from electrify.files.lock import holder, lock
-from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS
+from electrify.train.guard import spike_text
+from electrify.train.meter import slow_text
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
+from electrify.train.saving import OPEN_HERE
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 # A run of eight updates is slower in its second half where another program takes the machine.
@@ -432,6 +435,13 @@ def test_findings_of_a_log(
     assert history(tmp_path, records)[code] == level
 
 
+SAID_BY_MONITORS = Monitor(unigram_entropy=6.5).watch(
+    last(VALID, epoch=41.0, generator_loss_masked=6.45, rtd_detection_recall=0.0)[-1]
+) + Monitor(unigram_entropy=6.5).watch(
+    VALID[-1] | {"rtd_detection_recall": 1.0, "rtd_detection_precision": 0.12}
+)
+
+
 def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
     """Said by the run, by the monitor now, and seen in the area under the curve."""
     text = (
@@ -447,6 +457,28 @@ def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
     ]
     assert [f.code for f in found] == ["monitor"]
     assert "(first said at step 7)" in found[0].fact
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "level"),
+    [
+        *((text, True, "note") for text in SAID_BY_MONITORS),
+        (f"{spike_text(5, 9.0, 4.0, 0.5)}: trained on; --spike skip leaves it out", True, "note"),
+        (f"{spike_text(5, 9.0, 4.0, 0.0)}: left out (1 so far, 9 allowed)", True, "note"),
+        (slow_text(20_600, 3_100, device="cpu", threads=2), False, "note"),
+        ("checkpoint-5 cannot be written (No space left): the run goes on", False, "note"),
+        (f"tokens-train-00000.bin cannot be found any more: {OPEN_HERE}", False, "warning"),
+    ],
+)
+def test_only_what_is_judged_again_is_called_over(
+    tmp_path: Path, text: str, over: bool, level: str
+) -> None:
+    history(tmp_path, [*TRAIN, *VALID, {"kind": "event", "step": 400, "warning": text}])
+    config = load_recipe("electra-tiny")
+    found = history_findings(tmp_path, config, unigram_entropy=6.5)
+    (event,) = [f for f in found if f.code == "event"]
+    assert ("It was over" in event.advice) == over
+    assert event.level == level
 
 
 def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
