@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from electrify.config.pretrain import load_recipe
 from electrify.demo import demo
 from electrify.errors import UserError
 from electrify.text.documents import documents
+from electrify.text.given import prepared
+from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.source import Source
 from electrify.text.sources import resolve
@@ -183,6 +186,27 @@ def test_a_recipe_of_ones_own_is_given_as_a_file(tmp_path: Path) -> None:
     path.write_text("max_steps: 3\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"takes it as --config {path}"):
         load_recipe(str(path))
+
+
+@pytest.mark.parametrize(
+    ("refused", "command"),
+    [
+        (lambda path: path.touch() or load_recipe(str(path)), "--config '{}'"),
+        (read_manifest, "--output-dir '{}'`"),
+        (
+            lambda path: prepared(str(path), Path("run")),
+            "`electrify prepare '{}' --output-dir DATA`",
+        ),
+    ],
+)
+def test_commands_to_copy_hold_a_name_with_blanks_as_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], Any], command: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    path = tmp_path / "my corpus"
+    with pytest.raises(UserError) as found:
+        refused(path)
+    assert command.format(path) in str(found.value)
 
 
 def test_all_text_lies_in_the_output_folder(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -122,21 +123,23 @@ def group(d: Diagnosis) -> str:
 
 def lines_of(f: Finding) -> Iterable[str]:
     room = " " * MARGIN
-    yield from textwrap.wrap(
-        harmless(f.fact),
-        WIDTH,
-        initial_indent=f"  {f.level:<{MARGIN - 2}}",
-        subsequent_indent=room,
-        break_on_hyphens=False,
-    )
+    yield from _wrapped(f.fact, f"  {f.level:<{MARGIN - 2}}", room)
     if f.advice:
-        yield from textwrap.wrap(
-            harmless(f.advice),
-            WIDTH,
-            initial_indent=f"{room}-> ",
-            subsequent_indent=room + "   ",
-            break_on_hyphens=False,
-        )
+        yield from _wrapped(f.advice, f"{room}-> ", room + "   ")
+
+
+def _wrapped(text: str, first: str, further: str) -> Iterable[str]:
+    """The lines of a text. A command, or a path without blanks, is copied: it stays on one line."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), harmless(text))
+    lines = textwrap.wrap(
+        whole,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return (line.replace("\0", " ") for line in lines)
 
 
 def plural(n: int, what: str) -> str:

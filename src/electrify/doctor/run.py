@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..config.checks import check
@@ -187,7 +188,7 @@ def progress_findings(
         yield warning(
             "not-exported",
             f"the run has done its {steps:,} steps and has no exported model",
-            f"`electrify export {folder} --output-dir MODEL` writes it.",
+            f"`electrify export {quote(str(folder))} --output-dir MODEL` writes it.",
         )
     else:
         yield ok("finished", f"the run has done its {steps:,} steps and is exported")
