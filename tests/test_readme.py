@@ -297,6 +297,14 @@ def test_the_example_for_slurm_queues_no_mistake_again(
     assert ("requeue 7" in (tmp_path / "asked").read_text()) == queued
 
 
+def test_the_makers_of_domains_find_their_packages() -> None:
+    """They are started in benchmarks/domains, and packages lie in the root."""
+    page = (ROOT / "benchmarks" / "domains" / "README.md").read_text(encoding="utf-8")
+    packages = re.findall(r"--package (\S+)", page)
+    assert packages
+    assert all(re.match(r"\.\./\.\./(pk|\.venv)/", package) for package in packages)
+
+
 def test_rows_of_tables_have_the_cells_of_their_header() -> None:
     """A row that is cut by a line break, or two in one line, is shown in another place."""
     pages = [
