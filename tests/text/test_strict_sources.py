@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -221,3 +222,10 @@ def test_the_demo_takes_no_folder_of_others(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds other files and no demo"):
         demo(tmp_path, max_steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_demo_refuses_a_name_before_it_prepares_anything(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(UserError, match="this name is not UTF-8"):
+        demo(folder, max_steps=1)
+    assert not folder.exists()
