@@ -4,7 +4,7 @@ other machines, runs side by side).
     python benchmarks/merge_finetune.py OUT [OUT ...] --names SUFFIX=SHOWN,... [--picture FILE.png]
 
 A model is named by the first SUFFIX that its label in scores.jsonl ends with. The table has the
-first metric of each task: median (lowest - highest).
+first metric of each task, and all of a task of one's own: median (lowest - highest).
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ def records_of(folders: list[str], names: list[tuple[str, str]]) -> list[dict[st
     )
 
 
+def metrics_of(records: list[dict[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """By task: the first metric of a known one, all that the first record of any other has."""
+    found = {r["task"]: tuple(r["scores"]) for r in reversed(records)}
+    known = {name: TASKS[name].metrics[:1] for name in TASKS if name in found}
+    return known | {task: found[task] for task in sorted(found.keys() - known.keys())}
+
+
 def main() -> None:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -57,14 +64,12 @@ def main() -> None:
     a = p.parse_args()
     names = [(pair.split("=", 1)[0], pair.split("=", 1)[1]) for pair in a.names.split(",") if pair]
     records = records_of(a.folders, names)
-    tasks = {
-        name: TASKS[name].metrics[:1] for name in TASKS if any(r["task"] == name for r in records)
-    }
+    tasks = metrics_of(records)
     report = report_of(records, tasks, settings=FinetuneSettings(), shown={})
     models = list(dict.fromkeys(r["model"] for r in records))
     rows = []
-    for task, (metric,) in tasks.items():
-        mine = {row.model: row for row in report.rows if row.task == task}
+    for task, metric in [(task, metric) for task, names in tasks.items() for metric in names]:
+        mine = {row.model: row for row in report.rows if (row.task, row.metric) == (task, metric)}
         cells = [
             f"{percent(r.median)} ({percent(r.worst)} - {percent(r.best)})"
             if (r := mine.get(model))

@@ -7,10 +7,11 @@ losses.
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from electrify.train.log import FILE, read
 
 LOSSES = ("generator_loss_masked", "mlm_loss_masked", "rtd", "correct_loss_replaced")
 RATES = ("rtd_detection_auc", "rtd_detection_recall", "rtd_detection_precision", "replaced")
@@ -38,8 +39,9 @@ def main(run: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    text = (run / "metrics.jsonl").read_text(encoding="utf-8")
-    records = [json.loads(line) for line in text.splitlines()]
+    records = [r for r in read(run / FILE) if r["kind"] != "event"]
+    if not records:
+        sys.exit(f"{run / FILE} has no record yet")
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     known = {name for r in records for name in r}
     # A loss on [MASK] of the kept encoder is there in its first period alone.

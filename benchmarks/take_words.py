@@ -18,9 +18,10 @@ from pathlib import Path
 
 from electrify.errors import UserError
 from electrify.files.whole import write_atomically
-from electrify.text.streams import read_chunks
+from electrify.text.streams import COMPRESSIONS, read_chunks
 
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
+ENDINGS = (".txt", *(f".txt{compressed}" for compressed in COMPRESSIONS))
 OFF = 0.02
 """The largest share by which what is taken may miss what was asked for."""
 
@@ -57,7 +58,8 @@ def taken_from(corpus: Path, *, words: float, output: Path) -> None:
         raise UserError(f"{output} lies among the files to take from; choose another --output")
     if not output.parent.is_dir():
         raise UserError(f"{output.parent}: no such folder; make it first")
-    files = [p for p in sorted(corpus.glob("*.txt*")) if not p.name.startswith("valid.")]
+    there = sorted(p for ending in ENDINGS for p in corpus.glob(f"*{ending}"))
+    files = [p for p in there if not p.name.startswith("valid.")]
     if not files:
         raise UserError(f"{corpus} holds no .txt file (valid.* are left out)")
     read = {p.name: documents(p) for p in files}

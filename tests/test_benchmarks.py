@@ -210,14 +210,16 @@ def test_demo_recipes(tmp_path: Path) -> None:
 def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
     """The second period has other losses than the first."""
     pytest.importorskip("matplotlib")
-    first = {"kind": "train", "generator_loss_masked": 8.0, "mlm_loss_masked": 8.0}
-    second = {"kind": "train", "generator_loss_masked": 6.0, "rtd": 0.4}
+    first = {"kind": "train", "step": 1, "generator_loss_masked": 8.0, "mlm_loss_masked": 8.0}
+    second = {"kind": "train", "step": 2, "generator_loss_masked": 6.0, "rtd": 0.4}
     records = [
         first | {"tokens": 1_000_000},
         second | {"tokens": 2_000_000},
         second | {"kind": "valid", "replaced": 0.1, "tokens": 2_000_000},
     ]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    event = {"kind": "event", "step": 9, "warning": "said behind the last validation"}
+    text = "".join(json.dumps(r) + "\n" for r in [*records, event])
+    (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "tr')  # torn by a kill
     command = [sys.executable, str(BENCHMARKS / "plot_run.py"), str(tmp_path), "run.png"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
@@ -242,6 +244,7 @@ def test_taking_words(tmp_path: Path) -> None:
         str(tmp_path / "out" / "taken.txt"),
     ]
     (tmp_path / "out").mkdir()
+    (tmp_path / "a.txt~").write_text("a copy of an editor")
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     taken = (tmp_path / "out" / "taken.txt").read_text().strip().split("\n\n")
     assert sum(len(d.split()) for d in taken) == pytest.approx(whole / 3, abs=16)
@@ -286,6 +289,22 @@ def test_texts_of_which_to_take_words(
     assert says in done.stderr
     assert done.returncode == (2 if says else 0)
     assert (len(taken.read_text().split()) if taken.exists() else None) == (None if says else 100)
+
+
+def test_merging_scores_of_a_task_of_ones_own(tmp_path: Path) -> None:
+    same = {"model": "m", "train_examples": 20, "validation_examples": 9}
+    records = [
+        same | {"task": "cola", "seed": 0, "scores": {"matthews": 0.25, "accuracy": 0.75}},
+        *(
+            same | {"task": "mine", "seed": seed, "scores": {"accuracy": 0.5, "f1": seed / 2}}
+            for seed in (0, 1)
+        ),
+    ]
+    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    command = [sys.executable, str(BENCHMARKS / "merge_finetune.py"), str(tmp_path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [row[0] for row in rows(out)] == ["cola, matthews", "mine, accuracy", "mine, f1"]
+    assert rows(out)[2][1:] == ["20", "9", "25.0 (0.0 - 50.0)"]
 
 
 def test_overlap(tmp_path: Path) -> None:

@@ -81,6 +81,17 @@ def test_a_recipe_of_the_user_is_no_run(
     assert listing(folder) == before
 
 
+def test_a_recipe_that_is_a_link(
+    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path
+) -> None:
+    (run / "config.yaml").rename(tmp_path / "shared.yaml")
+    (run / "config.yaml").symlink_to(tmp_path / "shared.yaml")
+    before = listing(run)
+    sentence = mistake(capsys, *words(small_data, run))
+    assert "config.yaml is a link" in sentence
+    assert listing(run) == before
+
+
 def test_half_folders_of_the_user_are_found_before_the_training(
     capsys: pytest.CaptureFixture[str], small_data: Path, run: Path
 ) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from electrify import progress
-from electrify.progress import Progress, duration, say
+from electrify.progress import Progress, Waiting, duration, say
 
 
 def test_plain_lines_come_every_few_seconds(
@@ -54,6 +58,25 @@ def test_a_closed_stderr_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     say("nobody hears this")
     with Progress(1, title="x", unit="steps") as bar:
         bar.advance()
+
+
+@pytest.mark.parametrize(
+    "shown", [lambda: Progress(4, title="steps", unit="steps"), lambda: Waiting("a vocabulary")]
+)
+def test_a_terminal_that_is_closed_meanwhile_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, shown: Callable[[], Progress | Waiting]
+) -> None:
+    """From then on, each write is an error of input and output."""
+    ours, theirs = pty.openpty()
+    with open(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with shown():
+            assert progress._live
+            os.close(ours)
+            say("nobody hears this")
+        assert not progress._live
+        with suppress(OSError):  # what rich has left in the buffer
+            terminal.close()
 
 
 def test_durations() -> None:

@@ -1,10 +1,12 @@
 """The README says what is there: its commands parse, and its tree names files that exist. Nothing
-is run."""
+is run but the example for SLURM, without Slurm."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -265,6 +267,42 @@ def test_reliability_says_which_tests_are_slow() -> None:
         assert is_slow(text, test) == bool(said), f"{last}::{test}"
         seen += bool(said)
     assert seen > 20
+
+
+@pytest.mark.parametrize(
+    ("attempt", "status", "queued"),
+    [
+        ("exit 2", 2, False),  # a mistake, where nothing was ever saved
+        ("mkdir -p run/checkpoint-1000; exit 1", 0, True),
+        ("mkdir -p run/checkpoint-500 run/checkpoint-1000", 0, True),
+        ("mkdir -p run/checkpoint-500; exit 1", 2, False),
+        ("for p in discriminator generator; do mkdir run/$p; > run/$p/config.json; done", 0, False),
+    ],
+)
+def test_the_example_for_slurm_queues_no_mistake_again(
+    tmp_path: Path, attempt: str, status: int, queued: bool
+) -> None:
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    (script,) = (block for block in blocks(page) if "#SBATCH" in block)
+    if attempt != "exit 2":
+        (tmp_path / "run" / "checkpoint-500").mkdir(parents=True)
+    for name, text in (("srun", attempt), ("scontrol", 'echo "$@" >> asked')):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    here = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUN": "run", "SLURM_JOB_ID": "7"}
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=os.environ | here, check=False, timeout=60
+    )
+    assert ran.returncode == status
+    assert ("requeue 7" in (tmp_path / "asked").read_text()) == queued
+
+
+def test_the_makers_of_domains_find_their_packages() -> None:
+    """They are started in benchmarks/domains, and packages lie in the root."""
+    page = (ROOT / "benchmarks" / "domains" / "README.md").read_text(encoding="utf-8")
+    packages = re.findall(r"--package (\S+)", page)
+    assert packages
+    assert all(re.match(r"\.\./\.\./(pk|\.venv)/", package) for package in packages)
 
 
 def test_rows_of_tables_have_the_cells_of_their_header() -> None:

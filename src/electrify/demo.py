@@ -29,7 +29,7 @@ from .downstream.one_run import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
 from .files.folders import must_be_new, own_bytes
-from .files.inside import must_not_be_in_a_checkpoint, must_stay_inside
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .files.lock import lock
 from .pretraining import pretrain
 from .progress import Progress, duration, say
@@ -79,6 +79,7 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
     plot already exist as something else, and Unfinished if a signal stopped the pre-training, which
     is then saved."""
+    must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
     picture = folder / PICTURE
     own_picture = own_bytes(picture)

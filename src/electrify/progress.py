@@ -89,6 +89,13 @@ class _Unfailing:
         return getattr(self._stream, name)
 
 
+def _console() -> Any:
+    """One of rich, on a stderr whose writes never raise."""
+    from rich.console import Console
+
+    return Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
+
+
 class Progress:
     """Shows how far a piece of work has come. A context manager.
 
@@ -115,11 +122,10 @@ class Progress:
         return self
 
     def _start_bar(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        console = Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
+        console = _console()
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -201,11 +207,10 @@ class Waiting:
         return self
 
     def _start_clock(self) -> None:
-        from rich.console import Console
         from rich.progress import Progress as RichProgress
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True)
+        console = _console()
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),

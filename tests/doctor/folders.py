@@ -27,6 +27,13 @@ def edit(path: Path, change: Callable[[Any], Any]) -> None:
     path.write_text(json.dumps(raw if new is None else new), encoding="utf-8")
 
 
+def link_out(path: Path) -> None:
+    """Moves a file out of its folder and puts a link in its place."""
+    elsewhere = path.parent.with_name(f"elsewhere-{path.name}")
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
 def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda m: None) -> None:
     """Changes the manifest, hashes of what lies there included, and seals it again: as if `prepare`
     had written it so."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from folders import cut, damaged, edit, flip, levels, of
+from folders import cut, damaged, edit, flip, levels, link_out, of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -131,6 +131,7 @@ def only_pickle(folder: Path) -> None:
         (lambda m: (m / "training_args.bin").write_bytes(b"x"), "warning", "pickle"),
         (only_pickle, "note", "not-examined"),
         (lambda m: (m / "model.safetensors").unlink(), "error", "no-weights"),
+        (lambda m: link_out(m / "model.safetensors"), "error", "damaged"),
         (options(model_max_length=10_000), "warning", "max-length"),
         (options(model_max_length=None), "note", "max-length"),
         (masked, "warning", "special-missing"),
@@ -147,6 +148,14 @@ def test_findings_of_a_model(
     assert levels(examine_model(finished / "discriminator")).get(code, "ok") == "ok"
     change(model)
     assert levels(examine_model(model))[code] == level
+
+
+def test_weights_that_a_link_leads_to_are_not_read(model: Path) -> None:
+    link_out(model / "model.safetensors")
+    found = examine_model(model)
+    assert "finite" not in of(found, "ok")
+    (said,) = [f for f in found.findings if f.code == "damaged"]
+    assert said.advice == "Put the file itself there."
 
 
 def test_a_bare_encoder(model: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,9 @@ from folders import TOKENS
 
 import electrify
 from electrify import cli
+from electrify.config.doctor import DoctorConfig
 from electrify.doctor.findings import DamageError, Diagnosis, error, guarded, note, ok
-from electrify.doctor.report import Report, group
+from electrify.doctor.report import Report, diagnose, group
 from electrify.doctor.shards import load_array
 from electrify.errors import UserError
 from small import mistake, one_sentence
@@ -135,6 +139,15 @@ def test_an_array_that_claims_too_much_is_damaged(tmp_path: Path, header: bytes)
     (tmp_path / "a.npy").write_bytes(header + bytes(80))
     with pytest.raises(DamageError, match=r"claims 1,125,|not an array of numpy"):
         load_array(tmp_path / "a.npy")
+
+
+def test_a_command_can_be_copied(finished: Path, tmp_path: Path) -> None:
+    """Whatever the folder is called, and however long its name is."""
+    run = tmp_path / f"a  {'long' * 30} b"
+    shutil.copytree(finished, run, ignore=shutil.ignore_patterns("discriminator", "generator"))
+    text = diagnose(DoctorConfig(paths=(str(run),))).text()
+    (command,) = re.findall("`(electrify export .*)`", text)
+    assert shlex.split(command)[2] == str(run)
 
 
 def test_the_worst_stands_last_and_nothing_steers_the_terminal() -> None:

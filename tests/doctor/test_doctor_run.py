@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from folders import cut, damaged, edit, flip, levels, of
+from folders import cut, damaged, edit, flip, levels, link_out, of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -23,7 +23,10 @@ from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
 from electrify.files.lock import holder, lock
-from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS
+from electrify.train.guard import spike_text
+from electrify.train.meter import slow_text
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
+from electrify.train.saving import OPEN_HERE
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 # A run of eight updates is slower in its second half where another program takes the machine.
@@ -132,6 +135,11 @@ def tear(run: Path) -> None:
         f.write('{"kind": "tr')
 
 
+def link_inside(run: Path) -> None:
+    (run / "config.yaml").rename(run / "other.yaml")
+    (run / "config.yaml").symlink_to("other.yaml")
+
+
 def half_done(run: Path) -> None:
     without(run, "discriminator", "generator", "checkpoint-8")
 
@@ -148,6 +156,8 @@ def half_done(run: Path) -> None:
             "no-checkpoint",
         ),
         (lambda run: (run / f".tmp-4-{'a' * 32}").mkdir(), "note", "left-over"),
+        (lambda run: link_out(run / "config.yaml"), "error", "refused"),
+        (link_inside, "error", "link"),
         (tear, "warning", "torn"),
         (lambda run: (run / "metrics.jsonl").unlink(), "warning", "no-log"),
         (
@@ -217,6 +227,27 @@ def test_two_runs_of_one_seed(run: Path, finished: Path) -> None:
     assert "same-seed" not in of(
         diagnose(DoctorConfig(paths=(str(run), str(finished)))).folders[3], "note"
     )
+
+
+def test_a_run_is_examined_once_whatever_it_is_called(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(finished)
+    report = diagnose(DoctorConfig(paths=(str(finished), str(tmp_path / "other"))))
+    assert [d.path for d in report.folders if d.kind == "RUN"] == [finished]
+
+
+def test_runs_on_two_corpora_are_two_samples_and_no_pair(run: Path, finished: Path) -> None:
+    edit(run / "run.json", lambda f: f.update(data="0" * 64))
+    for name in ("discriminator", "generator"):
+        edit(run / name / "config.json", lambda c: c.update(vocab_size=600))
+    report = diagnose(DoctorConfig(paths=(str(finished), str(run))))
+    assert "same-seed" not in of(report.folders[3], "note")
+    assert not any("other-vocabulary" in of(d, "warning") for d in report.folders)
+
+
+def test_a_run_whose_models_are_no_pair(run: Path) -> None:
+    edit(run / "generator" / "config.json", lambda c: c.update(vocab_size=600))
+    report = diagnose(DoctorConfig(paths=(str(run),)))
+    assert "other-vocabulary" in of(report.folders[2], "warning")
 
 
 # ------------------------------------------------------------------ recipes
@@ -404,6 +435,13 @@ def test_findings_of_a_log(
     assert history(tmp_path, records)[code] == level
 
 
+SAID_BY_MONITORS = Monitor(unigram_entropy=6.5).watch(
+    last(VALID, epoch=41.0, generator_loss_masked=6.45, rtd_detection_recall=0.0)[-1]
+) + Monitor(unigram_entropy=6.5).watch(
+    VALID[-1] | {"rtd_detection_recall": 1.0, "rtd_detection_precision": 0.12}
+)
+
+
 def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
     """Said by the run, by the monitor now, and seen in the area under the curve."""
     text = (
@@ -419,6 +457,28 @@ def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
     ]
     assert [f.code for f in found] == ["monitor"]
     assert "(first said at step 7)" in found[0].fact
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "level"),
+    [
+        *((text, True, "note") for text in SAID_BY_MONITORS),
+        (f"{spike_text(5, 9.0, 4.0, 0.5)}: trained on; --spike skip leaves it out", True, "note"),
+        (f"{spike_text(5, 9.0, 4.0, 0.0)}: left out (1 so far, 9 allowed)", True, "note"),
+        (slow_text(20_600, 3_100, device="cpu", threads=2), False, "note"),
+        ("checkpoint-5 cannot be written (No space left): the run goes on", False, "note"),
+        (f"tokens-train-00000.bin cannot be found any more: {OPEN_HERE}", False, "warning"),
+    ],
+)
+def test_only_what_is_judged_again_is_called_over(
+    tmp_path: Path, text: str, over: bool, level: str
+) -> None:
+    history(tmp_path, [*TRAIN, *VALID, {"kind": "event", "step": 400, "warning": text}])
+    config = load_recipe("electra-tiny")
+    found = history_findings(tmp_path, config, unigram_entropy=6.5)
+    (event,) = [f for f in found if f.code == "event"]
+    assert ("It was over" in event.advice) == over
+    assert event.level == level
 
 
 def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:

@@ -158,6 +158,34 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
 
 
 @pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("the D\nchef N\n\na D\n", True),
+        ("-DOCSTART- -X-\n\nthe D\nchef N\n", True),
+        ("The chef cooked the meal .\n\n", False),
+        ("\n\nthe chef\n", False),
+        ("the chef\na bird\n\n", False),
+        ("The chef cooked.\n\nA bird sings.\n", False),
+    ],
+)
+def test_a_blank_line_alone_does_not_make_columns(
+    models: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    columns: bool,
+) -> None:
+    """Of texts that were taken for columns, all but the first word of each line stayed untagged."""
+    path = tmp_path / "new.txt"
+    path.write_text(text, encoding="utf-8")
+    rows = [json.loads(x) for x in predicted(models["tags"], path, ".jsonl").splitlines()]
+    assert ("text" not in rows[0]) == columns
+    if not columns:
+        assert [row["words"] for row in rows] == [list(split(x)) for x in text.splitlines()]
+    assert ("new.txt is read as columns" in capsys.readouterr().err) == columns
+
+
+@pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
         ("a.fa", ">p1 the first\nMKV LAA\nGIV\n;old\n>p2\n>\nSTOP*", [

@@ -273,6 +273,8 @@ def test_places_that_are_no_model(tmp_path):
     ):
         with pytest.raises(UserError, match=says):
             folder_shape(str(tmp_path / name), "electra")
+    with pytest.raises(UserError, match="there is no folder ~no-such-user/model"):
+        folder_shape("~no-such-user/model", "electra")
     with pytest.raises(UserError, match=r"no such folder, and the Hub, .* cannot be reached"):
         folder_shape("nobody-here/no-such-model", "electra")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from electrify.config.pretrain import load_recipe
 from electrify.demo import demo
 from electrify.errors import UserError
 from electrify.text.documents import documents
+from electrify.text.given import prepared
+from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.source import Source
 from electrify.text.sources import resolve
@@ -185,6 +189,27 @@ def test_a_recipe_of_ones_own_is_given_as_a_file(tmp_path: Path) -> None:
         load_recipe(str(path))
 
 
+@pytest.mark.parametrize(
+    ("refused", "command"),
+    [
+        (lambda path: path.touch() or load_recipe(str(path)), "--config '{}'"),
+        (read_manifest, "--output-dir '{}'`"),
+        (
+            lambda path: prepared(str(path), Path("run")),
+            "`electrify prepare '{}' --output-dir DATA`",
+        ),
+    ],
+)
+def test_commands_to_copy_hold_a_name_with_blanks_as_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], Any], command: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    path = tmp_path / "my corpus"
+    with pytest.raises(UserError) as found:
+        refused(path)
+    assert command.format(path) in str(found.value)
+
+
 def test_all_text_lies_in_the_output_folder(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", size=500)
     options = PrepareConfig(inputs=(str(tmp_path),), output_dir=str(tmp_path))
@@ -197,3 +222,10 @@ def test_the_demo_takes_no_folder_of_others(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds other files and no demo"):
         demo(tmp_path, max_steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_demo_refuses_a_name_before_it_prepares_anything(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(UserError, match="this name is not UTF-8"):
+        demo(folder, max_steps=1)
+    assert not folder.exists()

@@ -103,6 +103,19 @@ def test_a_peak_of_a_busy_machine_does_not_stay(
     assert peak.machine_peak(CPU, torch.float32) == 5e9
 
 
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under a number that no user has."""
+
+    def missing() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("ELECTRIFY_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(peak.Path, "home", missing)
+    monkeypatch.setattr(peak, "measure_peak", lambda *given: 1e9)
+    assert peak.machine_peak(CPU, torch.float32) == 1e9
+
+
 def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ELECTRIFY_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -59,7 +60,7 @@ def load_recipe(name: str) -> PretrainConfig:
         if os.path.isfile(name):
             raise UserError(
                 f"{brief(name)} is a file, not the name of a shipped recipe; `electrify pretrain` "
-                f"takes it as --config {name}"
+                f"takes it as --config {quote(name)}"
             )
         raise UserError(
             f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}"

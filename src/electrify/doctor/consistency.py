@@ -83,15 +83,14 @@ def models_together(models: list[Diagnosis]) -> None:
 
 
 def runs_together(runs: list[Diagnosis]) -> None:
-    """Two runs with the same recipe and seed count as one run, not two."""
+    """Two runs with the same recipe, seed and corpus count as one run, not two."""
     for i, one in enumerate(runs):
         for other in runs[i + 1 :]:
             mine = one.traits.get("config")
-            theirs = other.traits.get("config")
-            if mine is not None and mine == theirs:
+            if mine is not None and one.traits == other.traits:
                 fact = (
-                    f"this run and {one.path} have the same recipe and the same seed "
-                    f"{mine.train.seed}"
+                    f"this run and {one.path} have the same corpus, the same recipe and the same "
+                    f"seed {mine.train.seed}"
                 )
                 other.findings.append(
                     note(

@@ -43,9 +43,10 @@ def size_of(path: Path) -> int:
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 
 
-def is_regular(path: Path) -> bool:
-    """Whether it is a file, or a link to one: reading pipes and devices would never end."""
-    return reading.is_regular(path)
+def is_regular(path: Path, *, within: Path | None = None) -> bool:
+    """Whether it is a file, or a link to one (in the folder `within`): reading pipes and devices
+    would never end."""
+    return reading.is_regular(path, within=within)
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -83,8 +84,9 @@ def read_json(path: Path, *, repeats: bool = False) -> dict[str, Any]:
 
 
 def must_open(path: Path) -> None:
-    """Raises DamageError if the file is missing, or cannot be opened."""
-    found_in(path, lambda: reading.open_regular(path).close())
+    """Raises DamageError if the file is missing, cannot be opened, or is a link that leads out
+    of its folder."""
+    found_in(path, lambda: reading.open_regular(path, within=path.parent).close())
 
 
 def found_in(path: Path, read: Callable[[], T]) -> T:
@@ -97,7 +99,9 @@ def found_in(path: Path, read: Callable[[], T]) -> T:
         raise DamageError("unreadable", f"{path.name} {e.why}", as_sentence(e.advice)) from e
     except reading.FileError as e:
         raise DamageError(
-            "too-large" if " MB, and such" in e.why else "damaged", f"{path.name} {e.why}", AGAIN
+            "too-large" if " MB, and such" in e.why else "damaged",
+            f"{path.name} {e.why}",
+            as_sentence(e.advice) if e.advice else AGAIN,
         ) from e
 
 

@@ -12,6 +12,7 @@ from ..config.pretrain import PretrainConfig
 from ..data.phases import phases_of
 from ..train import log
 from ..train.monitor import GRACE_TOKENS
+from ..train.saving import OPEN_HERE
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
 from .monitors import kind_of, monitors, troubles
@@ -24,6 +25,14 @@ RISE = 0.02
 SLOWER = 0.5
 FEW_VALIDATIONS = 3
 FEW_LINES = 6
+# Of updates, and of what the monitors judge again at the end of the log; nothing else in a log says
+# that a trouble has passed.
+OVER = (
+    "of those before it",
+    "word frequencies",
+    "calls every token",
+    "the corpus has been seen",
+)
 
 
 def history_findings(
@@ -196,5 +205,9 @@ def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]
             yield warning(
                 "event", fact, "Name its DATA, too, to see whether that still holds at the end."
             )
-        else:
+        elif OPEN_HERE in text:
+            yield warning("event", fact, "Look whether it is there again: it was said only once.")
+        elif any(said in text for said in OVER):
             yield note("event", fact, "It was over by the end of the log.")
+        else:
+            yield note("event", fact, "Look whether that still holds: it was said only once.")

@@ -177,7 +177,8 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
         {"model.safetensors": mark.weights_sha256} if mark.weights_sha256 else {}
     )
     want = {name: digest for name, digest in listed.items() if digest is not None}
-    there = {name: sha256(folder / name, bar) for name in want if is_regular(folder / name)}
+    inside = [name for name in want if is_regular(folder / name, within=folder)]
+    there = {name: sha256(folder / name, bar) for name in inside}
     odd = [name for name, found in there.items() if found != want[name]]
     if odd:
         fact = (

@@ -4,6 +4,8 @@ JSON."""
 from __future__ import annotations
 
 import json
+import os
+import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -15,7 +17,7 @@ from ..console import harmless
 from ..torch_state import known_torch_state
 from .consistency import models_together, runs_together
 from .data import Data, examine_data
-from .findings import LEVELS, Diagnosis, Finding, Level
+from .findings import LEVELS, Diagnosis, Finding, Kind, Level
 from .kind import kind_of
 from .model import examine_model
 from .run import examine_run
@@ -68,7 +70,7 @@ def diagnose(config: DoctorConfig | str | Path) -> Report:
     if isinstance(config, str | Path):
         config = DoctorConfig(paths=(str(config),))
     must_be(config, DoctorConfig, "config")
-    kinds = [(path, kind_of(path)) for path in dict.fromkeys(map(Path, config.paths))]
+    kinds = _kinds(config.paths)
     found: dict[Path, list[Diagnosis]] = {}
     data: list[Data] = []
     for path, kind in kinds:
@@ -84,9 +86,21 @@ def diagnose(config: DoctorConfig | str | Path) -> Report:
         elif kind == "MODEL":
             found[path] = [examine_model(path)]
     folders = [d for path, _ in kinds for d in found[path]]
-    models_together([d for d in folders if d.kind == "MODEL"])
+    named = [path for path, kind in kinds if kind == "MODEL"]
+    # Of two runs nobody has said that one reads what the other writes.
+    for together in (named, *([path] for path, kind in kinds if kind == "RUN")):
+        models_together([d for path in together for d in found[path] if d.kind == "MODEL"])
     runs_together([d for d in folders if d.kind == "RUN"])
     return Report(folders)
+
+
+def _kinds(paths: Iterable[str]) -> list[tuple[Path, Kind]]:
+    """Each folder once, by its first name. Raises UserError as `kind_of`."""
+    found: dict[str, tuple[Path, Kind]] = {}
+    for path in map(Path, paths):
+        kind = kind_of(path)
+        found.setdefault(os.path.realpath(path), (path, kind))
+    return list(found.values())
 
 
 def _of_data(path: Path, data: list[Data]) -> list[Diagnosis]:
@@ -109,21 +123,23 @@ def group(d: Diagnosis) -> str:
 
 def lines_of(f: Finding) -> Iterable[str]:
     room = " " * MARGIN
-    yield from textwrap.wrap(
-        harmless(f.fact),
-        WIDTH,
-        initial_indent=f"  {f.level:<{MARGIN - 2}}",
-        subsequent_indent=room,
-        break_on_hyphens=False,
-    )
+    yield from _wrapped(f.fact, f"  {f.level:<{MARGIN - 2}}", room)
     if f.advice:
-        yield from textwrap.wrap(
-            harmless(f.advice),
-            WIDTH,
-            initial_indent=f"{room}-> ",
-            subsequent_indent=room + "   ",
-            break_on_hyphens=False,
-        )
+        yield from _wrapped(f.advice, f"{room}-> ", room + "   ")
+
+
+def _wrapped(text: str, first: str, further: str) -> Iterable[str]:
+    """The lines of a text. A command, or a path without blanks, is copied: it stays on one line."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), harmless(text))
+    lines = textwrap.wrap(
+        whole,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return (line.replace("\0", " ") for line in lines)
 
 
 def plural(n: int, what: str) -> str:

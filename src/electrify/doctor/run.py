@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..config.checks import check
@@ -47,7 +48,7 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     config = kept.get("config")
     facts = kept.get("facts", {})
     if config is not None:
-        found.traits["config"] = config
+        found.traits = {"config": config, "data": facts.get("data")}
         found.run(lambda: progress_findings(folder, config, kept))
         found.run(lambda: recipe_traps(config, tokens=train_tokens(facts)))
         found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
@@ -75,10 +76,13 @@ def train_tokens(facts: dict[str, Any]) -> int | None:
 
 
 def config_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    config = load_file(folder / CONFIG)
+    config = load_file(folder / CONFIG, within=folder)
     check(config)
     kept["config"] = config
-    yield from ()
+    if (folder / CONFIG).is_symlink():
+        yield error(
+            "link", f"{CONFIG} is a link", "`pretrain` refuses it: put the file itself there."
+        )
 
 
 def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
@@ -186,7 +190,7 @@ def progress_findings(
         yield warning(
             "not-exported",
             f"the run has done its {steps:,} steps and has no exported model",
-            f"`electrify export {folder} --output-dir MODEL` writes it.",
+            f"`electrify export {quote(str(folder))} --output-dir MODEL` writes it.",
         )
     else:
         yield ok("finished", f"the run has done its {steps:,} steps and is exported")

@@ -3,6 +3,7 @@ reported at once."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def must_be_run(run: Path) -> None:
 def start_of(start: str) -> tuple[str, dict[str, Any]]:
     """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
     folder that does not exist."""
-    path = Path(start).expanduser()
+    path = Path(os.path.expanduser(start))  # as it is for a user who is not here
     if path.is_dir():
         must_be_whole(path)
         if not (path / "config.json").is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,7 @@ def predict_files(options: PredictConfig) -> Summary:
         every=options.probabilities,
         shown=options.output_file is None,
     )
-    about = _about_pairs(head, trained=predictor.saved.reading.pairs)
-    if about:
+    for about in _about(head, options, trained=predictor.saved.reading.pairs):
         say(about)
     number = _run(predictor, files, layout, options)
     notes = tuple(note for note in (predictor.cut.text(), _cut_questions(predictor)) if note)
@@ -127,6 +126,19 @@ def _ending(options: PredictConfig) -> str:
     if options.output_file is None:
         return ".jsonl" if options.json else ".tsv"
     return Path(options.output_file).suffix.lower()
+
+
+def _about(head: Head, options: PredictConfig, *, trained: bool | None) -> Iterator[str]:
+    """What to say of the files before they are read."""
+    pairs = _about_pairs(head, trained=trained)
+    if pairs:
+        yield pairs
+    for one in (head, *head.others):
+        if one.guessed and options.text_column is None:
+            yield (
+                f"{one.path} is read as columns, the words in the first; give texts that are no "
+                "columns as .jsonl or .csv"
+            )
 
 
 def _about_pairs(head: Head, *, trained: bool | None) -> str:

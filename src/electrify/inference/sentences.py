@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 from unicodedata import category
 
@@ -118,9 +118,10 @@ def _holds_columns(path: str, column: str | None) -> bool:
 
 
 def _are_columns(first: list[str]) -> bool:
-    """Whether these lines of a .txt hold columns: all have as many, at least two, and a blank line
-    lies between them."""
-    full = [line.strip(BLANKS) for line in first]
-    words = [line for line in full if line and not line.startswith(("-DOCSTART-", "# "))]
-    widths = {len(re.split("[ \t]+", line)) for line in words}
-    return len(widths) == 1 and min(widths) >= 2 and "" in full
+    """Whether these lines of a .txt hold columns: all have as many, at least two; a blank line lies
+    between them; and some sentence has two words, one under the other."""
+    full = "\n".join(line.strip(BLANKS) for line in first).strip("\n").split("\n")
+    words = ["" if line.startswith(("-DOCSTART-", "# ")) else line for line in full]
+    widths = {len(re.split("[ \t]+", line)) for line in words if line}
+    beneath = any(one and other for one, other in pairwise(words))
+    return len(widths) == 1 and min(widths) >= 2 and "" in full and beneath

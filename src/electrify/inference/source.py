@@ -86,7 +86,7 @@ class Files:
             first = next(self._items(path), None)
             if first is None:
                 raise UserError(f"{path}: no texts")
-            heads.append(Head(path, tuple(first.columns), _has_pair(first), _unread(first)))
+            heads.append(_head(path, first))
         for other in heads[1:]:
             if other.pair != heads[0].pair:
                 one, none = (heads[0], other) if heads[0].pair else (other, heads[0])
@@ -184,8 +184,16 @@ class Head:
     pair: bool
     unread: str | None = None
     """A column that looks like that of a second text, and is not read."""
+    guessed: bool = False
+    """Whether it is a .txt whose lines were taken for columns."""
     others: tuple[Head, ...] = field(default=())
     """Those of the other files."""
+
+
+def _head(path: str, first: Item) -> Head:
+    cells = first.example.cells if isinstance(first.example, Untagged) else ()
+    guessed = ending_of(path) == ".txt" and bool(cells)
+    return Head(path, tuple(first.columns), _has_pair(first), _unread(first), guessed)
 
 
 def _unread(item: Item) -> str | None:

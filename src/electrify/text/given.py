@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from ..errors import UserError
 from ..progress import say
@@ -38,8 +39,8 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
         )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{data} is not a prepared corpus; run `electrify prepare {data} --output-dir DATA` "
-            "before several processes train on it"
+            f"{data} is not a prepared corpus; run `electrify prepare {quote(data)} --output-dir "
+            "DATA` before several processes train on it"
         )
     run = run if run.name not in ("", "..") else run.resolve()
     if not run.name:

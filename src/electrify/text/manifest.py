@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
     except MissingError as e:
         raise UserError(
             f"{folder} is not a prepared corpus: it has no {MANIFEST}; make one with `electrify "
-            f"prepare CORPUS --output-dir {folder}`"
+            f"prepare CORPUS --output-dir {quote(str(folder))}`"
         ) from e
     except FileError as e:
         raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {AGAIN}") from e

@@ -38,6 +38,11 @@ def refuse(folder: Path, resume: Resume) -> None:
     must_not_be_in_a_checkpoint(folder)
     saved = any(folder.glob("checkpoint-*"))
     begun = os.path.lexists(folder / CONFIG)
+    if (folder / CONFIG).is_symlink():
+        raise UserError(
+            f"{folder / CONFIG} is a link, and a run has its recipe in its own folder; put the "
+            "file itself there, or choose another --output-dir"
+        )
     if begun and not is_run(folder):
         raise UserError(
             f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another "

@@ -70,7 +70,10 @@ def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
         f"{device_name(device)}, {device.type}, {str(dtype).removeprefix('torch.')}, "
         f"{torch.get_num_threads()} threads, torch {torch.__version__}"
     )
-    file = cache_folder() / "peak.json"
+    try:
+        file = cache_folder() / "peak.json"
+    except RuntimeError:  # a user without a home, as in containers
+        return measure_peak(device, dtype)
     known = _read(file).get(key)
     if isinstance(known, float) and not _is_too_low(known, device, dtype):
         return known
@@ -95,7 +98,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def cache_folder() -> Path:
     """The folder for measurements of this machine: $ELECTRIFY_CACHE, else the user's cache
-    folder."""
+    folder. Raises RuntimeError for a user without a home."""
     given = os.environ.get("ELECTRIFY_CACHE")
     if given:
         return Path(given)
