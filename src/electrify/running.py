@@ -155,7 +155,6 @@ def trained(run: Run, built: Built, *, resumed: bool) -> tuple[Summary, dict[str
     in_memory = None if any(map(is_sharded, run.state.named.values())) else built
     with dist.together():
         exported = export_run(folder, built=in_memory) if summary.finished and rank == 0 else {}
-    dist.barrier()
     return summary, exported
 
 

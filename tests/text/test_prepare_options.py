@@ -324,9 +324,9 @@ def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path: Path) -> No
         max_documents=12, valid_fraction=0.0,
     )  # fmt: skip
     lines = path.read_text().splitlines()
-    assert [text for text, _ in _taken(lines, options)] == ["the same line", *lines[20:31]]
+    assert [text for _, text in _taken(lines, options)] == lines[:31]
     again = replace(options, deduplicate=False)
-    assert [text for text, _ in _taken(lines, again)] == lines[:12]
+    assert [text for _, text in _taken(lines, again)] == lines[:12]
     assert len([*_taken(lines, replace(options, max_documents=None))]) == 40
 
 

@@ -259,16 +259,16 @@ def _bars(axis: Any, table: Table, budget: float, panel: str) -> None:
 
 def _bar(axis: Any, row: int, mean: Interval, *, scale: float = 1) -> None:
     """A mean with its interval, if it has one."""
-    color = COLORS[row % len(COLORS)]
+    look = _look(row)
     if math.isfinite(mean.low):
         ends = [scale * mean.low, scale * mean.high]
-        axis.plot(ends, [row, row], "-", color=color, linewidth=3, alpha=0.4)
-    axis.plot([scale * mean.value], [row], MARKERS[row % len(MARKERS)], color=color)
+        axis.plot(ends, [row, row], "-", color=look["color"], linewidth=3, alpha=0.4)
+    axis.plot([scale * mean.value], [row], **look)
 
 
 def _dots(axis: Any, row: int, values: list[float]) -> None:
     """The seeds, a little below the mean, which would hide them."""
-    color = COLORS[row % len(COLORS)]
+    color = _look(row)["color"]
     axis.plot(values, [row + 0.25] * len(values), ".", color=color, markersize=3)
 
 

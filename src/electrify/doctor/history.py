@@ -25,8 +25,8 @@ RISE = 0.02
 SLOWER = 0.5
 FEW_VALIDATIONS = 3
 FEW_LINES = 6
-# Of updates, and of what the monitors judge again at the end of the log; nothing else in a log says
-# that a trouble has passed.
+# In warnings about a single update, and in those that the monitors judge again at the end of the
+# log. Nothing else in a log shows that a trouble has passed.
 OVER = (
     "of those before it",
     "word frequencies",

@@ -87,7 +87,7 @@ def diagnose(config: DoctorConfig | str | Path) -> Report:
             found[path] = [examine_model(path)]
     folders = [d for path, _ in kinds for d in found[path]]
     named = [path for path, kind in kinds if kind == "MODEL"]
-    # Of two runs nobody has said that one reads what the other writes.
+    # Nobody has said that one run reads what the other writes.
     for together in (named, *([path] for path, kind in kinds if kind == "RUN")):
         models_together([d for path in together for d in found[path] if d.kind == "MODEL"])
     runs_together([d for d in folders if d.kind == "RUN"])

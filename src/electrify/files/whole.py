@@ -19,7 +19,7 @@ from ..errors import UserError
 
 
 class GoneError(UserError, FileNotFoundError):
-    """A file cannot be written because its folder is gone, or is no place for files."""
+    """A file cannot be written because its folder is gone, or is not a place for files."""
 
     def __init__(self, path: Path) -> None:
         said = (

@@ -136,8 +136,8 @@ def _about(head: Head, options: PredictConfig, *, trained: bool | None) -> Itera
     for one in (head, *head.others):
         if one.guessed and options.text_column is None:
             yield (
-                f"{one.path} is read as columns, the words in the first; give texts that are no "
-                "columns as .jsonl or .csv"
+                f"{one.path} is read as columns, the words in the first; if it holds texts, "
+                "give them as .jsonl or .csv"
             )
 
 

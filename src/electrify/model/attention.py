@@ -85,7 +85,7 @@ class AttentionContext:
         training). reach: by default the whole sequence, without positions."""
         rotary, window = (reach.rotary, reach.window) if reach is not None else (None, None)
         self.turn = None if rotary is None else rotary.turn(tokens.pos_T, dtype)
-        # A window that no pair of tokens of a row exceeds is no limit.
+        # A window that no pair of tokens in a row exceeds does not limit anything.
         self.window = None if window is None or window >= tokens.row_length - 1 else window
         self.rows = tokens.num_rows
         self.length = tokens.row_length

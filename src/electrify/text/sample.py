@@ -6,7 +6,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from ..config.prepare import PrepareConfig
@@ -14,7 +13,7 @@ from ..errors import UserError
 from ..progress import Progress, say
 from . import documents
 from .choosing import shown
-from .dedup import digest, fraction
+from .dedup import digest, fraction, until
 from .splitting import Splitting
 from .tokenizer import save_existing, save_trained
 from .trainable import SPECIALS
@@ -90,7 +89,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
                 s, options, counts=counts, advance=lambda n: bar.advance(n / 1e6)
             )
         )
-        for text, hashed in _taken(every, options):
+        for hashed, text in _taken(every, options):
             read += 1
             if fraction(hashed, stream=0) >= options.valid_fraction:
                 kept.add(fraction(hashed, stream=1), text, limit=limit)
@@ -101,21 +100,13 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
     return texts
 
 
-def _taken(texts: Iterable[str], options: PrepareConfig) -> Iterator[tuple[str, bytes]]:
-    """The documents that the corpus may take, with their hashes: the first max_documents, without
-    those that occurred before if the corpus leaves them out."""
-    pairs = ((text, digest(text.encode())) for text in texts)
-    if options.max_documents is not None and options.deduplicate:
-        pairs = _distinct(pairs)
-    return islice(pairs, options.max_documents)
-
-
-def _distinct(pairs: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-    seen: set[bytes] = set()
-    for text, hashed in pairs:
-        if hashed not in seen:
-            seen.add(hashed)
-            yield text, hashed
+def _taken(texts: Iterable[str], options: PrepareConfig) -> Iterator[tuple[bytes, str]]:
+    """The (hash, text) pairs of the documents that the corpus may take, and of those that it would
+    drop between them because they occurred before; a `Sample` keeps each text once."""
+    pairs = ((digest(text.encode()), text) for text in texts)
+    if options.max_documents is None:
+        return pairs
+    return until(pairs, options.max_documents, distinct=options.deduplicate)
 
 
 class Sample:

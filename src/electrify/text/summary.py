@@ -17,8 +17,8 @@ LOG = "prepare.log.json"
 
 
 def _log(folder: Path) -> tuple[dict[str, float], int, int]:
-    """Of the run that made the folder: the seconds of each phase, the number of parts, and how many
-    of them an earlier attempt had made; {} and zeros if the folder does not say."""
+    """What the run that made the folder wrote down: the seconds of each phase, the number of
+    parts, and how many of them an earlier attempt had made; {} and zeros if it wrote nothing."""
     path = folder / LOG
     try:
         log = read_object(path, within=folder)

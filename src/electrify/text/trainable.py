@@ -30,7 +30,8 @@ class Wanted:
 
 def normalizer_of(wanted: Wanted, *, compose: Any, extra: tuple[Any, ...] = ()) -> Any:
     """The normalizer of a tokenizer: it composes characters first, and then does what was asked
-    for. A syllable of Hangul is not taken apart with the accents."""
+    for. What is not an accent is composed again afterwards: syllables of Hangul, and vowel signs of
+    Bengali, Tamil and a few other scripts."""
     from tokenizers import normalizers
 
     steps = [compose()]
