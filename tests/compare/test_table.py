@@ -340,6 +340,27 @@ def test_rows_of_a_single_budget() -> None:
     ]
 
 
+def test_no_line_between_ranks_among_different_recipes() -> None:
+    """A mean rank among three recipes says nothing beside one among two: the line breaks there."""
+    figures = pytest.importorskip("matplotlib.figure")
+    results = [
+        result(name, budget, s, a=0.1 + 0.1 * k)
+        for k, name in enumerate(("first", "second", "small"))
+        for budget in (1e14, 4e14, 1e15)
+        for s in range(2)
+        if name != "small" or budget < 1e15
+    ]
+    figure = figures.Figure()
+    _fill(figure, table_of(results, recipes=["first", "second", "small"], tasks=["a"]), "flops")
+    task, ranks, won = (
+        [len(line.get_xdata()) for line in axis.lines if line.get_marker() not in (".", "None")]
+        for axis in figure.axes[:3]
+    )
+    assert task == [3, 3, 2]
+    assert [n for n in ranks if n] == [2, 1, 2, 1, 2]
+    assert [n for n in won if n] == [3, 2]
+
+
 def test_many_recipes_look_different_and_alike_in_all_panels() -> None:
     figures = pytest.importorskip("matplotlib.figure")
     names = [f"recipe{k}" for k in range(20)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Container, Sequence
+from itertools import groupby
 from typing import Any
 
 from ..config.compare import SCORE
@@ -179,19 +180,27 @@ def _band(
 def _together(axis: Any, table: Table, panel: str, against: str) -> None:
     """What all tasks say together: SCORE or WON, the best at the top."""
     for k, recipe in enumerate(table.recipes):
-        ranks = {b: table.ranks[b].get(recipe) for b in table.budgets}
-        found = {b: _of(rank, panel) for b, rank in ranks.items() if rank is not None}
-        there = [b for b in found if found[b][0] is not None]
-        means = [m for b in there if (m := found[b][0]) is not None]
-        x = [_cost(table, recipe, b, against) for b in there]
         look = _look(k)
-        axis.plot(x, [m.value for m in means], **look)
-        _band(axis, x, means, look["color"])
-        for at, budget in zip(x, there, strict=True):
-            _seeds(axis, at, list(found[budget][1].values()), look["color"])
+        for stretch in _stretches(table) if panel == SCORE else [table.budgets]:
+            ranks = {b: table.ranks[b].get(recipe) for b in stretch}
+            found = {b: _of(rank, panel) for b, rank in ranks.items() if rank is not None}
+            there = [b for b in found if found[b][0] is not None]
+            means = [m for b in there if (m := found[b][0]) is not None]
+            x = [_cost(table, recipe, b, against) for b in there]
+            axis.plot(x, [m.value for m in means], **look)
+            _band(axis, x, means, look["color"])
+            for at, budget in zip(x, there, strict=True):
+                _seeds(axis, at, list(found[budget][1].values()), look["color"])
     _frame(axis, table, panel, axis.axhline)
     if panel == SCORE:
         axis.invert_yaxis()
+
+
+def _stretches(table: Table) -> list[list[float]]:
+    """The budgets in parts where the same recipes are ranked: a mean rank among four says nothing
+    beside one among two, so no line goes from the one to the other."""
+    found = groupby(table.budgets, key=lambda b: frozenset(table.ranks[b]))
+    return [list(budgets) for _, budgets in found]
 
 
 def _of(rank: Rank, panel: str) -> tuple[Interval | None, dict[int, float]]:
