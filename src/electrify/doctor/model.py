@@ -12,7 +12,7 @@ from ..files.folders import MARK
 from ..files.followed import MAX_LAYERS, impossible_sizes
 from ..files.models import read_mark
 from ..files.tokenizers import VOCABULARY_FILES
-from .files import AGAIN, Bar, files_below, is_regular, links_out, named, read_json, sha256
+from .files import AGAIN, Bar, is_regular, links_out, named, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, ok, warning
 from .kinds import CONFIG, architecture, part_of
 from .matching import against_config, headers_into
@@ -40,17 +40,13 @@ def _examine(folder: Path, found: Diagnosis) -> None:
     found.run(lambda: links_out(folder))
     config = kept.get("config")
     found.run(lambda: kind_findings(config or {}))
-    files = [f for f in files_below(folder) if f.suffix == ".safetensors"]
-    with Bar(
-        files * (2 if is_regular(folder / MARK) else 1), title=f"reading {folder.name}"
-    ) as bar:
-        found.run(lambda: seal_findings(folder, bar))
-        found.run(lambda: headers_into(folder, kept))
-        found.run(lambda: type_findings(kept.get("headers", {})))
-        if config is not None and "headers" in kept:
-            found.run(lambda: against_config(config, kept))
-        if "headers" in kept:
-            found.run(lambda: weights_findings(kept["headers"], bar, tied=kept.get("tied", {})))
+    found.run(lambda: seal_findings(folder))
+    found.run(lambda: headers_into(folder, kept))
+    found.run(lambda: type_findings(kept.get("headers", {})))
+    if config is not None and "headers" in kept:
+        found.run(lambda: against_config(config, kept))
+    if "headers" in kept:
+        found.run(lambda: _values(folder, kept))
     if config is not None:
         found.run(lambda: tokenizer_findings(folder, config))
         if not found.count("error"):  # otherwise it would say the same again
@@ -162,7 +158,12 @@ def code_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
+def _values(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
+    with Bar(kept["headers"], title=f"reading {folder.name}") as bar:
+        yield from weights_findings(kept["headers"], bar, tied=kept.get("tied", {}))
+
+
+def seal_findings(folder: Path) -> Iterator[Finding]:
     """An export of ours: whether its files are those that were checked when it was written."""
     if not is_regular(folder / MARK) or (mark := read_mark(folder)) is None:
         return
@@ -178,7 +179,8 @@ def seal_findings(folder: Path, bar: Bar) -> Iterator[Finding]:
     )
     want = {name: digest for name, digest in listed.items() if digest is not None}
     inside = [name for name in want if is_regular(folder / name, within=folder)]
-    there = {name: sha256(folder / name, bar) for name in inside}
+    with Bar((folder / name for name in inside), title=f"hashing {folder.name}") as bar:
+        there = {name: sha256(folder / name, bar) for name in inside}
     odd = [name for name, found in there.items() if found != want[name]]
     if odd:
         fact = (
