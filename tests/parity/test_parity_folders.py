@@ -31,7 +31,6 @@ SHAPES: dict[str, Any] = {
         intermediate_size=20,
         max_position_embeddings=LONGEST,
     ),
-    # With heads of 16, the angles of its lowest frequencies still change from token to token.
     "modernbert": modernbert_shape(
         max_position_embeddings=LONGEST, hidden_size=48, embedding_size=48
     ),
