@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from runs import MLM, RTD, SPECIAL, STATE, WORDS, random_built, with_model, writ
 from safetensors import safe_open
 
 from electrify.config.architectures import ARCHITECTURES
+from electrify.config.pretrain import PretrainConfig
 from electrify.errors import UserError
 from electrify.export import agreement
 from electrify.export.agreement import ExportError
 from electrify.export.hf import export, export_run
+from electrify.model import attention, relative
 from electrify.train import checkpoint
 
 FILES = {
@@ -135,6 +138,66 @@ def test_rounding_is_not_a_wrong_number(tmp_path, architecture):
     assert 0 < worst < 1e-9
 
 
+def masked_lm(architecture: str) -> PretrainConfig:
+    """A run of this architecture, whose attention changes with the distance within a few tokens."""
+    own = {"modernbert": {"local_attention": 4}, "deberta": {"position_buckets": 8}}
+    width = MLM.model.hidden_size
+    fields = {"architecture": architecture, "embedding_size": width} | own.get(architecture, {})
+    return with_model(MLM, **fields)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_attention_that_leaks_is_not_exported(tmp_path, monkeypatch, architecture):
+    """Between the sequences of a row, and nowhere else: padding is masked, and a sequence in a row
+    of its own is right."""
+    bias = attention.sequence_bias
+
+    def leaking(tokens, *args, **how):
+        return bias(replace(tokens, seq_T=tokens.seq_T.clamp(max=1)), *args, **how)
+
+    built = write_run(tmp_path / "run", masked_lm(architecture))
+    export_run(tmp_path / "run", built=built)
+    for module in (attention, relative):
+        monkeypatch.setattr(module, "sequence_bias", leaking)
+    with pytest.raises(ExportError, match="computes other numbers"):
+        export_run(tmp_path / "run", built=built)
+
+
+@pytest.mark.parametrize("architecture", ["electra", "deberta"])
+def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, architecture):
+    """The library's ELECTRA counts it as positions. DeBERTa has none, but our mask decoder counts
+    those of real tokens."""
+    config = masked_lm(architecture)
+    if architecture == "deberta":
+        config = with_model(config, mask_decoder=True)
+    built = write_run(tmp_path / "run", config)
+    export_run(tmp_path / "run", built=built)
+    own = type(built.kept.architecture)
+    monkeypatch.setattr(own, "counts_padding", not own.counts_padding)
+    with pytest.raises(ExportError, match="computes other numbers"):
+        export_run(tmp_path / "run", built=built)
+
+
+@pytest.mark.parametrize("positions", [1, 2, 3, 8, 20, 64])
+def test_what_is_compared_alone_is_what_is_compared_packed(positions):
+    """Ids, positions and segments of real tokens, in the same order; padded on either side."""
+    config = with_model(MLM, max_position_embeddings=positions)
+    single, packed = agreement.probes(random_built(config).kept, SPECIAL)
+    for name in ("ids_T", "pos_T", "segment_T", "seq_T"):
+        alone, beside = (getattr(t, name)[t.real_T] for t in (single, packed))
+        assert torch.equal(alone, beside), name
+    length = min(positions, 33)
+    assert single.row_length == packed.row_length == length
+    real_BL = single.real_T.view(3, length)
+    assert bool(real_BL[0].all())
+    assert bool(real_BL[1, 0]), "padded on the right"
+    assert bool(real_BL[2, -1]), "padded on the left"
+    assert packed.num_rows == (2 if length > 1 else 3)
+    if length > 8:
+        assert not bool(packed.real_T.all()), "a padded end"
+        assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
+
+
 def test_the_networks_are_left_as_they_were(tmp_path):
     built = write_run(tmp_path / "run", RTD)
     built.objective.train()
@@ -164,7 +227,7 @@ def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
 
 def test_a_generator_of_its_own_shape(tmp_path):
     """Where a folder decided the generator's shape, run.json says it."""
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from electrify.build import Vocabulary, build, generator_shape
 

@@ -270,6 +270,51 @@ def test_contexts_by_kind() -> None:
     )
 
 
+def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
+    """[T, 16] of two heads, in float64: a token sees those of its sequence at a distance of at most
+    the window, both edges included. Padding stays 0."""
+    q_THW, k_THW, v_THW = qkv_TX.double().view(-1, 3, 2, 8).unbind(1)
+    out_THW = torch.zeros_like(v_THW)
+    for _, _, cut in sequences_of(tokens):
+        for i in range(cut.start, cut.stop):
+            seen = [j for j in range(cut.start, cut.stop) if -window <= i - j <= window]
+            scores_HJ = torch.einsum("hw,jhw->hj", q_THW[i], k_THW[seen]) / math.sqrt(8)
+            out_THW[i] = torch.einsum("hj,jhw->hw", scores_HJ.softmax(-1), v_THW[seen])
+    return out_THW.flatten(1)
+
+
+@pytest.mark.parametrize("backend", ["matmul", "sdpa", "blocks", "varlen", "auto"])
+@pytest.mark.parametrize(
+    ("window", "row_length"),
+    [
+        *((16, n) for n in (31, 32, 33, 47, 48, 49)),  # blocks are as long as the window
+        *((17, n) for n in (33, 34, 35, 51, 52)),
+        *((3, n) for n in (15, 16, 17, 32, 33)),  # and at least 16 long
+        (3, 257),
+    ],
+)
+def test_windows_pair_by_pair(
+    monkeypatch: pytest.MonkeyPatch, backend: Backend, window: int, row_length: int
+) -> None:
+    """Every way to compute them in float64, for packed rows and a whole one. The kernel's place is
+    taken by a loop, so of its way it is the runs that are compared."""
+    monkeypatch.setattr(attention, "varlen", slow_varlen)
+    tokens = random_rows(row_length, seed=row_length)
+    tokens = replace(tokens, runs=len(tokens.ids_T))
+    reach = Reach(window=window)
+    rng = torch.Generator().manual_seed(window)
+    qkv = torch.randn(2 * row_length, 48, generator=rng, dtype=torch.float64)
+    context = AttentionContext(tokens, torch.float64, backend=backend, reach=reach)
+    assert context.backend == ("blocks" if (backend, row_length) == ("auto", 257) else backend)
+    found = context(qkv, heads=2)[tokens.real_T]
+    wanted = pair_by_pair(qkv, tokens, window)[tokens.real_T]
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    narrow = AttentionContext(tokens, torch.float32, backend=backend, reach=reach)(
+        qkv.float(), heads=2
+    )
+    torch.testing.assert_close(narrow[tokens.real_T].double(), wanted, rtol=1e-5, atol=1e-5)
+
+
 # ---------------------------------------------------------------- windows by blocks
 
 

@@ -138,6 +138,8 @@ class Architecture(ABC):
     """How the names of a head's weights begin in that class, for each kind of head."""
     input_names: ClassVar[tuple[str, ...]] = ("input_ids", "token_type_ids", "attention_mask")
     """What a tokenizer gives to the exported network."""
+    counts_padding: ClassVar[bool] = True
+    """Whether the library's classes count padding on the left of a sequence as positions."""
     config_keys: ClassVar[tuple[str, ...]]
     """Sizes that a configuration must contain, because the library's defaults are those of another
     model."""

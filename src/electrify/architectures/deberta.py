@@ -65,6 +65,7 @@ class Deberta(Architecture):
     head_prefixes: ClassVar = {"token": "lm_predictions.", "binary": "classifier."}
     config_keys = SIZES
     input_names = ("input_ids", "attention_mask")
+    counts_padding = False
     binary_code = labels.CODE
     binary_tuning = labels.TUNING
 

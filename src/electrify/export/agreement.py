@@ -18,7 +18,6 @@ from ..architectures.exported import ExportedModel
 from ..errors import UserError, failing_as
 from ..model.encoder import Encoder
 from ..model.heads import Head
-from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .quiet import quiet
 
@@ -35,21 +34,21 @@ class ExportError(UserError):
 
 def check_folder(folder: Path, model: ExportedModel, special: SpecialIds) -> float:
     """Loads the folder with transformers and compares hidden states and logits with the network's
-    own, in eval mode.
+    own, in eval mode: of single sequences, which the network reads by themselves and packed.
 
     Returns the largest relative difference. Raises ExportError if it exceeds TOLERANCE or anything
     does not load.
     """
     encoder, theirs = _loaded(folder, model, special)
     own = copy.deepcopy((model.encoder, model.head))
-    tokens = probe(model.encoder.shape, special)
+    single, packed = probes(model, special)
     # Sharply trained attention amplifies float32 rounding; float64 tells rounding from a wrong
     # number.
     for dtype in (torch.float32, torch.float64):
         for module in (*own, encoder, theirs):
             module.to("cpu", dtype).eval()
-        found = _hf_outputs(encoder, theirs, tokens, model)
-        worst = _largest_difference(_outputs(own, tokens), found, tokens)
+        found = _hf_outputs(encoder, theirs, single, model)
+        worst = _largest_difference([_outputs(own, t) for t in (single, packed)], found)
         if worst <= TOLERANCE[dtype]:
             return worst
     raise ExportError(
@@ -89,17 +88,17 @@ def _loaded(folder: Path, model: ExportedModel, special: SpecialIds) -> tuple[nn
 
 @torch.no_grad()
 def _outputs(own: tuple[Encoder, Head], tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """Hidden states [T, D] and logits of our modules."""
+    """Hidden states and logits of our modules, of real tokens."""
     encoder, head = own
-    every_T = torch.arange(len(tokens.ids_T))
-    return encoder(tokens), head(head.read(encoder, tokens, every_T))
+    real_M = tokens.real_T.nonzero().flatten()
+    return encoder(tokens)[real_M], head(head.read(encoder, tokens, real_M))
 
 
 @torch.no_grad()
 def _hf_outputs(
     encoder: nn.Module, theirs: nn.Module, tokens: Tokens, model: ExportedModel
 ) -> tuple[Tensor, Tensor]:
-    """Hidden states and logits of theirs."""
+    """Hidden states and logits of theirs, of real tokens."""
     inputs = model.architecture.inputs(tokens)
     with _NoRounding():
         output = theirs(**inputs)
@@ -107,7 +106,7 @@ def _hf_outputs(
     logits = (
         model.architecture.binary_logits(output) if model.head.kind == "binary" else output.logits
     )
-    return states.flatten(0, 1), logits.flatten(0, 1)
+    return states.flatten(0, 1)[tokens.real_T], logits.flatten(0, 1)[tokens.real_T]
 
 
 class _NoRounding(TorchFunctionMode):
@@ -127,32 +126,58 @@ class _NoRounding(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _largest_difference(
-    ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], tokens: Tokens
-) -> float:
-    """Over real tokens, relative to the largest value where that exceeds 1; nan for any nan."""
+def _largest_difference(ours: Sequence[tuple[Tensor, ...]], theirs: tuple[Tensor, ...]) -> float:
+    """Of any of ours, relative to the largest value where that exceeds 1; nan for any nan."""
     differences = [
-        (a - b)[tokens.real_T].abs().max() / a[tokens.real_T].abs().max().clamp(min=1)
-        for a, b in zip(ours, theirs, strict=True)
+        (a - b).abs().max() / a.abs().max().clamp(min=1)
+        for one in ours
+        for a, b in zip(one, theirs, strict=True)
     ]
     return torch.stack(differences).max().item()
 
 
-def probe(shape: Shape, special: SpecialIds) -> Tokens:
-    """The input for the comparison: three padded sequences of different lengths, one per row, with
-    both segments, and long enough for windows to have an edge and for distances to share
+def probes(model: ExportedModel, special: SpecialIds) -> tuple[Tokens, Tokens]:
+    """The input for the comparison, twice: three sequences as rows of their own, the second padded
+    on the right and the third on the left, and the same with the last two in one row. They have
+    both segments, and are long enough for windows to have an edge and for distances to share
     buckets."""
+    shape = model.encoder.shape
     length = min(shape.max_position_embeddings, shape.telling_length, MOST_TOKENS)
+    half = max(1, length // 2)
     rng = torch.Generator().manual_seed(0)
-    ids_BL = torch.randint(shape.vocab_size, (3, length), generator=rng)
-    pos_BL = torch.arange(length).repeat(3, 1)
-    real_BL = pos_BL < torch.tensor([[length], [max(1, length // 2)], [max(1, length - 3)]])
-    segment_BL = ((pos_BL > length // 3) & real_BL).long() % shape.type_vocab_size
-    ids_BL = ids_BL.where(real_BL, torch.tensor(special.pad))
-    return Tokens(
-        ids_BL.flatten(),
-        real_BL.long().flatten(),
-        pos_BL.flatten(),
-        segment_BL.flatten(),
-        row_length=length,
+    sequences: list[Tensor] = []  # [ids and segments, N]
+    for n in (length, half, max(1, half - 3)):
+        ids_N = torch.randint(shape.vocab_size, (n,), generator=rng)
+        segment_N = (torch.arange(n) > n // 3).long() % shape.type_vocab_size
+        sequences.append(torch.stack([ids_N, segment_N]))
+    left = length - sequences[2].shape[1]
+    first = left if model.architecture.counts_padding else 0
+    alone = [(0, 0), (1, 0), (2, left)]
+    packed = [(0, 0), (1, 0), (1, half) if length > 1 else (2, 0)]
+    single, together = (
+        _laid_out(sequences, at, starts=(0, 0, first), row_length=length, pad=special.pad)
+        for at in (alone, packed)
     )
+    return single, together
+
+
+def _laid_out(
+    sequences: Sequence[Tensor],
+    at: Sequence[tuple[int, int]],
+    *,
+    starts: Sequence[int],
+    row_length: int,
+    pad: int,
+) -> Tokens:
+    """Rows with padding around the sequences. at: the row of each, and where it begins there.
+    starts: the position that its first token has."""
+    fields_4RL = torch.zeros(4, at[-1][0] + 1, row_length, dtype=torch.long)
+    ids_RL, seq_RL, pos_RL, segment_RL = fields_4RL
+    ids_RL.fill_(pad)
+    for k, (row, begin) in enumerate(at):
+        n = sequences[k].shape[1]
+        cut = slice(begin, begin + n)
+        ids_RL[row, cut], segment_RL[row, cut] = sequences[k]
+        seq_RL[row, cut] = k + 1
+        pos_RL[row, cut] = torch.arange(n) + starts[k]
+    return Tokens(*fields_4RL.flatten(1), row_length=row_length)
