@@ -29,16 +29,38 @@ from small import (
     pretrain_words,
     records,
     run,
+    same_ending,
     same_numbers,
     torchrun,
 )
 
+WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "electra": {},
+    "bert": {},
     "corrective": {"tie": "gdes"},
     "electric": {"generator_size": 1.0},
     "adversarial": {"tie": "none"},
+    "teams": WIDE | {"tie_layers": 1},
+    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 2, "read_outs": "1,2"},
+    "electra-15": WIDE,
+    "replace-mlm": WIDE,
+    "all-tokens-mlm": WIDE,
+    "two-stage": {"generator_size": 1.0, "generator_steps": 4},
+    "unigram": {},
+    "uniform": {},
+    "coco-lm": WIDE | {"rtd_head": "dense", "contrast_rows": 2},
+    "coco-lm-rtd": WIDE | {"rtd_head": "dense"},
+    "metro": WIDE,
+    "fast-electra": {"generator_num_hidden_layers": 1, "generator_steps": 4},
+    "gdes": WIDE,
 }
+
+
+def each(*quick: str, but: tuple[str, ...] = ()) -> list[Any]:
+    """Every system, all but the quick ones marked as slow."""
+    marks = {name: [] if name in quick else [pytest.mark.slow] for name in SYSTEMS}
+    return [pytest.param(name, marks=m, id=name) for name, m in marks.items() if name not in but]
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,7 @@ class Case:
             "discriminator": f"{self.classes}ForTokenClassification",
             "generator": f"{self.classes}ForMaskedLM",
             "corrector": f"{self.classes}ForMaskedLM",
+            "selector": f"{self.classes}ForMaskedLM",
         }
 
 
@@ -136,7 +159,20 @@ def test_a_run_that_goes_on_to_the_bit(
     assert records(tmp_path / "run") == records(electra)
 
 
-@pytest.mark.parametrize("name", list(SYSTEMS)[1:])
+@pytest.mark.parametrize("name", each("bert", "corrective", "teams", but=("electra",)))
+def test_each_goes_on_to_the_bit(name: str, case: Case, small_data: Path, tmp_path: Path) -> None:
+    """With dropout; of two stages, the first is stopped."""
+    folders = [tmp_path / "whole", tmp_path / "broken"]
+    whole, broken = (words(case, small_data, folder, name, **DROPOUT) for folder in folders)
+    assert cli.main(whole) == 0
+    assert cli.main([*broken, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
+    assert cli.main(broken) == 0
+    same_ending(*folders, step=8)
+
+
+@pytest.mark.parametrize(
+    "name", each("corrective", "electric", "adversarial", "teams", but=("electra",))
+)
 def test_a_run_of_each(
     name: str,
     case: Case,
@@ -150,6 +186,10 @@ def test_a_run_of_each(
     assert records(folder, "train")[-1]["flops"] > 0
     there = [part for part in case.exported if (folder / part).is_dir()]
     assert "discriminator" in there
+    left = {"corrector": ("corrective", "coco-lm", "coco-lm-rtd", "metro"), "selector": ("teams",)}
+    assert all((part in there) == (name in names) for part, names in left.items())
+    masked = name in ("bert", "replace-mlm", "all-tokens-mlm")
+    classes = case.exported | ({"discriminator": case.exported["generator"]} if masked else {})
     for part in there:
         with quiet():
             _, info = transformers.AutoModel.from_pretrained(
@@ -157,7 +197,7 @@ def test_a_run_of_each(
             )
         assert not info["missing_keys"]
         config = json.loads((folder / part / "config.json").read_text())
-        assert config["architectures"] == [case.exported[part]]
+        assert config["architectures"] == [classes[part]]
     capsys.readouterr()
     status = run("doctor", str(folder), *(str(folder / part) for part in there))
     assert status == 0, capsys.readouterr().out
@@ -328,16 +368,16 @@ def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_another_architecture_is_refused(
+    part: str,
     case: Case,
     small_data: Path,
     electra: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    line = pretrain_words(
-        small_data, tmp_path / "run", init_discriminator=electra / "discriminator"
-    )
+    line = pretrain_words(small_data, tmp_path / "run", **{f"init_{part}": electra / part})
     assert f"is a model of type '{case.model_type}'" in mistake(capsys, *map(str, line))
 
 
@@ -363,9 +403,17 @@ def test_finetune_takes_the_folder(electra: Path, tmp_path: Path) -> None:
     assert cli.main([*line, "--max-seq-length", "16", "--learning-rate", "1e-3"]) == 0
 
 
+# One of each class of objectives and corruptors; two of them also without sharding.
+APART = [
+    *((name, "no_shard") for name in ("electra", "corrective")),
+    *((name, "full_shard") for name in ("electra", "corrective", "bert", "teams", "amos")),
+    *((name, "full_shard") for name in ("all-tokens-mlm", "adversarial", "electric", "unigram")),
+    *((name, "full_shard") for name in ("coco-lm", "two-stage")),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-@pytest.mark.parametrize("name", list(SYSTEMS)[:2])
+@pytest.mark.parametrize(("name", "fsdp"), APART)
 def test_two_processes(name: str, fsdp: str, case: Case, small_data: Path, tmp_path: Path) -> None:
     electrify(words(case, small_data, tmp_path / "one", name), tmp_path)
     done = torchrun(words(case, small_data, tmp_path / "two", name, fsdp=fsdp), tmp_path).end()

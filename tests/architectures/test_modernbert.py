@@ -141,7 +141,7 @@ def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
         (
             "electra-modernbert-tiny",
             {"rtd_head": "linear"},
-            "rtd_head linear is for architecture electra or deberta, not modernbert",
+            "is for architecture electra or deberta, not modernbert: take rtd_head dense",
         ),
     ],
     ids=str,

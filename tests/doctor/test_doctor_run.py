@@ -257,6 +257,14 @@ def traps_of(config: PretrainConfig, tokens: int | None = None) -> dict[str, str
     return levels(list(recipe_traps(config, tokens=tokens)))
 
 
+def test_a_few_long_rows_are_a_batch() -> None:
+    """4 rows of 8,192 tokens are as 256 of 128; for 4 short rows the rate is too high."""
+    fields = {"train_batch_size": 4, "learning_rate": 5e-4, "max_position_embeddings": 8192}
+    for length, high in ((8192, False), (128, True)):
+        config = override(load_recipe("bert-small"), fields | {"max_seq_length": length})
+        assert ("learning-rate-high" in traps_of(config)) == high
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
     # Small++ was released with a generator as large as the encoder; the advice against it stands.

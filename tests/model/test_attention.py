@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model import attention
@@ -353,8 +354,8 @@ def test_blocks_are_the_masked_row(direction: Direction, window: int, row_length
 
 
 def test_blocks_where_they_pay() -> None:
-    """On a CPU: at most half of the products of the row; their memory grows with the length and not
-    with its square."""
+    """At most half of the products of the row; their memory grows with the length and not with its
+    square."""
     kinds = {}
     for window, row_length in ((12, 255), (12, 256), (12, 512), (64, 383), (64, 384)):
         tokens = random_rows(row_length, seed=0)
@@ -368,6 +369,41 @@ def test_blocks_where_they_pay() -> None:
         (64, 384): ("blocks", 2 * 384 * 192),
     }
     assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    """Wherever the kernel for packed sequences does not serve (float32, dropout, older GPUs)."""
+    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: packed)
+    none = torch.zeros(8192, dtype=torch.long, device="meta")
+    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
+    made = AttentionContext(tokens, torch.float32, reach=Reach(window=64))
+    assert made.backend == ("varlen" if packed else "blocks")
+    if not packed:
+        assert made.where.numel() == 3 * 64 * 8192, "a masked row has 8192 * 8192"
+        assert made(torch.zeros(8192, 48, device="meta"), heads=2).shape == (8192, 16)
+
+
+def products(row_length: int, window: int | None) -> int:
+    """FLOPs of attention over one row, forward and backward, by torch's counter."""
+    tokens = random_rows(row_length, seed=0)
+    context = AttentionContext(tokens, torch.bfloat16, reach=Reach(window=window))
+    context.backend = "matmul" if window is None else context.backend
+    qkv = torch.zeros(2 * row_length, 48, dtype=torch.bfloat16, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        context(qkv, heads=2).sum().backward()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("window", [16, 64])
+def test_local_attention_grows_with_the_length(window: int) -> None:
+    """And not with its square: what is computed, and what is kept to mask it."""
+    short, middle, long = (products(length, window) for length in (1024, 4096, 8192))
+    assert middle == 4 * short
+    assert long == 8 * short
+    # Of each product every query multiplies the keys of three blocks: 2 forward, 4 backward.
+    assert long == 6 * 2 * (2 * 8192) * (3 * window) * 16
+    assert products(4096, None) == 16 * products(1024, None), "the whole sequence"
 
 
 def test_blocks_in_bfloat16_and_with_dropout() -> None:

@@ -4,10 +4,12 @@ within 4 % of the published sizes."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from families import PUBLISHED as DEBERTA
 from torch import nn
 
 import electrify
@@ -87,6 +89,59 @@ def test_modernbert_base_is_the_published_shape():
     have = {row.theirs[0]: tuple(half.parameters()[row.ours].shape) for row in rows}
     assert have == want
     assert round(sum(p.numel() for p in half.parameters().values()) / 1e6) == 150
+
+
+# The special tokens are the vocabulary's, and the others do not say what is computed.
+OTHERWISE = {
+    *("pad_token_id", "cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id"),
+    *("architectures", "dtype", "torch_dtype", "legacy", "global_rope_theta", "local_rope_theta"),
+}
+
+
+def exported(name: str, vocab_size: int) -> Any:
+    """The configuration with which a recipe's encoder is exported."""
+    config = recipe(next(p for p in RECIPES if p.stem == name))
+    made = architecture_named(config.model.architecture)
+    dropouts = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout")}
+    shape = kept_shape(config.model, vocab_size)
+    return made.hf_config(shape, "token", special=SpecialIds(0, 1, 2, 3, 4), **dropouts)
+
+
+def differing(ours: Any, published: Any) -> dict[str, Any]:
+    """What an exported configuration says otherwise than the published one."""
+    have, want = ours.to_dict(), published.to_dict()
+    return {k: have[k] for k in have.keys() | want.keys() if have.get(k) != want.get(k)}
+
+
+@pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])
+def test_modernbert_base_has_the_published_configuration(objective: str) -> None:
+    """Window, period of global blocks, both bases, epsilon and all else: the long recipes at their
+    end entirely; those of base as in the first phase, with the positions of their rows."""
+    published = transformers.ModernBertConfig()
+    assert (published.local_attention, published.norm_eps) == (128, 1e-5)
+    every = {"global_attn_every_n_layers": 3}
+    long = differing(exported(f"{objective}-modernbert-long", 50_368), published)
+    assert {k: v for k, v in long.items() if k not in OTHERWISE} == every
+    assert (long["global_rope_theta"], long["local_rope_theta"]) == (160_000.0, 10_000.0)
+    base = differing(exported(f"{objective}-modernbert-base", 50_368), published)
+    rope = {"rope_theta": 10_000.0, "rope_type": "default"}
+    assert {k: v for k, v in base.items() if k not in OTHERWISE} == every | {
+        "max_position_embeddings": 512,
+        "rope_parameters": {"full_attention": rope, "sliding_attention": rope},
+    }
+
+
+@pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])
+@pytest.mark.parametrize("size", ["small", "base"])
+def test_deberta_has_the_published_configuration(objective: str, size: str) -> None:
+    """That of microsoft/deberta-v3-small and -base; no limit of distances but the positions."""
+    numbers = DEBERTA | {"num_hidden_layers": {"small": 6, "base": 12}[size]}
+    ours = exported(f"{objective}-deberta-{size}", 128_100)
+    found = differing(ours, transformers.DebertaV2Config(**numbers))
+    assert sorted(found.pop("pos_att_type")) == ["c2p", "p2c"], "in the other order"
+    assert {k: v for k, v in found.items() if k not in OTHERWISE} == {}
+    assert ours.position_buckets == 256
+    assert ours.max_relative_positions < 1
 
 
 @pytest.mark.parametrize(("size", "millions"), [("small", 141.3), ("base", 183.8)])

@@ -144,3 +144,23 @@ def test_the_kernel_for_packed_sequences_has_our_windows(window: int | None) -> 
     masked = AttentionContext(tokens, torch.float32, backend="sdpa", reach=reach)
     found, wanted = made(qkv, heads=2).float(), masked(qkv.float(), heads=2)
     torch.testing.assert_close(found[tokens.real_T], wanted[tokens.real_T], atol=0.03, rtol=0.03)
+
+
+def test_windows_without_that_kernel_are_computed_by_blocks() -> None:
+    """In float32: the numbers of the masked row, and memory that grows with the row's length."""
+    found, peaks = [], []
+    for backend, length in (("auto", 1024), ("sdpa", 1024), ("auto", 8192)):
+        tokens = text_batch(seed=0, rows=1, row_length=length).to("cuda")
+        rng = torch.Generator().manual_seed(0)
+        qkv = torch.randn(length, 3 * 32, generator=rng).cuda().requires_grad_()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        made = AttentionContext(tokens, torch.float32, backend=backend, reach=Reach(window=16))
+        out = made(qkv, heads=2)
+        (out * tokens.real_T[:, None]).sum().backward()
+        assert made.backend == ("blocks" if backend == "auto" else "sdpa")
+        found.append((out[tokens.real_T].detach(), qkv.grad))
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    for one, other in zip(found[0], found[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert peaks[2] < 12 * peaks[0]

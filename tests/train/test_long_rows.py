@@ -1,7 +1,9 @@
-"""Documents of 8,192 tokens train on a CPU in bounded memory."""
+"""Documents of 8,192 tokens train on a CPU in bounded memory, those of a made-up language and real
+ones."""
 
 from __future__ import annotations
 
+import lzma
 import os
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from electrify.text.shards import Corpus
 from small import environment, flags, records, write_text
 
 LENGTH = 8192
+TEXT = Path(__file__).parents[3] / "shared" / "data" / "corpus" / "podcasts-00.txt.xz"
 MOST = 1.3  # times the peak of as many tokens in rows of 1,024
 
 
@@ -27,12 +30,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     size = len(sentences) // 8
     long = [". ".join(sentences[k * size : (k + 1) * size]) for k in range(8)]
     (folder / "long.txt").write_text("\n\n".join(long) + "\n", encoding="utf-8")
-    options = {"vocab_size": 512, "valid_fraction": 0.0, "workers": 1}
-    inputs = (str(folder / "long.txt"),)
-    prepare(PrepareConfig(inputs=inputs, output_dir=str(folder / "data"), **options))  # type: ignore[arg-type]
-    lengths = Corpus(folder / "data", "train").documents[0]
+    return prepared(folder / "long.txt", folder / "data", vocab_size=512)
+
+
+@pytest.fixture(scope="module")
+def real_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Conversations: the first eight that are longer than a row, by a rough look at them."""
+    if not TEXT.is_file():
+        pytest.skip("no ../shared/data/corpus")
+    with lzma.open(TEXT, "rt", encoding="utf-8") as file:
+        documents = file.read(4_000_000).split("\n\n")[:-1]
+    long = [one for one in documents if len(one.split()) > LENGTH][:8]
+    assert len(long) == 8
+    folder = tmp_path_factory.mktemp("real")
+    (folder / "long.txt").write_text("\n\n".join(long) + "\n", encoding="utf-8")
+    return prepared(folder / "long.txt", folder / "data", vocab_size=2048)
+
+
+def prepared(text: Path, folder: Path, *, vocab_size: int) -> Path:
+    options = {"vocab_size": vocab_size, "valid_fraction": 0.0, "workers": 1}
+    prepare(PrepareConfig(inputs=(str(text),), output_dir=str(folder), **options))  # type: ignore[arg-type]
+    lengths = Corpus(folder, "train").documents[0]
     assert int((lengths[1:] - lengths[:-1]).min()) > LENGTH
-    return folder / "data"
+    return folder
 
 
 def peak_of(data: Path, run: Path, *, rows: int, length: int) -> int:
@@ -63,9 +83,13 @@ def peak_of(data: Path, run: Path, *, rows: int, length: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_one_row_of_8192_against_eight_of_1024(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["data", "real_data"])
+def test_one_row_of_8192_against_eight_of_1024(
+    text: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Weights of attention that were kept for the backward pass would be .13 GB a head and block of
     global attention at 8,192."""
+    data: Path = request.getfixturevalue(text)
     short = peak_of(data, tmp_path / "short", rows=8, length=1024)
     long = peak_of(data, tmp_path / "long", rows=1, length=LENGTH)
     print(f"8 x 1024: {short / 2**30:.2f} GB; 1 x 8192: {long / 2**30:.2f} GB")

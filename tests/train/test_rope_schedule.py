@@ -56,6 +56,18 @@ def whole(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def again(data: Path, whole: Path, broken: Path, *, stop: int, config: PretrainConfig) -> None:
+    """A copy of a run goes on from an earlier checkpoint and ends as the run did."""
+    shutil.copytree(whole, broken)
+    for path in broken.glob("checkpoint-*"):
+        if int(path.name.split("-")[1]) > stop:
+            shutil.rmtree(path)
+    for name in ("discriminator", "generator"):
+        shutil.rmtree(broken / name)
+    pretrain(data, output_dir=broken, config=config, resume="auto")
+    same_ending(whole, broken, step=config.train.max_steps)
+
+
 def test_every_update_turns_by_the_base_of_its_rows(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,15 +98,7 @@ def test_every_update_turns_by_the_base_of_its_rows(
 def test_resumes_to_the_bit_on_either_side_of_the_change(
     small_data: Path, whole: Path, tmp_path: Path, stop: int
 ) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(whole, broken)
-    for path in broken.glob("checkpoint-*"):
-        if int(path.name.split("-")[1]) > stop:
-            shutil.rmtree(path)
-    for name in ("discriminator", "generator"):
-        shutil.rmtree(broken / name)
-    pretrain(small_data, output_dir=broken, config=recipe(), resume="auto")
-    same_ending(whole, broken, step=STEPS)
+    again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
 def test_the_base_changes_what_is_learnt(small_data: Path, whole: Path, tmp_path: Path) -> None:
@@ -230,9 +234,13 @@ def test_mistakes(fields: dict[str, Any], says: str) -> None:
         check(recipe(**fields))
 
 
-def test_the_recipe_for_long_texts() -> None:
-    """2412.13663, section 2.2; batches of as many tokens in both phases."""
-    config = load_recipe("electra-modernbert-long")
+@pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])
+@pytest.mark.parametrize("size", ["base", "small"])
+def test_the_recipes_for_long_texts(objective: str, size: str) -> None:
+    """2412.13663, section 2.2; batches of as many tokens in both phases as without. Otherwise the
+    recipe for short texts."""
+    short = load_recipe(f"{objective}-modernbert-{size}")
+    config = load_recipe(f"{objective}-modernbert-{'' if size == 'base' else 'small-'}long")
     check(config)
     options = config.model.options
     assert (options.global_rope_theta_schedule, options.global_rope_theta) == (
@@ -240,5 +248,76 @@ def test_the_recipe_for_long_texts() -> None:
         160_000.0,
     )
     assert config.data.seq_length_schedule == {1024: 0.85}
-    assert config.train.batch_size_schedule == {128: 0.85}
-    assert config.train.train_batch_size * config.data.max_seq_length == 128 * 1024
+    (rows,) = config.train.batch_size_schedule
+    tokens = short.train.train_batch_size * short.data.max_seq_length
+    assert rows * 1024 == config.train.train_batch_size * 8192 == tokens
+    again = {
+        "max_position_embeddings": 512,
+        "global_rope_theta": 10_000.0,
+        "global_rope_theta_schedule": {},
+        "max_seq_length": short.data.max_seq_length,
+        "seq_length_schedule": {},
+        "train_batch_size": short.train.train_batch_size,
+        "batch_size_schedule": {},
+    }
+    assert override(config, again) == short
+
+
+# ---------------------------------------------------------------- as long as the recipes
+
+LENGTHS = {512: 10_000.0, 1024: 20_000.0, 8192: 160_000.0}
+PHASES = (3, 6, 8)  # the updates at which each ends
+
+
+def long_recipe() -> PretrainConfig:
+    first, second, last = LENGTHS
+    schedule = {length: LENGTHS[length] for length in (first, second)}
+    return recipe(
+        max_position_embeddings=last,
+        max_seq_length=last,
+        seq_length_schedule={first: PHASES[0] / PHASES[2], second: (PHASES[1] - PHASES[0]) / 8},
+        global_rope_theta=LENGTHS[last],
+        global_rope_theta_schedule=schedule,
+        local_attention=128,
+        train_batch_size=1,
+        batch_size_schedule={16: 0.375, 8: 0.375},
+        max_steps=PHASES[2],
+        save_steps=1,
+        eval_rows=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def long(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of 512, of 1,024 and of 8,192 tokens, with as many tokens in every update."""
+    folder = tmp_path_factory.mktemp("up_to_8192") / "whole"
+    pretrain(small_data, output_dir=folder, config=long_recipe())
+    return folder
+
+
+@pytest.mark.slow
+def test_a_schedule_up_to_8192(small_data: Path, long: Path) -> None:
+    """Every phase has its base, and costs what was planned. The exports, which were compared with
+    transformers, say the last base and all positions."""
+    ends = dict(zip(LENGTHS, PHASES, strict=True))
+    bases = [next(b for n, b in LENGTHS.items() if step <= ends[n]) for step in range(1, 9)]
+    train = records(long, "train")
+    assert [r["global_rope_theta"] for r in train] == bases
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    planned = recipe_flops(long_recipe(), vocab_size=vocab_size, convention="hardware")
+    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
+    for part in ("discriminator", "generator"):
+        config = json.loads((long / part / "config.json").read_text())
+        assert config["max_position_embeddings"] == 8192
+        assert config["rope_parameters"]["full_attention"]["rope_theta"] == 160_000.0
+        tokenizer = json.loads((long / part / "tokenizer_config.json").read_text())
+        assert tokenizer["model_max_length"] == 8192
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [5, 6, 7])
+def test_it_resumes_to_the_bit_around_the_change(
+    small_data: Path, long: Path, tmp_path: Path, stop: int
+) -> None:
+    """The change is behind update 6."""
+    again(small_data, long, tmp_path / "broken", stop=stop, config=long_recipe())

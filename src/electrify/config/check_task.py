@@ -77,7 +77,8 @@ def check_detecting(o: ObjectiveConfig, m: ModelConfig) -> None:
     having = [name for name, row in ARCHITECTURES.items() if form in row.rtd_heads]
     need(
         form in m.row.rtd_heads,
-        f"rtd_head {form} is for architecture {' or '.join(having)}, not {m.architecture}",
+        f"rtd_head {form} is for architecture {' or '.join(having)}, not {m.architecture}: take "
+        f"rtd_head {' or '.join(m.row.rtd_heads)}",
     )
 
 

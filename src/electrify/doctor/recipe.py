@@ -13,9 +13,9 @@ from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
 
-# (width, learning rate, rows of a batch): 2003.10555 table 6; narrower encoders use a higher rate,
-# in proportion to the width.
-PUBLISHED = ((256, 5e-4, 128), (768, 2e-4, 256), (1024, 2e-4, 2048))
+# (width, learning rate, rows of a batch, their tokens): 2003.10555 table 6; narrower encoders use a
+# higher rate, in proportion to the width.
+PUBLISHED = ((256, 5e-4, 128, 128), (768, 2e-4, 256, 512), (1024, 2e-4, 2048, 512))
 # How many times the published rate, scaled by the batch, a rate may be; searches find rates two or
 # three times higher.
 FAR = 4.0
@@ -37,19 +37,21 @@ def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Find
     yield from tying(config)
 
 
-def published_rate(width: int, rows: int) -> tuple[float, float]:
+def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
     """The published learning rate for a width, scaled to a batch: by the square root, and in
-    proportion (the smaller and the larger of the two)."""
-    at, rate, batch = min(PUBLISHED, key=lambda p: abs(math.log(p[0] / width)))
+    proportion (the smaller and the larger of the two). A row that is longer than the published ones
+    counts for as many of them as it has tokens for."""
+    at, rate, batch, usual = min(PUBLISHED, key=lambda p: abs(math.log(p[0] / width)))
     rate *= max(1.0, at / width)
-    ratio = rows / batch
+    ratio = rows * max(1.0, length / usual) / batch
     return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
 
 
 def learning_rate(config: PretrainConfig) -> Iterator[Finding]:
     t = config.train
     m = config.model
-    least, most = published_rate(m.hidden_size, t.train_batch_size)
+    length = config.data.max_seq_length
+    least, most = published_rate(m.hidden_size, t.train_batch_size, length)
     fact = f"learning rate {t.learning_rate:g} at {t.train_batch_size:,} rows"
     scaled = f"the published one for this width, scaled to this batch, is {least:.1e} to {most:.1e}"
     if t.learning_rate > FAR * most:

@@ -93,8 +93,8 @@ class AttentionContext:
         self.backend: Backend = backend
         if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
             self.backend = "varlen"
-        on_cpu = tokens.ids_T.device.type == "cpu"
-        if self.backend == "auto" and on_cpu and self.window and pays(self.window, self.length):
+        # On every device: a masked row of a window would need memory for the square of its length.
+        if self.backend == "auto" and self.window and pays(self.window, self.length):
             self.backend = "blocks"
         self.blocks = Blocks(tokens, self.window or 0) if self.backend == "blocks" else None
         if self.blocks is not None:

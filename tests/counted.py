@@ -1,0 +1,58 @@
+"""The FLOPs of an update as torch counts them, beside our own count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
+from electrify.flops.count import passes_flops
+from electrify.model.attention import SharedContext
+from electrify.model.encoder import Encoder
+from electrify.model.forward_passes import Measured, Pass
+from electrify.terms import weighted
+
+
+def exactly(
+    recipe: str, *, row_length: int, fields: dict[str, Any], rows: int | None = None
+) -> tuple[int, int]:
+    """FLOPs of one forward and backward pass over a batch with pads, packed rows and an empty one:
+    as torch counts them, and as we do, with what runs on chosen positions on exactly their share.
+    """
+    weights = tiny(recipe, **fields).objective.term_weights
+    objective, tokens = (
+        cast(Any, built(recipe, **fields).objective),
+        ragged_batch(row_length=row_length),
+    )
+    through_matmul(objective)
+    draws, size = draws_of(tokens), len(tokens.ids_T)
+    share = len(at_of(objective.corruptor.chooser, tokens, draws)) / size
+    assert 0 < share < 1
+    rows = tokens.num_rows if rows is None else rows
+    with FlopCounterMode(display=False) as counter:
+        weighted(
+            terms_of(objective, tokens, draws), weights, counts_of(objective, tokens, draws)
+        ).backward()
+    ours = passes_flops(
+        with_share(objective, share),
+        row_length=row_length,
+        convention="hardware",
+        rows=rows,
+        batch_rows=tokens.num_rows,
+    )
+    return counter.get_total_flops(), round(size * ours)
+
+
+def through_matmul(module: nn.Module) -> None:
+    """torch's counter does not look into the fused attention kernel of a CPU."""
+    for part in module.modules():
+        if isinstance(part, Encoder):
+            cast(SharedContext, part.contexts).backend = "matmul"
+
+
+def with_share(objective: Measured, share: float) -> list[Pass]:
+    """The objective's passes, what runs on chosen positions on `share` of the tokens."""
+    return [one if one.share == 1 else replace(one, share=share) for one in objective.passes()]
