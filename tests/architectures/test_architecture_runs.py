@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from short_runs import SHORT
+from short_runs import SHORT, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
@@ -393,14 +393,8 @@ def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
 
 
-def test_finetune_takes_the_folder(electra: Path, tmp_path: Path) -> None:
-    rows = [("good film", "yes"), ("bad film", "no")] * 12
-    text = "sentence\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
-    (tmp_path / "train.tsv").write_text(text)
-    line = ["finetune", str(electra / "discriminator"), "--output-dir", str(tmp_path / "out")]
-    line += ["--train-file", str(tmp_path / "train.tsv"), "--seeds", "1"]
-    line += ["--validation-file", str(tmp_path / "train.tsv"), "--num-train-epochs", "1"]
-    assert cli.main([*line, "--max-seq-length", "16", "--learning-rate", "1e-3"]) == 0
+def test_finetune_takes_the_folder(case: Case, electra: Path, tmp_path: Path) -> None:
+    finetuned_folder(electra / "discriminator", tmp_path, case.classes)
 
 
 # One of each class of objectives and corruptors; two of them also without sharding.

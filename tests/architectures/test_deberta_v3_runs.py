@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
-from short_runs import TEXTS, deberta_words
+from short_runs import TEXTS, deberta_words, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
@@ -250,13 +250,7 @@ def test_what_has_no_such_head(
 
 
 def test_finetune_takes_the_folder(v3: Path, tmp_path: Path) -> None:
-    rows = [("good film", "yes"), ("bad film", "no")] * 12
-    text = "sentence\tlabel\n" + "".join(f"{a}\t{b}\n" for a, b in rows)
-    (tmp_path / "train.tsv").write_text(text)
-    line = ["finetune", str(v3 / "discriminator"), "--output-dir", str(tmp_path / "out")]
-    line += ["--train-file", str(tmp_path / "train.tsv"), "--seeds", "1"]
-    line += ["--validation-file", str(tmp_path / "train.tsv"), "--num-train-epochs", "1"]
-    assert cli.main([*line, "--max-seq-length", "16", "--learning-rate", "1e-3"]) == 0
+    finetuned_folder(v3 / "discriminator", tmp_path, "DebertaV2")
 
 
 @pytest.mark.slow

@@ -1,26 +1,20 @@
-"""Exported folders in a process that cannot import electrify: the features of the frozen probe, the
-predictions of a fine-tuned model and both scores are those that electrify computes."""
+"""Exported folders in a process that cannot import electrify: fine-tuning and the frozen probe by
+transformers alone give the losses, predictions and scores of `electrify finetune`, and a saved
+folder predicts there as it was scored."""
 
 from __future__ import annotations
 
 import json
 import random
-import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from electrify import cli, predict
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.downstream.encoder import load
-from electrify.downstream.one_run import problem_of
-from electrify.downstream.problems.frozen_texts import FrozenTexts
-from electrify.downstream.read.own import read_own
-from electrify.inference.predictions import Labelled
+from electrify import cli
 from small import environment, pretrain_words
 
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "without_electrify.py"
@@ -28,93 +22,132 @@ SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "without_electrify
 ALONE = "import runpy, sys; sys.modules['electrify'] = None; sys.argv = sys.argv[1:]; "
 ALONE += "runpy.run_path(sys.argv[0], run_name='__main__')"
 LENGTH = 24
-RECIPES = {
-    "electra": ("electra-tiny", {}),
-    "modernbert": (
-        "electra-modernbert-tiny",
-        {"generator_size": 1.0, "generator_num_hidden_layers": 1, "local_attention": 4},
-    ),
+WIDE = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
+RECIPES: dict[str, dict[str, Any]] = {
+    "electra-tiny": {},
+    "electra-modernbert-tiny": WIDE | {"local_attention": 4},
+    "electra-deberta-tiny": {"position_buckets": 8},
 }
+KINDS = {"bread": ("bread", "meal", "salt"), "car": ("car", "road"), "sea": ("wave", "boat")}
+RATE, EPOCHS = "8e-3", "6"
+quick = [("electra-tiny", "pair"), ("electra-modernbert-tiny", "tags")]
+quick += [("electra-deberta-tiny", "text")]
+CASES = [
+    pytest.param(recipe, kind, marks=[] if (recipe, kind) in quick else pytest.mark.slow)
+    for recipe in RECIPES
+    for kind in ("text", "pair", "tags")
+]
 
 
-def texts(path: Path, *, number: int, seed: int) -> Path:
-    """Texts of three classes, which words of their own tell; some are cut, and some have words of
-    two classes."""
+def examples(path: Path, kind: str, *, number: int, seed: int) -> str:
+    """Texts of three classes that words of their own tell, alone or with a second text; or chunks
+    of such words and the word before. Some texts are cut, and some have words of two classes."""
     rng = random.Random(seed)
-    kinds = {"bread": ("bread", "meal", "salt"), "car": ("car", "road"), "sea": ("wave", "boat")}
     rows = []
     for k in range(number):
-        label = list(kinds)[k % 3]
-        chosen = [rng.choice(("the", "a", "is", "of", "it")) for _ in range(rng.randint(1, 12))]
-        own = kinds[label] if rng.random() < 0.8 else kinds[rng.choice(list(kinds))]
-        chosen.insert(rng.randint(0, len(chosen)), rng.choice(own))
-        rows.append(json.dumps({"text": " ".join(chosen), "label": label}))
+        label = list(KINDS)[k % 3]
+        long = rng.randint(2, 6 if kind == "tags" else 12)
+        words = [rng.choice(("the", "a", "is", "of", "it")) for _ in range(long)]
+        own = KINDS[label] if rng.random() < 0.8 else KINDS[rng.choice(list(KINDS))]
+        at = rng.randint(1, long)
+        words.insert(at, rng.choice(own))
+        tags = ["O"] * len(words)
+        tags[at - 1], tags[at] = f"B-{label}", f"I-{label}"
+        row: dict[str, Any] = {"text": " ".join(words), "label": label}
+        if kind == "tags":
+            row = {"tokens": words, "tags": tags}
+        elif kind == "pair":
+            row |= {"text": "it is " + " ".join(words[:at]), "sentence2": " ".join(words[at:])}
+        rows.append(json.dumps(row))
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return path
+    return str(path)
 
 
-@pytest.mark.parametrize("name", list(RECIPES))
-def test_scores_by_transformers_alone(name: str, small_data: Path, tmp_path: Path) -> None:
-    recipe, own = RECIPES[name]
-    run = tmp_path / "run"
-    fields = own | {"num_hidden_layers": 2, "max_steps": 20, "logging_steps": 20}
-    assert cli.main(list(pretrain_words(small_data, run, recipe=recipe, **fields))) == 0
-    encoder = run / "discriminator"
-    files = [
-        str(texts(tmp_path / f"{part}.jsonl", number=size, seed=size))
-        for part, size in (("train", 120), ("validation", 45))
-    ]
-    line = ["finetune", str(encoder), "--output-dir", str(tmp_path / "scores"), "--save-model"]
-    line += ["--train-file", files[0], "--validation-file", files[1], "--seeds", "1"]
-    line += ["--num-train-epochs", "12", "--learning-rate", "3e-3", "--max-seq-length", str(LENGTH)]
-    assert cli.main([*line, "--bf16", "false"]) == 0
-    (tuned,) = (tmp_path / "scores" / "models").iterdir()
-    words = [str(encoder), str(tuned), *files, "--max-seq-length", str(LENGTH)]
-    words += ["--features", str(tmp_path / "found.npz"), "--json", str(tmp_path / "found.json")]
-    command = [sys.executable, "-I", "-c", ALONE, str(SCRIPT), *words]
+@pytest.fixture(scope="module")
+def encoders(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A pre-trained encoder of each architecture."""
+    found = {}
+    for recipe, own in RECIPES.items():
+        run = tmp_path_factory.mktemp(recipe) / "run"
+        fields = own | {"num_hidden_layers": 2, "max_steps": 20, "logging_steps": 20}
+        assert cli.main(pretrain_words(small_data, run, recipe=recipe, **fields)) == 0
+        found[recipe] = run / "discriminator"
+    return found
+
+
+def alone(tmp_path: Path, *words: str) -> dict[str, Any]:
+    """What the script writes in a process without electrify."""
+    command = [sys.executable, "-I", "-c", ALONE, str(SCRIPT), *words, "--json", "found.json"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads((tmp_path / "found.json").read_text())
-    same_predictions(tmp_path / "scores", tuned, files[1], found)
-    with np.load(tmp_path / "found.npz") as theirs:
-        same_features(encoder, files, theirs["train"], theirs["validation"], found["scores"])
+    return json.loads((tmp_path / "found.json").read_text())
 
 
-def same_predictions(scores: Path, tuned: Path, validation: str, found: dict[str, object]) -> None:
-    """The score in the record of fine-tuning, and every probability."""
-    record = json.loads((scores / "scores.jsonl").read_text())
-    assert found["scores"]["fine_tuned"] == pytest.approx(record["scores"]["accuracy"], abs=1e-12)  # type: ignore
-    held = [json.loads(line)["text"] for line in Path(validation).read_text().splitlines()]
-    ours = [p for p in predict(str(tuned), held, bf16="false") if isinstance(p, Labelled)]
-    assert len(ours) == len(held)
-    assert len({p.label for p in ours}) > 1, "one label for all agrees about everything"
-    for one, theirs in zip(ours, found["probabilities"], strict=True):  # type: ignore
-        assert theirs == pytest.approx(one.probabilities, abs=1e-5)
-
-
-def same_features(
-    encoder: Path,
-    files: list[str],
-    train_ND: np.ndarray,
-    held_ND: np.ndarray,
-    scores: dict[str, float],
+@pytest.mark.parametrize(("recipe", "kind"), CASES)
+def test_transformers_alone_gives_the_same_scores(
+    recipe: str, kind: str, encoders: dict[str, Path], tmp_path: Path
 ) -> None:
-    """The mean states that the frozen probe learns on, and what a probe scores on them."""
-    task = read_own(files[0], files[1])
-    loaded = load(str(encoder), device=torch.device("cpu"))
-    settings = FinetuneSettings(frozen_encoder="last", max_seq_length=LENGTH, bf16="false")
-    cpu = torch.device("cpu")
-    problem = problem_of(task, loaded, settings=settings, device=cpu, bf16=False, name="it")
-    assert isinstance(problem, FrozenTexts)
-    both = []
-    for examples, theirs_ND in ((task.train, train_ND), (task.validation, held_ND)):
-        ours_ND = problem._means(examples).numpy()  # type: ignore[arg-type]
-        assert ours_ND.std(0).max() > 1e-2
-        np.testing.assert_allclose(theirs_ND, ours_ND, atol=1e-5, rtol=1e-5)
-        both.append(ours_ND)
-    labels = [[json.loads(row)["label"] for row in Path(f).read_text().splitlines()] for f in files]
-    score = runpy.run_path(str(SCRIPT))["probe_accuracy"](both[0], labels[0], both[1], labels[1])
-    assert scores["probe"] == score
-    assert score > 1 / 3
+    encoder = str(encoders[recipe])
+    files = [
+        examples(tmp_path / f"{part}.jsonl", kind, number=size, seed=size)
+        for part, size in (("train", 230), ("held", 45))
+    ]
+    tuned, probed = (str(tmp_path / name) for name in ("tuned", "probed"))
+    common = ["--max-seq-length", str(LENGTH)]
+    line = ["finetune", encoder, "--train-file", files[0], "--validation-file", files[1]]
+    line += ["--seeds", "1", "--bf16", "false", "--dropout", "0", *common]
+    rate = ["--learning-rate", RATE, "--num-train-epochs", EPOCHS]
+    own = ["--encoder-dropout", "0", "--eval-steps", "1", "--save-model", *rate]
+    assert cli.main([*line, *own, "--output-dir", tuned]) == 0
+    assert cli.main([*line, "--frozen-encoder", "last", "--output-dir", probed]) == 0
+    words = [*rate, *common, "--fine-tuned", tuned, "--probed", probed]
+    found = alone(tmp_path, encoder, *files, *words)
+    assert len(found["fine-tuning"]["losses"]) == 8 * int(EPOCHS), "every update is compared"
+    same_numbers(found, Path(tuned), Path(probed), tags=kind == "tags")
+    said_something(found, files[1])
+
+
+def same_numbers(found: dict[str, Any], tuned: Path, probed: Path, *, tags: bool) -> None:
+    """Every loss, score, probability and prediction. The script's column of electrify is what the
+    records say."""
+    folders = {"fine-tuning": tuned, "saved": tuned, "probe": probed}
+    for title, folder in folders.items():
+        rows = {name: (here, there, off) for name, here, there, off in found[title]["rows"]}
+        record = json.loads((folder / "scores.jsonl").read_text())
+        for name in ("accuracy", "f1") if tags else ("accuracy",):
+            here, there, _ = rows.pop(name)
+            assert there == record["scores"][name]
+            assert here == pytest.approx(there, abs=1e-12), (title, name)
+        same, whole, _ = rows.pop("equal predictions, all")
+        assert same == whole == len(found[title]["predicted"]), title
+        losses = [rows[name] for name in rows if name.startswith("loss")]
+        if title != "saved":
+            assert [there for _, there, _ in losses] == [p["loss"] for p in record["curve"]]
+        # The losses and, for texts, the probabilities.
+        assert len(rows) == len(losses) + (not tags)
+        for name, (_, _, off) in rows.items():
+            assert off < 1e-4, (title, name, off)
+
+
+def said_something(found: dict[str, Any], held: str) -> None:
+    """Numbers that say nothing would agree, too."""
+    rows = [json.loads(line) for line in Path(held).read_text().splitlines()]
+    labels = Counter(label for row in rows for label in row.get("tags") or [row["label"]])
+    chance = max(labels.values()) / labels.total()
+    losses = found["fine-tuning"]["losses"]
+    assert losses[-1] < 0.8 * losses[0]
+    for title in ("fine-tuning", "saved", "probe"):
+        scores = {name: here for name, here, *_ in found[title]["rows"]}
+        assert scores["accuracy"] > chance, title
+        assert len(set(found[title]["predicted"])) > 2, title
+
+
+def test_without_folders_of_electrify(encoders: dict[str, Path], tmp_path: Path) -> None:
+    """There is nothing to compare with, and the same losses."""
+    file = examples(tmp_path / "few.jsonl", "text", number=40, seed=1)
+    found = alone(tmp_path, str(encoders["electra-tiny"]), file, file, "--num-train-epochs", "1")
+    assert set(found) == {"fine-tuning", "probe"}
+    assert len(found["fine-tuning"]["losses"]) == 2
+    assert {there for part in found.values() for _, _, there, _ in part["rows"]} == {None}

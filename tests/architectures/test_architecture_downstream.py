@@ -1,10 +1,12 @@
-"""A pre-trained ModernBERT downstream, by the real verbs: every kind of task is fine-tuned, saved,
-loaded by the library's classes, which compute the same, and predicted as it was validated."""
+"""A pre-trained encoder of each architecture besides ELECTRA's downstream, by the real verbs: every
+kind of task is fine-tuned, saved, loaded by the library's classes, which compute the same, and
+predicted as it was validated."""
 
 from __future__ import annotations
 
 import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,41 +21,83 @@ from small import pretrain_words, run
 
 GOOD = ("chef", "meal", "bread")
 BAD = ("car", "road", "wheel")
-WIDE = {"generator_size": 1.0, "generator_num_hidden_layers": 1, "local_attention": 4}
+WIDE = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 CLASSES = {
-    "classification": "ModernBertForSequenceClassification",
-    "multilabel": "ModernBertForSequenceClassification",
-    "regression": "ModernBertForSequenceClassification",
-    "tagging": "ModernBertForTokenClassification",
-    "answering": "ModernBertForQuestionAnswering",
+    "classification": "SequenceClassification",
+    "multilabel": "SequenceClassification",
+    "regression": "SequenceClassification",
+    "tagging": "TokenClassification",
+    "answering": "QuestionAnswering",
 }
 TEXTS = ["the chef ate a meal", "a road", "the bread is of the wheel and of the car"]
 
 
+@dataclass(frozen=True)
+class Case:
+    """An architecture. own: its options; classes: how the library's are called; head: what the
+    configuration of a fine-tuned model says of its head; block: a weight of the last one; rate: at
+    which it learns the examples."""
+
+    name: str
+    classes: str
+    own: dict[str, Any]
+    head: dict[str, Any]
+    block: str
+    rate: str
+
+
+CASES = [
+    Case(
+        name="modernbert",
+        classes="ModernBert",
+        own={"local_attention": 4},
+        head={"classifier_activation": "linear", "classifier_bias": True},
+        block="model.layers.3.attn.Wqkv.weight",
+        rate="3e-3",
+    ),
+    Case(
+        name="deberta",
+        classes="DebertaV2",
+        own={"position_buckets": 8},
+        head={},
+        block="deberta.encoder.layer.3.attention.self.query_proj.weight",
+        rate="1e-2",
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def exported(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that pre-trained the encoder."""
-    folder = tmp_path_factory.mktemp("modern") / "run"
-    fields = WIDE | {"num_hidden_layers": 4, "max_steps": 20, "save_steps": 10}
-    line = pretrain_words(small_data, folder, recipe="electra-modernbert-tiny", **fields)
+    folder = tmp_path_factory.mktemp(case.name) / "run"
+    fields = WIDE | case.own | {"num_hidden_layers": 4, "max_steps": 20, "save_steps": 10}
+    line = pretrain_words(small_data, folder, recipe=f"electra-{case.name}-tiny", **fields)
     assert cli.main(list(line)) == 0
     return folder
 
 
 def test_a_run_starts_from_a_fine_tuned_encoder(
-    exported: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case,
+    exported: Path,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What its head computes is not what the encoder computes."""
     from electrify.export.quiet import quiet
 
     start = tmp_path / "start"
-    config = {"num_labels": 3, "classifier_activation": "linear", "classifier_bias": True}
     with quiet():
         transformers.AutoModelForSequenceClassification.from_pretrained(
-            exported / "discriminator", ignore_mismatched_sizes=True, **config
+            exported / "discriminator", ignore_mismatched_sizes=True, num_labels=3, **case.head
         ).save_pretrained(start)
     fields = {"init_discriminator": start, "max_steps": 1, "eval_steps": 0}
-    line = pretrain_words(small_data, tmp_path / "run", recipe="bert-modernbert-tiny", **fields)
+    line = pretrain_words(small_data, tmp_path / "run", recipe=f"bert-{case.name}-tiny", **fields)
     assert cli.main(list(map(str, line))) == 0
     assert "has no weights of the head; it keeps its initial values" in capsys.readouterr().err
 
@@ -103,29 +147,29 @@ def written(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", list(CLASSES))
 def test_fine_tuned_and_predicted(
-    kind: str, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, case: Case, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, kind)
     out = tmp_path / "out"
     line = ["finetune", str(exported / "discriminator"), "--output-dir", str(out), "--seeds", "1"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--save-model"]
-    line += ["--num-train-epochs", "12", "--learning-rate", "3e-3", "--bf16", "false"]
+    line += ["--num-train-epochs", "12", "--learning-rate", case.rate, "--bf16", "false"]
     line += ["--answer-head", "plain"] if kind == "answering" else []
     assert cli.main([*line, "--max-seq-length", "24"]) == 0
     (folder,) = (out / "models").iterdir()
     assert run("doctor", str(folder)) == 0, capsys.readouterr().out
-    same_logits(kind, folder)
+    same_logits(kind, case, folder)
     again = tmp_path / ("again.tsv" if kind == "tagging" else "again.jsonl")
     words = ["predict", str(out), str(file), "--output-file", str(again), "--bf16", "false"]
     assert cli.main(words) == 0
     same_answers(kind, out, again)
 
 
-def same_logits(kind: str, folder: Path) -> None:
+def same_logits(kind: str, case: Case, folder: Path) -> None:
     """The library's class, which finds every weight, and our encoder with our head."""
     config = json.loads((folder / "config.json").read_text())
-    assert config["architectures"] == [CLASSES[kind]]
-    auto = "AutoModelFor" + CLASSES[kind].removeprefix("ModernBertFor")
+    assert config["architectures"] == [f"{case.classes}For{CLASSES[kind]}"]
+    auto = f"AutoModelFor{CLASSES[kind]}"
     model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -211,7 +255,7 @@ def test_vectors_of_texts(part: str, exported: Path) -> None:
             np.testing.assert_allclose(vector, wanted_D.numpy(), atol=1e-5)
 
 
-def test_an_earlier_checkpoint_is_exported(exported: Path, tmp_path: Path) -> None:
+def test_an_earlier_checkpoint_is_exported(case: Case, exported: Path, tmp_path: Path) -> None:
     out = tmp_path / "early"
     assert run("export", str(exported), "--output-dir", str(out), "--step", "10") == 0
     early, late = (
@@ -219,5 +263,4 @@ def test_an_earlier_checkpoint_is_exported(exported: Path, tmp_path: Path) -> No
         for folder in (out, exported / "discriminator")
     )
     assert early.keys() == late.keys()
-    name = "model.layers.3.attn.Wqkv.weight"
-    assert not torch.equal(early[name], late[name])
+    assert not torch.equal(early[case.block], late[case.block])
