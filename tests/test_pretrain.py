@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli
+from electrify import cli, faults
 from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
@@ -349,6 +349,57 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
         shutil.rmtree(tmp_path / part)
     assert pretrain(small_data, tmp_path / "run", **halves) == 0
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
+
+
+def begun_in_vain(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """A run that is stopped in its first update, which has its header and no checkpoint."""
+    with monkeypatch.context() as patch:
+        patch.setenv(faults.VARIABLE, "int:update@1")
+        assert electrify(*words) == 75
+
+
+def test_another_start_where_nothing_was_saved(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    """The shapes in run.json are those of a run that does not go on."""
+    run = tmp_path / "run"
+    assert pretrain(small_data, tmp_path / "wide", hidden_size=64, max_steps=1) == 0
+    wide = tmp_path / "wide" / "discriminator"
+    start = {"init_discriminator": finished / "discriminator"}
+    words = pretrain_words(small_data, run, **SHORT | start)
+    begun_in_vain(monkeypatch, *words)
+    assert pretrain(small_data, run, init_discriminator=wide, hidden_size=64, max_steps=1) == 0
+    again = tmp_path / "again"
+    begun_in_vain(monkeypatch, *pretrain_words(small_data, again, recipe="bert-tiny", **SHORT))
+    start = {"init_generator": finished / "generator", "max_steps": 1}
+    assert pretrain(small_data, again, **start) == 0
+
+
+def test_what_is_wrong_with_a_second_stage_is_said_before_the_first(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    fields = {
+        "recipe": "corrective-tiny",
+        "generator_training": "frozen",
+        "generator_steps": 3,
+        "discriminator_start": "random",
+        "tie": "none",
+        "term_weights": "rtd=50,correct=1,contrast=1",
+        "contrast_rows": 3,
+    }
+    run = tmp_path / "run"
+    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | fields))
+    assert "compares 3 rows with each other, and forward passes of 4 rows" in said
+    assert not run.exists()
+    stages = {"recipe": "two-stage-tiny", "generator_steps": 3, "save_total_limit": 10**9}
+    many = {"save_steps": 1, "max_steps": 10**9}
+    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | stages | many))
+    assert "the checkpoints of this run need" in said
+    assert not run.exists()
 
 
 def test_init_says_what_was_missing(

@@ -3,6 +3,7 @@ of folders to start from."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -184,26 +185,29 @@ def starting_point(
     starts: Starts,
     *,
     fresh: bool,
-    counts: bool,
+    main: bool,
 ) -> Built:
     """The objective with its initial values: first those drawn from the seed, then those computed
     from the corpus, then those of the folders that it starts from.
 
-    fresh: False if a checkpoint will overwrite them. counts: whether this rank reads the corpus for
-    the initial word vectors. One rank does; the others receive its values before the first step.
+    fresh: False if a checkpoint will overwrite them. main: whether this is the rank that reads the
+    corpus for the initial word vectors, which the others receive before the first step, and that
+    says what the folders lack.
     """
     vectors = (
-        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
+        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
     )
     built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if not fresh:
         return built
-    _fill(built, config, corpus, starts)
+    for line in _filled(built, config, corpus, starts):
+        if main:
+            say(line)
     return built
 
 
-def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> None:
-    """Takes the weights of the folders."""
+def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> Iterator[str]:
+    """Takes the weights of the folders. Yields lines about them."""
     # A disentangled table is a difference from the generator's table, which must be loaded first.
     order = (
         ("generator", "discriminator")
@@ -219,11 +223,12 @@ def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) 
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
-        for line in load_model(built.exports[name], start, what=name, given=given, learns=learns):
-            say(line)
+        yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)
     if starts:
         for name in sorted(built.exports.keys() - {*order}):
-            say(f"{name}: no folder is given for it; what it does not share starts with new values")
+            yield (
+                f"{name}: no folder is given for it; what it does not share starts with new values"
+            )
 
 
 def kept_names(built: Built) -> set[str]:
