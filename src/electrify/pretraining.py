@@ -28,7 +28,8 @@ from .train import dist
 from .train.allocator import keep_memory
 from .train.checkpoint import numbered
 from .train.device import pick_device
-from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse, refuse_stages
+from .train.folder import Resume, find_checkpoint, refuse, refuse_stages
+from .train.home import GENERATOR_STAGE
 from .train.precision import with_precision
 from .train.space import bytes_needed, require_space, sizes_of
 

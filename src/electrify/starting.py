@@ -3,10 +3,11 @@ of folders to start from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from .architectures import architecture_named
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
 from .config.check_lengths import limit
 from .config.checks import check
-from .config.pretrain import PretrainConfig, override, section_of
+from .config.pretrain import PretrainConfig, override, section_of, values_of
+from .config.sections import GENERATOR_SIZES
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
@@ -165,6 +167,30 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
             f"{kept.layer_norm_eps:g}, and with tie {tie} they share a LayerNorm; {same}take "
             "--tie tokens, none or gdes"
         )
+
+
+def overruled(
+    config: PretrainConfig, given: Collection[str], run: Path
+) -> Iterator[tuple[str, Any, Any, str]]:
+    """The numbers of networks that somebody gave and that the folders from which a run starts
+    overrule: name, value, that of the folder, and its name. given: the fields that somebody
+    wrote."""
+    found = from_folders(config, run, None)
+    before, after = values_of(config), values_of(found)
+    start = config.train.init_discriminator
+    for name in given if start else ():
+        if section_of()[name] == "model" and before[name] not in (None, after[name]):
+            yield name, before[name], after[name], f"--init-discriminator {start}"
+    start = config.train.init_generator
+    own = {"generator_size", *(f"generator_{name}" for name in GENERATOR_SIZES)}.intersection(given)
+    if not start or not own:
+        return
+    shape = saved_shape(run, "generator") or generator_from(start, found, None)
+    numbers = found.model.generator_numbers()
+    odd = {name: getattr(shape, name) for name in numbers if numbers[name] != getattr(shape, name)}
+    for name in sorted(own) if odd else ():
+        theirs = ", ".join(f"{name} {number}" for name, number in odd.items())
+        yield name, before[name], theirs, f"--init-generator {start}"
 
 
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:

@@ -23,11 +23,10 @@ from . import checkpoint, dist
 from .board import BOARD
 from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing
 from .facts import FACTS
-from .home import TOKENIZER
+from .home import GENERATOR_STAGE, TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
-GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 
 
 def refuse(folder: Path, resume: Resume) -> None:
