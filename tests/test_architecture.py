@@ -36,7 +36,7 @@ ORDER = [
     {"export"},
     {"batches", "starting"},
     {"running"},
-    {"timed"},
+    {"timed", "before"},
     {"pretraining", "downstream", "scoring", "doctor"},
     {"compare", "inference"},
     {"curves"},

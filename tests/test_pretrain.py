@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli
+from electrify import cli, faults
 from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
@@ -39,6 +39,7 @@ from small import (
     write_text,
 )
 
+BOTH = ("discriminator", "generator")
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
 
 
@@ -249,6 +250,52 @@ def test_rows_that_a_start_cannot_read_are_refused_before_text_is_prepared(
     assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
 
 
+def test_a_folder_and_a_device_are_looked_at_before_text_is_prepared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = write_text(tmp_path / "text.txt", size=3000)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    stages = {"recipe": "two-stage-tiny", "generator_steps": 4}
+    for run, fields, says in (
+        ("full", {}, "is not empty and holds no run"),
+        ("full", stages, "is not empty and holds no run"),
+        ("run", {"device": "cuda:99"}, "device cuda:99 was asked for"),
+        ("run", {"resume": "must"}, "has no checkpoint"),
+    ):
+        assert says in mistake(capsys, *pretrain_words(text, tmp_path / run, **SHORT | fields))
+    assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full"}
+
+
+def test_a_start_below_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    """In a recipe file, where no shell writes it out."""
+    monkeypatch.setenv("HOME", str(finished.parent))
+    start = f"~/{finished.name}/discriminator"
+    fields = SMALL | {"report_to": ("none",), "max_steps": 1, "init_discriminator": start}
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(dump(override(load_recipe("electra-tiny"), fields)), encoding="utf-8")
+    words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--config", recipe]
+    assert electrify(*words) == 0
+
+
+def test_numbers_that_others_overrule_are_named(
+    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
+) -> None:
+    halves = {f"init_{part}": finished / part for part in BOTH}
+    wide = {"hidden_size": 64, "embedding_size": 32, "generator_size": 0.25, "max_steps": 1}
+    batch = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
+    assert pretrain(small_data, tmp_path / "run", **halves, **wide, **batch) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "does nothing here" in line]
+    assert len(said) == 3
+    split = "--per-device-train-batch-size and --gradient-accumulation-steps make a batch of 2 rows"
+    assert f"--train-batch-size 4 does nothing here: {split}" in said
+    kept = f"--init-discriminator {finished / 'discriminator'}"
+    assert f"--hidden-size 64 does nothing here: {kept} has 32" in said
+    assert any(line.startswith("--generator-size 0.25 does nothing here: --init-") for line in said)
+
+
 def test_a_corpus_that_was_never_finished(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -349,6 +396,57 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
         shutil.rmtree(tmp_path / part)
     assert pretrain(small_data, tmp_path / "run", **halves) == 0
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
+
+
+def begun_in_vain(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """A run that is stopped in its first update, which has its header and no checkpoint."""
+    with monkeypatch.context() as patch:
+        patch.setenv(faults.VARIABLE, "int:update@1")
+        assert electrify(*words) == 75
+
+
+def test_another_start_where_nothing_was_saved(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    """The shapes in run.json are those of a run that does not go on."""
+    run = tmp_path / "run"
+    assert pretrain(small_data, tmp_path / "wide", hidden_size=64, max_steps=1) == 0
+    wide = tmp_path / "wide" / "discriminator"
+    start = {"init_discriminator": finished / "discriminator"}
+    words = pretrain_words(small_data, run, **SHORT | start)
+    begun_in_vain(monkeypatch, *words)
+    assert pretrain(small_data, run, init_discriminator=wide, hidden_size=64, max_steps=1) == 0
+    again = tmp_path / "again"
+    begun_in_vain(monkeypatch, *pretrain_words(small_data, again, recipe="bert-tiny", **SHORT))
+    start = {"init_generator": finished / "generator", "max_steps": 1}
+    assert pretrain(small_data, again, **start) == 0
+
+
+def test_what_is_wrong_with_a_second_stage_is_said_before_the_first(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    fields = {
+        "recipe": "corrective-tiny",
+        "generator_training": "frozen",
+        "generator_steps": 3,
+        "discriminator_start": "random",
+        "tie": "none",
+        "term_weights": "rtd=50,correct=1,contrast=1",
+        "contrast_rows": 3,
+    }
+    run = tmp_path / "run"
+    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | fields))
+    assert "compares 3 rows with each other, and forward passes of 4 rows" in said
+    assert not run.exists()
+    stages = {"recipe": "two-stage-tiny", "generator_steps": 3, "save_total_limit": 10**9}
+    many = {"save_steps": 1, "max_steps": 10**9}
+    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | stages | many))
+    assert "the checkpoints of this run need" in said
+    assert not run.exists()
 
 
 def test_init_says_what_was_missing(
@@ -469,6 +567,60 @@ def test_init_mistakes(
             fields
         )
         assert not (tmp_path / "run").exists(), fields
+
+
+# ------------------------------------------------------------------ two stages
+
+
+STAGES = {"recipe": "two-stage-tiny", "generator_steps": 4, "max_steps": 6}
+
+
+@pytest.fixture(scope="module")
+def stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of two stages. Read only."""
+    run = tmp_path_factory.mktemp("stages") / "run"
+    assert pretrain(small_data, run, **STAGES) == 0
+    return run
+
+
+def test_the_cards_of_two_stages(small_data: Path, stages: Path, tmp_path: Path) -> None:
+    """A frozen generator has learned in the first only; the discriminator begins with its
+    weights."""
+    cards = {part: (stages / part / "README.md").read_text() for part in BOTH}
+    first, second = (
+        log.read(folder / log.FILE)[-1]["tokens"] for folder in (stages / "generator-stage", stages)
+    )
+    assert "| updates | 4 |" in cards["generator"]
+    assert f"| tokens seen | {first:,} |" in cards["generator"]
+    assert "held-out documents of the same corpus after 4 updates" in cards["generator"]
+    assert "| updates | 6 |" in cards["discriminator"]
+    assert f"| tokens seen | {second:,} |" in cards["discriminator"]
+    begun = f"| first stage | 4 updates of the generator alone, {first:,} tokens, "
+    assert begun in cards["discriminator"]
+    assert "first stage" not in cards["generator"]
+    frozen = {"generator_training": "frozen", "term_weights": "rtd=50", "tie": "none"}
+    start = {"init_generator": stages / "generator", "max_steps": 1}
+    assert pretrain(small_data, tmp_path / "run", **frozen, **start) == 0
+    card = (tmp_path / "run" / "generator" / "README.md").read_text()
+    assert "It is as it was in generator, from which the run took it." in card
+    for absent in ("Trained from raw text", "| updates |", "tokens seen", "## Corpus"):
+        assert absent not in card
+
+
+def test_a_first_stage_is_named_where_the_second_has_not_begun(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
+) -> None:
+    """And what is said at its start about its own updates."""
+    run = tmp_path / "run"
+    short = STAGES | {"max_minutes": 1e-9, "seq_length_schedule": "8=.1"}
+    assert pretrain(small_data, run, **short) == 75
+    said = capsys.readouterr().err
+    assert "warmup_steps 5 is not below generator_steps 4" in said
+    assert "give --generator-warmup-steps 0 or so" in said
+    assert "none of 4 updates has 8, whose share rounds to 0 updates; give more generator_" in said
+    named = f"is a run in its first stage; name the run of that, {run / 'generator-stage'}"
+    for words in (["export", run, "--output-dir", tmp_path / "x"], ["doctor", run]):
+        assert named in mistake(capsys, *words)
 
 
 # ------------------------------------------------------------------ folders that hold another run

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify import timed
+from electrify import faults, timed
 from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
@@ -19,7 +19,7 @@ from electrify.running import Job
 from electrify.text.shards import Corpus
 from electrify.timed import FEWEST, FORWARD, of_time, seconds_per_slot
 from electrify.train import dist
-from small import SMALL, mistake, same_ending
+from small import SMALL, mistake, pretrain_words, run, same_ending
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
@@ -63,6 +63,22 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
     else:
         steps = config.train.max_steps
         assert cost(steps) <= seconds < cost(steps + 1)
+
+
+def test_the_updates_are_those_of_the_batch_that_is_trained(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    split = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
+    found = []
+    for batch in ({"train_batch_size": 64}, {"train_batch_size": 4} | split):
+        world = dist.World(0, 1, 0, torch.device("cpu"))
+        job = Job(small_data, tmp_path / "run", recipe(**batch), "auto", {}, world, None)
+        found.append(timed.in_time(job, 10.0).config.train)
+    assert [t.train_batch_size for t in found] == [64, 64]
+    assert found[0].max_steps == found[1].max_steps
 
 
 def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
@@ -148,6 +164,29 @@ def test_an_interrupted_run_keeps_its_number(
     assert result.summary.finished
     # 57.6 s hold 88 updates and a validation.
     assert result.summary.step == 88
+
+
+def test_a_run_that_has_saved_nothing_is_measured_anew(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It begins anew; one that goes on says that it keeps its number."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    words = pretrain_words(small_data, tmp_path / "run")
+    monkeypatch.setenv(faults.VARIABLE, "int:update@1")
+    assert run(*words, "--train-minutes", "1") == 75
+    assert (tmp_path / "run" / "config.yaml").is_file()
+    monkeypatch.delenv(faults.VARIABLE)
+    assert "not even 5 updates fit" in mistake(capsys, *words, "--train-minutes", "1e-9")
+    # 28.8 s, of which the validation takes .85.
+    short = ("--max-minutes", "1e-9", "--train-minutes")
+    assert run(*words, *short, "0.5") == 75
+    assert "0.5 minutes hold 43 updates" in capsys.readouterr().err
+    assert run(*words, *short, "1") == 75
+    assert "a run that has begun keeps its 43 updates" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .config.pretrain import PretrainConfig, override
+from .config.pretrain import PretrainConfig, with_batch
 from .errors import UserError
 
 
@@ -10,13 +10,8 @@ def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig
     """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
     if the batch cannot be split evenly, or if a split would separate rows that a loss compares.
     """
-    t = config.train
-    if t.per_device_train_batch_size and t.gradient_accumulation_steps:
-        size = t.per_device_train_batch_size * t.gradient_accumulation_steps * world_size
-        config = override(config, {"train_batch_size": size})
-        micro = t.per_device_train_batch_size
-    else:
-        micro = rows_of_a_pass(config, world_size)
+    config = with_batch(config, processes=world_size)
+    micro = rows_of_a_pass(config, world_size)
     must_cut_evenly(config, micro, world_size)
     must_hold_groups(config, micro, world_size)
     return config, micro

@@ -147,7 +147,7 @@ def pretrain_discriminator(data: Path, run: Path, config: PretrainConfig) -> str
     """Pre-trains, or continues, and returns the folder of the discriminator."""
     title(2, f"Pre-training: {RECIPE}, {config.train.max_steps} steps")
     result = pretrain(data, output_dir=run, config=config)
-    if not result.summary.finished:
+    if result.summary.signalled or not result.summary.finished:
         raise Unfinished(
             f"the demo was stopped after step {result.summary.step} and is saved; run the same "
             "command again to continue"

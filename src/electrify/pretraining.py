@@ -10,23 +10,28 @@ from typing import Any
 
 from .config.checks import cautions, check, check_minutes
 from .config.given import checked, must_be, path_of
+from .config.networks import KEPT
 from .config.pretrain import PretrainConfig, override
 from .config.schema import convert
 from .config.sections import GENERATOR_SIZES
 from .draws import hashed
 from .errors import UserError
 from .export.starting_vocabulary import check_vocabulary
+from .flops.count import outline
 from .progress import say
-from .running import Job, Result, train_run
+from .running import Job, Result, plan, train_run
 from .starting import from_folders
 from .text.shards import Corpus
 from .timed import in_time
 from .torch_state import known_torch_state
 from .train import dist
 from .train.allocator import keep_memory
+from .train.checkpoint import numbered
 from .train.device import pick_device
-from .train.folder import GENERATOR_STAGE, Resume, find_checkpoint, refuse
+from .train.folder import Resume, find_checkpoint, refuse, refuse_stages
+from .train.home import GENERATOR_STAGE
 from .train.precision import with_precision
+from .train.space import bytes_needed, require_space, sizes_of
 
 # Runs share the process's threads, signals and groups of processes.
 _ALONE = threading.Lock()
@@ -99,7 +104,8 @@ def _pretrain(
             begun = [output_dir, output_dir / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
             job = replace(job, config=with_precision(config, world, begun=begun))
             if train_minutes is not None:
-                refuse(output_dir, resume)
+                with dist.together():
+                    refuse(output_dir, resume)
                 job = in_time(job, train_minutes)
             return two_stages(job) if t.generator_steps else train_run(job)
     finally:
@@ -115,29 +121,55 @@ def two_stages(job: Job) -> Result:
     """
     folder = job.folder
     world = job.world
-    config = from_folders(job.config, folder, Corpus(job.data, "train").manifest.vocab_size)
-    if "discriminator" in job.starts:
-        check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
-    first = folder / GENERATOR_STAGE
-    starts = job.starts | {"generator": str(first / "discriminator")}
-    if config.train.discriminator_start == "generator":
-        starts |= {"discriminator": starts["generator"]}
-    second = replace(job, config=config, starts=starts)
-    if find_checkpoint(folder) is not None:  # a checkpoint of the second stage holds the generator
+    with dist.together():
+        first, second = stages(job)
+        begun = find_checkpoint(folder) is not None
+        if not begun:
+            refuse_stages(folder, job.resume)
+            must_hold_both(first, second)
+    if begun:  # a checkpoint of the second stage holds the generator
         return train_run(second)
-    waiting = job.resume == "must" and any(first.glob("checkpoint-*"))
-    refuse(folder, "auto" if waiting else job.resume)
     if world.is_main:
         say(
-            f"first stage: {config.train.generator_steps:,} updates of the generator alone, in "
-            f"{first}"
+            f"first stage: {first.config.train.max_steps:,} updates of the generator alone, in "
+            f"{first.folder}"
         )
-    result = train_run(replace(job, folder=first, config=generator_stage(config), starts={}))
+    result = train_run(first)
+    if result.summary.signalled:  # perhaps in its last update or save
+        return replace(result, summary=replace(result.summary, finished=False), exported={})
     if not result.summary.finished:
         return result
     if world.is_main:
         say("second stage: the discriminator, against that generator")
     return train_run(replace(second, resume="auto"))
+
+
+def stages(job: Job) -> tuple[Job, Job]:
+    """The two runs of two stages."""
+    config = from_folders(job.config, job.folder, Corpus(job.data, "train").manifest.vocab_size)
+    if "discriminator" in job.starts:
+        check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
+    folder = job.folder / GENERATOR_STAGE
+    starts = job.starts | {"generator": str(folder / KEPT)}
+    if config.train.discriminator_start == "generator":
+        starts |= {KEPT: starts["generator"]}
+    first = replace(job, folder=folder, config=generator_stage(config), starts={})
+    return first, replace(job, config=config, starts=starts)
+
+
+def must_hold_both(first: Job, second: Job) -> None:
+    """Raises UserError for what would stop the second stage after the first was trained: its
+    corpus, its batch, its memory, or the space for the checkpoints of both."""
+    vocab_size = plan(second).corpus.manifest.vocab_size
+    needed = 0
+    for job in (first, second):
+        networks = outline(job.config, vocab_size=vocab_size).objective
+        step = max((found.step for found in numbered(job.folder)), default=0)
+        sizes = sizes_of(networks.parameters())
+        needed += bytes_needed(
+            job.folder, job.config.train, **sizes, step=step, milestones=job.milestones
+        )
+    require_space(second.folder, needed)
 
 
 def generator_stage(config: PretrainConfig) -> PretrainConfig:

@@ -34,7 +34,7 @@ from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.sharding import is_sharded
-from .train.space import must_have_room
+from .train.space import must_have_room, sizes_of
 from .train.threads import Threads, choose, computing_with
 
 
@@ -86,9 +86,10 @@ def train_run(job: Job) -> Result:
     """
     folder = job.folder
     world = job.world
-    planned = plan(job)
+    with dist.together():
+        planned = plan(job)
+        refuse(folder, job.resume)
     config = planned.config
-    refuse(folder, job.resume)
     with ExitStack() as held:
         loaded = claim(held, folder, config, planned.corpus, world, trunk=job.trunk)
         threads = held.enter_context(
@@ -123,14 +124,11 @@ def assembled(job: Job, planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
     """The networks and the run that trains them. fresh: whether it begins at its starting
     weights."""
     config = planned.config
-    built = starting_point(
-        config,
-        planned.shapes[1],
-        planned.corpus,
-        job.starts,
-        fresh=fresh,
-        counts=job.world.rank == 0,
-    )
+    shape, corpus = planned.shapes[1], planned.corpus
+    with dist.together():
+        built = starting_point(
+            config, shape, corpus, job.starts, fresh=fresh, main=job.world.is_main
+        )
     run = Run(
         built.objective,
         config.train,
@@ -211,13 +209,14 @@ def begin(
     folder = run.context.folder
     world = run.world
     corpus = run.data.loader.corpus
-    parameters = sum(p.numel() for p in run.state.named.values())
     step = loaded.state["step"] if loaded else 0
-    must_have_room(folder, config.train, parameters, step=step, milestones=run.context.milestones)
+    sizes = sizes_of(run.state.named.values())
+    must_have_room(folder, config.train, **sizes, step=step, milestones=run.context.milestones)
+    parameters = sizes["parameters"]
     tokenizer = corpus.folder / TOKENIZER
     begun = loaded is not None and not loaded.of_trunk
     lost = [*HEADER, TOKENIZER]
-    if begun:
+    if begun and world.is_main:  # which may be about to write it again
         lost = header_lost(folder, config, corpus.manifest, tokenizer=tokenizer)
     if lost and world.rank == 0:
         for name in lost if begun else ():

@@ -3,9 +3,11 @@ of folders to start from."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +16,8 @@ from .architectures import architecture_named
 from .build import Built, Vocabulary, build, generator_shape, kept_shape
 from .config.check_lengths import limit
 from .config.checks import check
-from .config.pretrain import PretrainConfig, override, section_of
+from .config.pretrain import PretrainConfig, override, section_of, values_of
+from .config.sections import GENERATOR_SIZES
 from .data.cooccurrence import word_vectors
 from .data.phases import phases_of
 from .errors import UserError
@@ -166,6 +169,30 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
         )
 
 
+def overruled(
+    config: PretrainConfig, given: Collection[str], run: Path
+) -> Iterator[tuple[str, Any, Any, str]]:
+    """The numbers of networks that somebody gave and that the folders from which a run starts
+    overrule: name, value, that of the folder, and its name. given: the fields that somebody
+    wrote."""
+    found = from_folders(config, run, None)
+    before, after = values_of(config), values_of(found)
+    start = config.train.init_discriminator
+    for name in given if start else ():
+        if section_of()[name] == "model" and before[name] not in (None, after[name]):
+            yield name, before[name], after[name], f"--init-discriminator {start}"
+    start = config.train.init_generator
+    own = {"generator_size", *(f"generator_{name}" for name in GENERATOR_SIZES)}.intersection(given)
+    if not start or not own:
+        return
+    shape = saved_shape(run, "generator") or generator_from(start, found, None)
+    numbers = found.model.generator_numbers()
+    odd = {name: getattr(shape, name) for name in numbers if numbers[name] != getattr(shape, name)}
+    for name in sorted(own) if odd else ():
+        theirs = ", ".join(f"{name} {number}" for name, number in odd.items())
+        yield name, before[name], theirs, f"--init-generator {start}"
+
+
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
     """The facts about the corpus and its tokenizer that corruption needs."""
     m = corpus.manifest
@@ -184,26 +211,29 @@ def starting_point(
     starts: Starts,
     *,
     fresh: bool,
-    counts: bool,
+    main: bool,
 ) -> Built:
     """The objective with its initial values: first those drawn from the seed, then those computed
     from the corpus, then those of the folders that it starts from.
 
-    fresh: False if a checkpoint will overwrite them. counts: whether this rank reads the corpus for
-    the initial word vectors. One rank does; the others receive its values before the first step.
+    fresh: False if a checkpoint will overwrite them. main: whether this is the rank that reads the
+    corpus for the initial word vectors, which the others receive before the first step, and that
+    says what the folders lack.
     """
     vectors = (
-        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and counts else None
+        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
     )
     built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
     if not fresh:
         return built
-    _fill(built, config, corpus, starts)
+    for line in _filled(built, config, corpus, starts):
+        if main:
+            say(line)
     return built
 
 
-def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> None:
-    """Takes the weights of the folders."""
+def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> Iterator[str]:
+    """Takes the weights of the folders. Yields lines about them."""
     # A disentangled table is a difference from the generator's table, which must be loaded first.
     order = (
         ("generator", "discriminator")
@@ -219,11 +249,12 @@ def _fill(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) 
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
-        for line in load_model(built.exports[name], start, what=name, given=given, learns=learns):
-            say(line)
+        yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)
     if starts:
         for name in sorted(built.exports.keys() - {*order}):
-            say(f"{name}: no folder is given for it; what it does not share starts with new values")
+            yield (
+                f"{name}: no folder is given for it; what it does not share starts with new values"
+            )
 
 
 def kept_names(built: Built) -> set[str]:

@@ -12,14 +12,14 @@ from time import monotonic
 import torch
 
 from .config.checks import check_minutes
-from .config.pretrain import PretrainConfig, load_file, override
+from .config.pretrain import PretrainConfig, load_file, override, with_batch
 from .data.loader import prefetch
 from .data.phases import phases_of
 from .errors import UserError
 from .progress import say
 from .running import Job, assembled, plan, threads_of
-from .train.dist import World, any_across, sum_across
-from .train.folder import CONFIG, is_run
+from .train.dist import World, any_across, sum_across, together
+from .train.folder import CONFIG, has_begun
 from .train.loop import Run
 from .train.threads import computing_with
 
@@ -41,13 +41,17 @@ WARMUPS = ("warmup_steps", "generator_warmup_steps")
 
 def in_time(job: Job, minutes: float) -> Job:
     """The job with as many updates as `minutes` of this machine hold, and a warm-up of a tenth of
-    them at most. A run that has begun keeps its number.
+    them at most. A run that has begun keeps its number; without a checkpoint it begins anew.
 
     Raises UserError for a time that is too short, and as `check_minutes`.
     """
     check_minutes(job.config, minutes)
-    if is_run(job.folder):
-        earlier = load_file(job.folder / CONFIG).train
+    job = replace(job, config=with_batch(job.config, processes=job.world.size))
+    if has_begun(job.folder):
+        with together():
+            earlier = load_file(job.folder / CONFIG).train
+        if job.world.is_main:
+            say(f"a run that has begun keeps its {earlier.max_steps:,} updates")
         length = {name: getattr(earlier, name) for name in ("max_steps", *WARMUPS)}
         return replace(job, config=override(job.config, length))
     began = monotonic()
@@ -101,7 +105,8 @@ def seconds_per_slot(job: Job, *, limit_s: float) -> float:
     a batch takes on average over the whole run, padding included. If later parts of the run cost
     more than its beginning (longer rows, a head that joins later), their FLOPs say by how much."""
     longest = max(job.config.train.max_steps, MOST)
-    planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
+    with together():
+        planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
     threads = threads_of(planned.config, planned.micro_rows, job.folder, None, job.world)
     with computing_with(threads):
         run, _ = assembled(job, planned, fresh=True)

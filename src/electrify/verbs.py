@@ -28,7 +28,6 @@ from .config.pretrain import PretrainConfig, load_file, load_recipe, override, s
 from .config.verbs import DEFAULT_RECIPE
 from .console import harmless
 from .errors import UserError
-from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
 from .train.signals import status_of_stop
 
@@ -63,22 +62,12 @@ def prepare(args: argparse.Namespace) -> int:
 def pretrain(args: argparse.Namespace) -> int:
     config = wanted(args)
     output_dir = Path(args.output_dir)
-    must_be_utf8(output_dir)  # before a corpus is prepared for it
-    must_not_be_in_a_checkpoint(output_dir)
 
-    from .export.places import check_place
-    from .text.given import is_prepared, prepared
+    from .before import corpus_for, in_vain
 
-    t = config.train
-    starts = [start for start in (t.init_discriminator, t.init_generator) if start]
-    # A continued run does not need them any more.
-    for start in starts if not output_dir.exists() else ():
-        check_place(start)
-    if starts and not output_dir.exists() and not is_prepared(args.data):
-        from .starting import must_read_rows
-
-        must_read_rows(config)
-    data = prepared(args.data, output_dir, tokenizer=next(iter(starts), None))
+    data = corpus_for(config, args.data, output_dir, resume=args.resume)
+    for line in in_vain(config, section_of().keys() & vars(args).keys(), output_dir):
+        say(line)
 
     from .pretraining import pretrain
 

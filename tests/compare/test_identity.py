@@ -55,6 +55,23 @@ def test_results_that_were_written_before_are_found_again(recipe: str, known: st
     assert identity(cell_of(recipe), kept(STUDY)) == known
 
 
+@pytest.mark.parametrize(
+    ("schedule", "known"),
+    [
+        ({64: 0.9}, "a0fe42175cbb01fd"),
+        ({32: 0.25, 64: 0.5}, "aef4d41d554025c3"),
+        ({64: 0.5, 32: 0.25}, "9852dbe0c41604e9"),
+    ],
+)
+def test_another_order_of_a_schedule_is_another_recipe(
+    schedule: dict[int, float], known: str
+) -> None:
+    """Rising ones are found as they were before the order was looked at."""
+    cell = cell_of("bert-tiny")
+    config = override(cell.config, {"seq_length_schedule": schedule})
+    assert identity(Cell(**vars(cell) | {"config": config}), kept(STUDY)) == known
+
+
 def test_results_of_a_mistake_are_not_found_again() -> None:
     """Earlier versions clipped the generator's word table with the encoder that reads it."""
     gdes = "electra-tiny:tie=gdes,generator_size=1.0"

@@ -109,6 +109,17 @@ def test_a_first_stage_goes_through_its_own_schedule() -> None:
     assert PASSES.passes(config) == pytest.approx(tokens_of(config) / 4_000_000)
 
 
+def test_what_is_counted_is_the_batch_that_is_trained() -> None:
+    """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
+    split = "electra-tiny:per_device_train_batch_size=8,gradient_accumulation_steps=2"
+    costs = [
+        cells([read_entry(text)], [1e13], [0], COST)[0]
+        for text in (split, "electra-tiny:train_batch_size=16")
+    ]
+    assert [c.config.train.train_batch_size for c in costs] == [16, 16]
+    assert (costs[0].steps, costs[0].flops) == (costs[1].steps, costs[1].flops)
+
+
 def test_recipes_of_equal_text_differ_in_flops() -> None:
     entries = [read_entry("bert-tiny"), read_entry("electra-tiny")]
     bert, electra = cells(entries, [10.0], [0], PASSES)

@@ -201,15 +201,19 @@ def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
     assert interrupt("electrify.demo:draw", words, tmp_path, number=number, call=9)[0] == 0
 
 
+@pytest.mark.parametrize("at_its_end", [False, True])
 def test_a_demo_stopped_while_it_trains(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_its_end: bool
 ) -> None:
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
+    from electrify.config.networks import KEPT
     from electrify.running import Result
     from electrify.train.loop import Summary
 
-    stopped = Result(tmp_path, Summary(3, False, {}, 1, 1.0), {})
+    late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
+    summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)
+    stopped = Result(tmp_path, summary, {KEPT: tmp_path})
     monkeypatch.setattr(demo, "prepare", lambda config: None)
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
     monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)

@@ -91,6 +91,30 @@ def test_a_signal_in_every_phase(
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
+STAGES = {"recipe": "two-stage-tiny", "generator_steps": 4, "max_steps": 6, "eval_steps": 3}
+
+
+@pytest.fixture(scope="module")
+def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two stages that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("stages")
+    run(pretrain_words(small_data, folder / "run", **STAGES), folder)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("point", core(("validation", "before_rename"), "validation"))
+def test_a_signal_at_the_end_of_a_first_stage(
+    small_data: Path, both_stages: Path, tmp_path: Path, point: str
+) -> None:
+    """It is too late to stop the first stage; the second does not begin."""
+    words = pretrain_words(small_data, tmp_path / "run", **STAGES)
+    said = run(words, tmp_path, fault=f"term:{point}@4", expect=SAVED)
+    assert "stopped after step 4 and saved" in said.splitlines()[-1]
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    run(words, tmp_path)
+    same_ending(both_stages, tmp_path / "run", step=6)
+
+
 def at_work(process: Process, program: str) -> bool:
     """Whether it is among what the process has started."""
     names = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 from contextlib import ExitStack
@@ -60,6 +61,29 @@ def test_a_signal_while_processes_meet(
         assert process.errors.read_text().splitlines()[-1] == (
             f"electrify pretrain: stopped by {number.name}; run the same command again to continue"
         )
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_one_process_finds_wrong_ends_both(
+    small_data: Path, tmp_path: Path, port: int
+) -> None:
+    """As on a host whose copy of the corpus is not whole: no process calls it the loss of another
+    one, after which a scheduler would start them again and again."""
+    shutil.copytree(small_data, tmp_path / "data")
+    next((tmp_path / "data").glob("tokens-train-*")).unlink()
+    with ExitStack() as held:
+        both = [
+            held.enter_context(
+                alone(
+                    pretrain_words(data, tmp_path / "run", **SHORT), tmp_path, rank=rank, port=port
+                )
+            )
+            for rank, data in enumerate((small_data, tmp_path / "data"))
+        ]
+        done = [process.end() for process in both]
+    assert [d.status for d in done] == [2, 2]
+    assert "named by the manifest is missing" in done[1].err
+    assert "another process" not in done[0].err
     assert not (tmp_path / "run").exists()
 
 

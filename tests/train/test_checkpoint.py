@@ -290,6 +290,15 @@ def test_checkpoints_that_will_be_replaced_have_their_place(
     for step in (10, 20):
         checkpoint.save(tmp_path, step, tensors=weights, state={"step": step}, keep=2)
     must_have_room(tmp_path, config, step=20, **given)
+    # What a kill in a save has left is removed by the next one.
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0.5 * one))
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, config, step=20, **given)
+    shutil.copytree(tmp_path / "checkpoint-20", tmp_path / f".tmp-30-{'a' * 32}")
+    must_have_room(tmp_path, config, step=20, **given)
+    shutil.rmtree(tmp_path / f".tmp-30-{'a' * 32}")
+    must_have_room(tmp_path, config, step=20, **given | {"frozen": 8_000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1.5 * one))
     with pytest.raises(UserError, match="the checkpoints of this run need"):
         must_have_room(tmp_path, config, step=20, **given | {"milestones": frozenset({10, 20})})
     must_have_room(tmp_path / "finished", config, step=100, **given)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from electrify.config.pretrain import load_recipe, override
 from electrify.doctor.run import examine_run
 from electrify.files.seals import sealed
 from electrify.train import checkpoint
+from electrify.train.decisive import decisive, differing
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words, run, steps_of
 
 SHORT = {"max_steps": 8, "save_steps": 4, "threads": 1}
@@ -102,6 +104,33 @@ def test_a_recipe_that_was_edited(
     assert "config.yaml was changed after the run began" in said
     same = pretrain_words(small_data, half, **SHORT | {name: value})
     assert "put that back" in mistake(capsys, *same, longest=600)
+
+
+def test_a_schedule_in_another_order(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is another run, however the recipe was written down."""
+    folder, words = tmp_path / "run", {}
+    for order in ("8=.25,12=.5", "12=.5,8=.25"):
+        words[order] = pretrain_words(small_data, folder, **SHORT, seq_length_schedule=order)
+    first, second = words.values()
+    assert run(*first, "--max-minutes", "1e-9") == 75
+    said = mistake(capsys, *second)
+    assert "holds another run (seq_length_schedule {8: 0.25, 12: 0.5} there, {12: 0.5" in said
+    edit(folder, "    8: 0.25\n    12: 0.5\n", "    12: 0.5\n    8: 0.25\n")
+    assert "is a checkpoint of a run with another recipe" in mistake(capsys, *second, longest=600)
+    assert "config.yaml and run.json are not of one run" in mistake(
+        capsys, "export", folder, "--output-dir", tmp_path / "x", longest=600
+    )
+
+
+def test_a_schedule_as_earlier_versions_wrote_it() -> None:
+    """Without its order; the recipe beside it has that."""
+    config = override(load_recipe("bert-tiny"), {"batch_size_schedule": {16: 0.1, 32: 0.2}})
+    earlier = {"batch_size_schedule": {"16": 0.1, "32": 0.2}}
+    assert differing(earlier, config) == ""
+    assert "batch_size_schedule" in differing({"batch_size_schedule": {"16": 0.1}}, config)
+    assert differing(decisive(config), config) == ""
 
 
 def test_what_may_be_edited(half: Path, whole: Path, small_data: Path, tmp_path: Path) -> None:

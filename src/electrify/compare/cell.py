@@ -96,7 +96,7 @@ def do(work: Work) -> None:
     from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
     from ..train.facts import read_facts
-    from ..train.folder import GENERATOR_STAGE
+    from ..train.home import GENERATOR_STAGE
 
     folder = Path(work.folder)
     run = folder / RUN

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..config.pretrain import PretrainConfig
 from ..files.folders import fingerprint
-from ..train.decisive import decisive
+from ..train.decisive import ORDERED, decisive
 from .plan import Cell
 
 LATER: dict[str, Any] = {
@@ -46,9 +46,19 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
     t = cell.config.train
     starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
-    decides = {k: v for k, v in decisive(cell.config).items() if (k, v) not in later.items()}
+    values = decisive(cell.config)
+    values |= {name: _rising(values[name]) for name in ORDERED}
+    decides = {k: v for k, v in values.items() if (k, v) not in later.items()}
     parts = [cell.entry, decides, starts, kept, *corrected(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _rising(schedule: Any) -> Any:
+    """A schedule as the first results were found by, if its values rise: then it has no other
+    order that somebody would give it. (With another order it is another recipe.)"""
+    if isinstance(schedule, list) and schedule == sorted(schedule):
+        return {str(value): share for value, share in schedule}
+    return schedule
 
 
 def corrected(config: PretrainConfig) -> list[str]:

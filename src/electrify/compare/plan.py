@@ -18,7 +18,7 @@ from typing import Any
 
 from ..config.checks import check
 from ..config.compare import UNITS
-from ..config.pretrain import PretrainConfig, load_recipe, override
+from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
 from ..errors import UserError
 from ..train.trunk import can_share, leaves_at
@@ -160,7 +160,7 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
         check(config, entry.changes)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
-    return config
+    return with_batch(config)  # its batch is what a budget counts
 
 
 def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:

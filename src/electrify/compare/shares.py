@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..files.schema import is_count
 from ..train import log
-from ..train.folder import GENERATOR_STAGE
+from ..train.home import GENERATOR_STAGE
 from .cell import RUN, ends
 from .logs import LOG, own_tail
 from .plan import Cell

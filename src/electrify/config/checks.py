@@ -14,6 +14,7 @@ from .check_task import check_task
 from .pretrain import PretrainConfig, TrainConfig, starts_of
 from .schema import MAX_TYPO, brief
 
+GENERATOR_WARMUP = "generator_warmup_steps"
 TRACKERS = ("none", "tensorboard")
 
 
@@ -70,21 +71,38 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
     """Warnings, shown at the start of a run, about settings that work but are probably not
     intended."""
     t = config.train
+    yield from _endless_warmups(t)
+    yield from _idle_parts(config, "max_steps")
+    if t.generator_steps:
+        yield from _idle_parts(config, "generator_steps")
+
+
+def _endless_warmups(t: TrainConfig) -> Iterator[str]:
+    """Learning rates that never reach their peak."""
     of_generator = t.generator_learning_rate or t.learning_rate
-    for name, peak in (("warmup_steps", t.learning_rate), ("generator_warmup_steps", of_generator)):
-        steps = getattr(t, name)
-        if steps is not None and steps >= t.max_steps:
+    own = t.generator_warmup_steps
+    parts = [("warmup_steps", t.warmup_steps, "max_steps", t.learning_rate)]
+    if t.generator_steps:  # of which a first stage has its own
+        name, steps = ("warmup_steps", t.warmup_steps) if own is None else (GENERATOR_WARMUP, own)
+        parts.append((name, steps, "generator_steps", of_generator))
+    elif own is not None:
+        parts.append((GENERATOR_WARMUP, own, "max_steps", of_generator))
+    for name, steps, whole, peak in parts:
+        updates = getattr(t, whole)
+        if steps >= updates:
+            flag = (GENERATOR_WARMUP if whole == "generator_steps" else name).replace("_", "-")
             yield (
-                f"{name} {steps:,} is not below max_steps {t.max_steps:,}, so the learning rate "
-                f"never reaches {peak:g}; give --{name.replace('_', '-')} {t.max_steps // 10} or so"
+                f"{name} {steps:,} is not below {whole} {updates:,}, so the learning rate "
+                f"never reaches {peak:g}; give --{flag} {updates // 10} or so"
             )
-    yield from _idle_parts(config)
 
 
-def _idle_parts(config: PretrainConfig) -> Iterator[str]:
-    """Parts of schedules that never happen, and shorter rows that are not shorter."""
+def _idle_parts(config: PretrainConfig, whole: str) -> Iterator[str]:
+    """Parts of schedules that never happen in the updates of a stage, and shorter rows that are not
+    shorter. whole: the field with their number."""
     d, t = config.data, config.train
-    for length in d.seq_length_schedule:
+    updates = getattr(t, whole)
+    for length in d.seq_length_schedule if whole == "max_steps" else ():
         if length >= d.max_seq_length:
             yield (
                 f"seq_length_schedule: rows of {length} tokens are not shorter than those of the "
@@ -94,13 +112,13 @@ def _idle_parts(config: PretrainConfig) -> Iterator[str]:
         ("seq_length_schedule", d.seq_length_schedule, "max_seq_length", d.max_seq_length),
         ("batch_size_schedule", t.batch_size_schedule, "train_batch_size", t.train_batch_size),
     ):
-        starts = starts_of(schedule, last, t.max_steps)
-        taken = [value for first, value in starts.items() if first < t.max_steps]
+        starts = starts_of(schedule, last, updates)
+        taken = [value for first, value in starts.items() if first < updates]
         for value in (*schedule, last):
             if value not in taken:
                 yield (
-                    f"{name} with {last_name} {last}: none of {t.max_steps:,} updates has {value}, "
-                    "whose share rounds to 0 updates; give more max_steps, or other shares"
+                    f"{name} with {last_name} {last}: none of {updates:,} updates has {value}, "
+                    f"whose share rounds to 0 updates; give more {whole}, or other shares"
                 )
 
 

@@ -188,6 +188,16 @@ def with_weights(config: PretrainConfig) -> PretrainConfig:
     return dataclasses.replace(config, objective=dataclasses.replace(o, term_weights=weights))
 
 
+def with_batch(config: PretrainConfig, *, processes: int = 1) -> PretrainConfig:
+    """The recipe with the batch that it trains: its train_batch_size, or, if both numbers that say
+    how a batch is split are given, their product with the number of processes."""
+    t = config.train
+    if not (t.per_device_train_batch_size and t.gradient_accumulation_steps):
+        return config
+    rows = t.per_device_train_batch_size * t.gradient_accumulation_steps * processes
+    return override(config, {"train_batch_size": rows})
+
+
 def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
     """Whether a generator is trained with the likelihood of the original tokens (the loss
     `generator`)."""

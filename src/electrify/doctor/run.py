@@ -21,7 +21,7 @@ from ..text.tokenizer import TOKENIZER_FILE
 from ..train import checkpoint, log
 from ..train.decisive import must_agree
 from ..train.facts import read_facts
-from ..train.folder import GENERATOR_STAGE
+from ..train.home import GENERATOR_STAGE
 from .checkpoints import CONFIG, FACTS, checkpoints_findings
 from .consistency import entropy_of, with_data
 from .data import Data

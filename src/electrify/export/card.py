@@ -3,7 +3,6 @@ folder of the machine is named."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from ..config.rows import Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
 from ..train.decisive import STARTS
-from ..train.log import FILE, read
+from .learned import HUB_ID, learning, number, start_name, wall_time
 
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
@@ -39,7 +38,6 @@ MACHINE = {  # what run.json calls it -> what the card does
     "electrify": "electrify",
     "commit": "commit",
 }
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
@@ -60,20 +58,20 @@ def model_card(
     start = getattr(config.train, f"init_{part}", None)
     shown = beside(config).get(part) or _kept(config)
     parameters = sum(p.numel() for p in model.parameters().values())
-    records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
+    learned = learning(run, config, part=part, state=state)
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     name = inert(run.resolve().name)
-    training = _training(model.encoder.shape, _used(records, state), parameters=parameters)
+    training = _training(model.encoder.shape, learned.used, parameters=parameters)
+    training["first stage"] = learned.first_stage
     sections = [
         _metadata(config, shown, start=start),
         f"# {name}: {shown.title}",
-        f"{shown.purpose} Trained from raw text with electrify.",
+        f"{shown.purpose} {learned.origin}",
         _use(model, says=shown.logits, fills=shown.fills),
         _section("Training", _rows(training)),
-        _validation(valid),
-        _corpus(facts),
+        _validation(learned.valid),
+        _corpus(facts) if learned.used else "",
         _machine(facts),
         _recipe(config),
     ]
@@ -82,7 +80,7 @@ def model_card(
 
 def _recipe(config: PretrainConfig) -> str:
     starts = {name: getattr(config.train, name) for name in STARTS}
-    recipe = override(config, {name: _start(start) for name, start in starts.items() if start})
+    recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
     return (
         "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
         f"`config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
@@ -92,11 +90,6 @@ def _recipe(config: PretrainConfig) -> str:
 def _machine(facts: Mapping[str, Any]) -> str:
     said = facts.get("machine", {})
     return _section("Machine", _rows({MACHINE[k]: v for k, v in said.items() if k in MACHINE}))
-
-
-def _records(run: Path) -> list[dict[str, Any]]:
-    path = run / FILE
-    return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
 
 
 def _metadata(config: PretrainConfig, shown: Exported, *, start: str | None) -> str:
@@ -164,25 +157,10 @@ def _reading(name: str) -> tuple[str, ...]:
     )
 
 
-def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
-    last = records[-1] if records else {}
-    if state is None or last.get("step") == state["step"]:
-        # A validation has no energy.
-        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
-        return last | {"joules": joules}
-    since, _ = state["window"].get("tokens", (0, 0))
-    known = {name: state[name] for name in ("step", "seconds", "joules")}
-    return known | {"tokens": int(state["tokens"] + since)}
-
-
 def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict[str, Any]:
-    seconds = last.get("seconds")
     joules = last.get("joules")
     heads = shape.num_attention_heads
-    wall_time = energy = None
-    if isinstance(seconds, int | float):
-        wall_time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
+    energy = None
     if isinstance(joules, int | float) and joules:
         energy = f"{joules / 3.6e6:.3g} kWh"
     return {
@@ -190,10 +168,10 @@ def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict
         "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
         "vocabulary": f"{shape.vocab_size:,}",
         "longest sequence": shape.max_position_embeddings,
-        "updates": _number(last.get("step")),
-        "tokens seen": _number(last.get("tokens")),
-        "passes over the corpus": _number(last.get("epoch")),
-        "wall time": wall_time,
+        "updates": number(last.get("step")),
+        "tokens seen": number(last.get("tokens")),
+        "passes over the corpus": number(last.get("epoch")),
+        "wall time": wall_time(last.get("seconds")),
         "energy": energy,
     }
 
@@ -203,7 +181,7 @@ def _validation(valid: Mapping[str, Any] | None) -> str:
     if valid is None:
         return ""
     figures = {
-        f"`{k}`": _number(v)
+        f"`{k}`": number(v)
         for k, v in valid.items()
         if k not in NOT_RESULTS and isinstance(v, int | float)
     }
@@ -218,7 +196,7 @@ def _validation(valid: Mapping[str, Any] | None) -> str:
 def _corpus(facts: Mapping[str, Any]) -> str:
     corpus = facts.get("corpus", {})
     counts = {
-        k.replace("_", " "): _number(v)
+        k.replace("_", " "): number(v)
         for k, v in corpus.get("counts", {}).items()
         if isinstance(v, int | float)
     }
@@ -231,7 +209,7 @@ def _corpus(facts: Mapping[str, Any]) -> str:
     if sources:
         shown = [
             (
-                f"| {inert(_relative(str(s['name'])))} | {_number(s.get('bytes')) or ''} | "
+                f"| {inert(_relative(str(s['name'])))} | {number(s.get('bytes')) or ''} | "
                 f"{s.get('sha256') or ''} |"
             )
             for s in sources[:50]
@@ -245,21 +223,9 @@ def _section(title: str, body: str) -> str:
     return f"## {title}\n{body}" if body else ""
 
 
-def _start(start: str) -> str:
-    """Where a run started from: a Hub id, or the last name of a folder."""
-    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
-    return start if own else Path(start).name
-
-
 def _relative(name: str) -> str:
     """The last name of an absolute path: cards reveal nothing about the machine's folders."""
     return Path(name).name if Path(name).is_absolute() else name
-
-
-def _number(value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"
 
 
 def _rows(fields: Mapping[str, Any]) -> str:

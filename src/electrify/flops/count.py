@@ -11,7 +11,7 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import PretrainConfig, with_batch
 from ..data.phases import Phases, phases_of, phases_of_first_stage
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
@@ -179,7 +179,8 @@ def recipe_flops(
 
     inference_length: tokens of the sequence whose inference is counted, by default max_seq_length.
     """
-    built = _outline(config, vocab_size=vocab_size)
+    config = with_batch(config)
+    built = outline(config, vocab_size=vocab_size)
     length = config.data.max_seq_length
     rows = config.train.train_batch_size
     steps = config.train.max_steps
@@ -221,7 +222,7 @@ def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Conve
     return flops_of(phases, steps, by_length(stage, phases, convention=convention))
 
 
-def _outline(config: PretrainConfig, *, vocab_size: int) -> Built:
+def outline(config: PretrainConfig, *, vocab_size: int) -> Built:
     """The recipe's networks without values for their parameters."""
     with torch.device("meta"):
         return compose(config, Vocabulary(vocab_size, _SPECIAL))

@@ -37,6 +37,8 @@ FREE_FIELDS |= {
     "max_spikes",
     "ddp_timeout",
 }
+# Schedules, whose values follow each other in the order in which they are written.
+ORDERED = ("seq_length_schedule", "batch_size_schedule")
 # Fields that say how the work is split: they change sums only by rounding.
 SPLIT_FIELDS = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 
@@ -50,7 +52,19 @@ def decisive(config: PretrainConfig) -> dict[str, Any]:
         for name, value in values_of(config).items()
         if name not in FREE_FIELDS | SPLIT_FIELDS
     }
+    values |= {name: ordered(values[name]) for name in ORDERED}
     return json.loads(json.dumps(values | {name: bool(values[name]) for name in STARTS}))
+
+
+def ordered(schedule: Mapping[Any, Any]) -> Any:
+    """A schedule as JSON can hold it without losing its order: as pairs, if it has several."""
+    return list(map(list, schedule.items())) if len(schedule) > 1 else schedule
+
+
+def _as_written(value: Any, written: Any) -> Any:
+    """The value as it was written down: earlier versions wrote schedules without their order."""
+    is_earlier = isinstance(value, list) and isinstance(written, dict)
+    return {str(k): v for k, v in value} if is_earlier else value
 
 
 def differing(written: Mapping[str, Any], config: PretrainConfig) -> str:
@@ -59,7 +73,7 @@ def differing(written: Mapping[str, Any], config: PretrainConfig) -> str:
     return "; ".join(
         f"{name} {brief(written[name])} there, {brief(value)} here"
         for name, value in decisive(config).items()
-        if name in written and written[name] != value
+        if name in written and written[name] != _as_written(value, written[name])
     )
 
 

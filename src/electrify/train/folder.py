@@ -21,13 +21,12 @@ from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .board import BOARD
-from .decisive import FREE_FIELDS, SPLIT_FIELDS, STARTS, differing
+from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing
 from .facts import FACTS
-from .home import TOKENIZER
+from .home import GENERATOR_STAGE, TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
-GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 
 
 def refuse(folder: Path, resume: Resume) -> None:
@@ -67,6 +66,12 @@ def refuse(folder: Path, resume: Resume) -> None:
     _models_must_be_ours(folder)
     for name in (*network_names(), TOKENIZER, BOARD, GENERATOR_STAGE):
         must_stay_inside(folder / name, folder)
+
+
+def refuse_stages(folder: Path, resume: Resume) -> None:
+    """As `refuse`, of a run of two stages: there may be something to continue in the first only."""
+    waiting = resume == "must" and any((folder / GENERATOR_STAGE).glob("checkpoint-*"))
+    refuse(folder, "auto" if waiting else resume)
 
 
 def _models_must_be_ours(folder: Path) -> None:
@@ -138,6 +143,11 @@ def is_run(folder: Path) -> bool:
         return False
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a run of ours would go on in the folder, and not begin anew."""
+    return is_run(folder) and bool(checkpoint.numbered(folder))
+
+
 def same_run(
     folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]
 ) -> None:
@@ -152,9 +162,7 @@ def same_run(
     theirs = load_file(path, within=folder)
     flat = [values_of(c) for c in (config, theirs)]
     known = dict.fromkeys((*flat[0], *flat[1]))
-    differ = [
-        k for k in known if flat[0].get(k) != flat[1].get(k) and k not in FREE_FIELDS | SPLIT_FIELDS
-    ]
+    differ = [k for k in known if not _agree(k, *flat) and k not in FREE_FIELDS | SPLIT_FIELDS]
     differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])]
     odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
     recipe = saved.get("recipe")
@@ -173,6 +181,14 @@ def same_run(
                 f"{folder} was trained with another {what} than DATA; give the run its own data, "
                 "or start a new --output-dir"
             )
+
+
+def _agree(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two recipes say the same of a field, in the same order if that means something."""
+    values = one.get(name), other.get(name)
+    return values[0] == values[1] and (
+        name not in ORDERED or list(values[0] or ()) == list(values[1] or ())
+    )
 
 
 def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:

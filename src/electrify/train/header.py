@@ -24,6 +24,7 @@ from ..files.whole import write_atomically
 from ..model.shape import Shape
 from ..progress import say
 from ..text.manifest import Manifest
+from .checkpoint import numbered
 from .decisive import STARTS, decisive, differing
 from .device import describe
 from .facts import FACTS, read_facts
@@ -160,10 +161,10 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
 
 
 def saved_shape(folder: Path, network: str) -> Shape | None:
-    """The shape of a network of the run that has already begun in the folder, or None if none has,
-    or its run.json was changed: then the folders from which it started are asked again. Otherwise
-    they may be gone by then."""
-    if not os.path.lexists(folder / FACTS):
+    """The shape of a network of the run that goes on in the folder, or None if none does (without
+    a checkpoint a run begins anew), or its run.json was changed: then the folders from which it
+    started are asked again. Otherwise they may be gone by then."""
+    if not os.path.lexists(folder / FACTS) or not numbered(folder):
         return None
     try:
         shapes = read_facts(folder)[0].shapes

@@ -22,6 +22,7 @@ from ..files.whole import free_name, write_atomically
 
 HEADER = ("config.yaml", "run.json")
 TOKENIZER = "tokenizer"
+GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 LARGEST = 256 << 20  # limit on the bytes of one file kept in memory; tokenizers have a few MB
 AGAIN = "run the same command again to continue"
 
@@ -131,6 +132,13 @@ class Home:
             )
             said.append(f"{path} {found} it is written again")
         return said
+
+
+def first_stage(folder: Path) -> Path | None:
+    """The run of a first stage that has begun in the folder of a run whose second has not."""
+    stage = folder / GENERATOR_STAGE
+    waits = os.path.lexists(stage / HEADER[0]) and not os.path.lexists(folder / HEADER[0])
+    return stage if waits else None
 
 
 def header_of(folder: Path) -> dict[str, bytes]:

@@ -51,7 +51,8 @@ class Summary:
     seconds: float
     """Wall time of the run, including the time before it was resumed."""
     signalled: bool = False
-    """Whether a signal stopped it, to whichever process it came."""
+    """Whether a signal came, to whichever process. In the last update, validation or save it stops
+    the run no more, but what would come after it."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ class Run:
         with Stop(at_once=self.world.size == 1) as stop, bar:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
-            signalled = stopped and any_across(bool(stop.requested))
+            signalled = any_across(stop.requested)
         used = state.tokens_seen(), state.meter.seconds()
         return Summary(self.step, not stopped, state.validation, *used, signalled)
 

@@ -14,8 +14,8 @@ import torch
 from ..config.pretrain import PretrainConfig, load_file, override
 from ..progress import say
 from .device import supports_bf16
-from .dist import World, any_across
-from .folder import CONFIG, is_run
+from .dist import World, any_across, together
+from .folder import CONFIG, has_begun
 
 
 def with_precision(
@@ -26,7 +26,8 @@ def with_precision(
     able = supports_bf16(world.device)
     bf16 = config.train.bf16
     if bf16 is None:
-        bf16 = next((b for folder in begun if (b := _written(folder)) is not None), able)
+        with together():
+            bf16 = next((b for folder in begun if (b := _written(folder)) is not None), able)
         bf16 = not any_across(not bf16)
     if bf16 and not able and world.is_main:
         say(
@@ -37,8 +38,8 @@ def with_precision(
 
 
 def _written(folder: Path) -> bool | None:
-    """What the run in the folder computes in; None if there is none."""
-    return load_file(folder / CONFIG, within=folder).train.bf16 if is_run(folder) else None
+    """What the run that goes on in the folder computes in; None if none does."""
+    return load_file(folder / CONFIG, within=folder).train.bf16 if has_begun(folder) else None
 
 
 def _name(device: torch.device) -> str:

@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+
+from torch import Tensor
 
 from ..config.pretrain import TrainConfig
 from ..console import size
 from ..errors import UserError
-from .checkpoint import numbered
+from .checkpoint import numbered, temporaries
 from .contents import contents_of, why_bad
 
 
+def sizes_of(parameters: Iterable[Tensor]) -> dict[str, int]:
+    """How many numbers a checkpoint holds, and how many of them do not learn."""
+    sizes = [(p.numel(), p.requires_grad) for p in parameters]
+    return {
+        "parameters": sum(n for n, _ in sizes),
+        "frozen": sum(n for n, learns in sizes if not learns),
+    }
+
+
 def must_have_room(
-    folder: Path, config: TrainConfig, parameters: int, *, step: int, milestones: frozenset[int]
+    folder: Path,
+    config: TrainConfig,
+    parameters: int,
+    *,
+    step: int,
+    milestones: frozenset[int],
+    frozen: int = 0,
 ) -> None:
     """Raises UserError if the disk cannot hold the checkpoints that the run will keep, and the next
-    one besides. Those that it already keeps, and will replace, need no further space."""
+    one besides. Those that it already keeps, and will replace, need no further space. frozen: how
+    many of the parameters do not learn."""
+    need = bytes_needed(folder, config, parameters, step=step, milestones=milestones, frozen=frozen)
+    require_space(folder, need)
+
+
+def bytes_needed(
+    folder: Path,
+    config: TrainConfig,
+    parameters: int,
+    *,
+    step: int,
+    milestones: frozenset[int],
+    frozen: int = 0,
+) -> int:
+    """The further space that this takes."""
     if step == config.max_steps:
-        return
-    one = 12 * parameters  # parameters and two moments in float32
+        return 0
+    # Parameters and two moments in float32; what does not learn has no moments.
+    one = 12 * parameters - 8 * frozen
+    left = left_behind(folder)
     if config.save_total_limit is None:  # all are kept, and none is replaced
         to_come = -(-(config.max_steps - step) // config.save_steps)
-        require_space(folder, min(10, to_come) * one)
-        return
+        return min(10, to_come) * one - left
     saves = -(-config.max_steps // config.save_steps)
     copies = min(config.save_total_limit, saves) + 1
     there = sum(
@@ -32,7 +66,13 @@ def must_have_room(
         if found.step not in milestones and why_bad(found.path, hashes=False) is None
         for entry in contents_of(found.path).files.values()
     )
-    require_space(folder, max(one, copies * one - there))
+    return max(one, copies * one - there) - left
+
+
+def left_behind(folder: Path) -> int:
+    """Bytes that killed writers have left in the folder of a run, which the next save removes."""
+    found = temporaries(folder) if folder.is_dir() else []
+    return sum(p.stat().st_size for place in found for p in place.rglob("*") if p.is_file())
 
 
 def require_space(folder: Path, bytes_needed: int) -> None:

@@ -1,0 +1,82 @@
+"""What `pretrain` looks at before it prepares a corpus, so that hours of work do not end in a
+refusal, and what it was told that does nothing."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .config.flags import flag_of
+from .config.pretrain import PretrainConfig, with_batch
+from .errors import UserError
+from .export.places import check_place, may_be_on_hub
+from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from .text.endings import format_of
+from .text.given import is_prepared, prepared
+from .text.sources import HUB
+
+if TYPE_CHECKING:
+    from .train.folder import Resume  # imports torch
+
+
+def corpus_for(config: PretrainConfig, data: str, output_dir: Path, *, resume: Resume) -> Path:
+    """The prepared corpus of a run, made first if `data` is text. Raises UserError for what can be
+    known before that: about the folders that the run starts from, its own folder, and the
+    device."""
+    must_be_utf8(output_dir)
+    must_not_be_in_a_checkpoint(output_dir)
+    t = config.train
+    starts = [os.path.expanduser(s) for s in (t.init_discriminator, t.init_generator) if s]
+    # A continued run does not need them any more.
+    new = starts if not output_dir.exists() else []
+    for start in new:
+        check_place(start)
+    if not is_prepared(data) and _may_be_text(data):
+        from .train.device import pick_device
+        from .train.folder import refuse, refuse_stages  # imports torch
+
+        (refuse_stages if t.generator_steps else refuse)(output_dir, resume)
+        pick_device(t.device)
+        if new:
+            from .starting import must_read_rows
+
+            must_read_rows(config)
+    return prepared(data, output_dir, tokenizer=next(iter(starts), None))
+
+
+def _may_be_text(data: str) -> bool:
+    """Whether there may be something to prepare; a mistyped name is reported at once."""
+    return (
+        os.path.exists(data)
+        or glob.has_magic(data)
+        or data.startswith(HUB)
+        or (format_of(Path(data)) is None and may_be_on_hub(data))
+    )
+
+
+def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) -> Iterator[str]:
+    """Lines about the numbers on the command line that others overrule, on the first process.
+    given: the fields that it names."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    t = config.train
+    if "train_batch_size" in given:
+        processes = os.environ.get("WORLD_SIZE", "1")
+        count = int(processes) if processes.isdecimal() else 1
+        rows = with_batch(config, processes=count).train.train_batch_size
+        if rows != t.train_batch_size:
+            yield (
+                f"--train-batch-size {t.train_batch_size} does nothing here: "
+                "--per-device-train-batch-size and --gradient-accumulation-steps make a batch of "
+                f"{rows} rows"
+            )
+    if t.init_discriminator or t.init_generator:
+        from .starting import overruled  # imports torch
+
+        with suppress(UserError):  # which the run reports
+            for name, value, theirs, start in overruled(config, given, output_dir):
+                yield f"{flag_of(name)} {value} does nothing here: {start} has {theirs}"

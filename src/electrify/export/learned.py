@@ -1,0 +1,104 @@
+"""What the logs of a run say about how each of its networks has learned, for its card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.pretrain import PretrainConfig
+from ..console import inert
+from ..train.home import GENERATOR_STAGE
+from ..train.log import FILE, read
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Learned:
+    """How a network has learned."""
+
+    used: Mapping[str, Any]
+    """What the run in which it learned has used; empty if it learned in none."""
+    valid: Mapping[str, Any] | None
+    """The last validation of that run."""
+    first_stage: str | None = None
+    """What it had learned from before, in a first stage."""
+    origin: str = "Trained from raw text with electrify."
+
+
+def learning(
+    run: Path, config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
+) -> Learned:
+    """How the network `part` has learned. state: that of the exported checkpoint, None at the end
+    of a run. A frozen generator has learned in the first stage, or not at all."""
+    t = config.train
+    of_generator = part in config.corruption.row.leaves
+    stage = run / GENERATOR_STAGE
+    if of_generator and config.corruption.generator_training == "frozen":
+        if t.init_generator:
+            name = inert(start_name(t.init_generator))
+            return Learned(
+                {}, None, origin=f"It is as it was in {name}, from which the run took it."
+            )
+        return _in(_records(stage), None)
+    begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
+    records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
+    return _in(records, state, first_stage=_of_first_stage(stage) if begins_there else None)
+
+
+def _in(
+    records: list[dict[str, Any]],
+    state: Mapping[str, Any] | None,
+    *,
+    first_stage: str | None = None,
+) -> Learned:
+    valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
+    return Learned(_used(records, state), valid, first_stage)
+
+
+def _records(run: Path) -> list[dict[str, Any]]:
+    path = run / FILE
+    return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
+
+
+def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
+    last = records[-1] if records else {}
+    if state is None or last.get("step") == state["step"]:
+        # A validation has no energy.
+        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
+        return last | {"joules": joules}
+    since, _ = state["window"].get("tokens", (0, 0))
+    known = {name: state[name] for name in ("step", "seconds", "joules")}
+    return known | {"tokens": int(state["tokens"] + since)}
+
+
+def _of_first_stage(stage: Path) -> str | None:
+    """What the generator of a run of two stages had learned from before the second."""
+    last = next(reversed(_records(stage)), None)
+    if last is None:
+        return None
+    tokens, took = number(last.get("tokens")), wall_time(last.get("seconds"))
+    seen = (f"{last['step']:,} updates of the generator alone", tokens and f"{tokens} tokens", took)
+    return ", ".join(filter(None, seen))
+
+
+def wall_time(seconds: Any) -> str | None:
+    if not isinstance(seconds, int | float):
+        return None
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
+
+
+def start_name(start: str) -> str:
+    """Where a run started from: a Hub id, or the last name of a folder."""
+    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
+    return start if own else Path(start).name
+
+
+def number(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"
