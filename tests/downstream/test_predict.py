@@ -340,7 +340,9 @@ def test_the_discriminator_of_a_run_is_no_tagger(foreign: Any, tmp_path: Path) -
         return len(predict(str(folder), [["a"]]))
 
     assert predicted({"part": "fine-tuned", "task": "detection"}) == 1
-    with pytest.raises(UserError, match=r"the model is the discriminator of a run; .* --save-model"):
+    with pytest.raises(
+        UserError, match=r"the model is the discriminator of a run; .* --save-model"
+    ):
         predicted({"part": "discriminator", "objective": "rtd"})
 
 

@@ -156,7 +156,7 @@ def test_too_small_a_vocabulary_for_bytes() -> None:
 
 def bert_like(folder: Path, names: dict[str, str]) -> Path:
     """A tokenizer made elsewhere, with these special tokens."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {t: i for i, t in enumerate([*dict.fromkeys(names.values()), "hello", "world"])}
