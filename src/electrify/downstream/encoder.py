@@ -30,7 +30,7 @@ from ..export.folders import (
     unreadable_weights,
 )
 from ..export.places import RANDOM
-from ..export.positions import positions_of
+from ..export.positions import made_for, positions_of
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
@@ -59,7 +59,8 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.
 class Loaded:
     """An encoder with its tokenizer, and properties of its inputs.
 
-    positions: maximum number of tokens in a sequence. segments: whether it takes token types.
+    positions: maximum number of tokens in a sequence. made_for: the same without those that it only
+    computes. segments: whether it takes token types.
     single, pair: the special tokens around one text and around two. last: whether the last token,
     and not the first, represents the whole text. dropout: before a head, by the model's own
     configuration.
@@ -68,6 +69,7 @@ class Loaded:
     encoder: Any
     tokenizer: Any
     positions: int
+    made_for: int
     segments: bool
     single: Frame
     pair: Frame
@@ -113,6 +115,7 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         encoder,
         tokenizer,
         positions_of(encoder),
+        made_for(encoder),
         types,
         single,
         pair,
