@@ -10,7 +10,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from electrify.downstream.encoder import encoder_fingerprint, layers_of, learning_rates, load
+from electrify.downstream.examples import Example
 from electrify.downstream.heads import Finetuned, TextHead, grade_class
+from electrify.downstream.lengths import Cut
 from electrify.errors import UserError
 from electrify.train.optim import parameter_groups
 
@@ -192,6 +194,26 @@ def test_what_inputs_may_be(zoo: Path):
         "bert": 40,
         "roberta": 39,
     }
+    assert {f.made_for for f in facts.values()} == {39, 40}
+
+
+@pytest.mark.parametrize(
+    ("words", "length", "says"),
+    [
+        (30, 16, "; --max-seq-length 32 holds all of them"),
+        (60, 16, "; --max-seq-length 40 is the most that the model was made for, and the longest"),
+        (60, 40, "40 tokens, the most that the model was made for, and the longest has 62: split"),
+        (60, 50, "; --max-seq-length 40 is the most that the model was made for, and the longest"),
+    ],
+)
+def test_longer_rows_than_a_model_was_made_for(
+    zoo: Path, words: int, length: int, says: str
+) -> None:
+    """DeBERTa computes them, with distances that no training showed."""
+    cut = Cut(load(str(zoo / "deberta"), device=CPU), length=length)
+    assert cut.loaded.positions > 1000
+    cut.add([Example("good " * words, None, 0.0)], [length])
+    assert says in cut.text()
 
 
 def test_fingerprints_notice_weights_but_not_for_random_ones(zoo: Path, tmp_path: Path):

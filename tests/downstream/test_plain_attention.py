@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import (
     AutoModel,
     BertConfig,
@@ -19,6 +20,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
+from electrify.downstream import attention
 from electrify.downstream.attention import PLAIN, implementation_for
 
 SHAPE: dict[str, Any] = {
@@ -76,6 +78,35 @@ def test_it_is_the_attention_of_the_library(name: str):
     assert near.isfinite().all()
     exact = theirs(**inputs).last_hidden_state[mask.bool()]
     assert torch.cosine_similarity(near, exact, dim=-1).min() > 0.999
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("bf16", [False, True])
+def test_long_rows_keep_no_table_of_scores(
+    name: str, bf16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory would grow with the square of the length; the fused kernel computes the same."""
+    _, ours = encoders(MADE[name])
+    ids = torch.randint(4, 50, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(12) < torch.tensor([[12], [7], [1]])).long()
+    calls: list[int] = []
+    real = F.scaled_dot_product_attention
+
+    def spy(*args: Any, **named: Any) -> torch.Tensor:
+        calls.append(1)
+        return real(*args, **named)
+
+    def states() -> torch.Tensor:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            return ours(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()].float()
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    short = states()
+    assert not calls
+    monkeypatch.setattr(attention, "LONG_ROW", 12)
+    long = states()
+    assert len(calls) == SHAPE["num_hidden_layers"]
+    torch.testing.assert_close(long, short, atol=0.05 if bf16 else 1e-5, rtol=0.0)
 
 
 def test_weights_are_dropped_in_training_only():

@@ -27,6 +27,7 @@ from electrify.downstream.examples import Answer, Example, Question, Sentence
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
+from electrify.files.model_folder import replaced
 from electrify.inference import source
 from electrify.inference.predictions import Answered, Labelled, Several, Tagged, Value
 
@@ -325,6 +326,24 @@ def test_a_head_that_the_checkpoint_lacks(zoo: Path, tmp_path: Path, foreign: An
         predict(str(folder), [["a"]])
     with pytest.raises(UserError, match="is a BertForMaskedLM; predictions need a fine-tuned one"):
         predict(str(zoo / "bert"), ["a"])
+
+
+def test_the_discriminator_of_a_run_is_no_tagger(foreign: Any, tmp_path: Path) -> None:
+    """The library's class for tags holds the head that detects, where it has no other class."""
+    _, model, tokenizer = foreign(AutoModelForTokenClassification)
+
+    def predicted(identity: dict[str, str]) -> int:
+        folder = tmp_path / identity["part"]
+        with replaced(folder, identity) as new:
+            model.save_pretrained(new)
+            tokenizer.save_pretrained(new)
+        return len(predict(str(folder), [["a"]]))
+
+    assert predicted({"part": "fine-tuned", "task": "detection"}) == 1
+    with pytest.raises(
+        UserError, match=r"the model is the discriminator of a run; .* --save-model"
+    ):
+        predicted({"part": "discriminator", "objective": "rtd"})
 
 
 def test_blocks_do_not_change_labels(

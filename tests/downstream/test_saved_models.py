@@ -16,10 +16,15 @@ from safetensors.torch import load_file
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
     PreTrainedModel,
 )
 
 from electrify import PredictConfig, predict_files
+from electrify.architectures import fine_tuned_modernbert
+from electrify.architectures.fine_tuned import LinearOutput
+from electrify.architectures.fine_tuned_modernbert import ModernBertHead
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import saving
@@ -210,3 +215,50 @@ def test_more_classes_than_the_library_has_hidden_units(
             near = 1e-5 if bf16 == "false" else 5e-3  # the library's own is float32
             assert theirs[at].item() == pytest.approx(expected, abs=near)
     assert len({row["predicted_label"] for row in predicted}) > 1
+
+
+def modernbert_with(layer: torch.nn.Linear) -> tuple[ModernBertHead, PreTrainedModel]:
+    """The form of its head, and a model that has one of this layer."""
+    torch.manual_seed(0)
+    torch.nn.init.normal_(layer.weight, std=0.8)
+    sizes = {"vocab_size": 100, "intermediate_size": 32, "num_hidden_layers": 1}
+    ids = {f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")}
+    config = ModernBertConfig(
+        hidden_size=layer.in_features,
+        num_attention_heads=2,
+        num_labels=layer.out_features,
+        **sizes,  # type: ignore[arg-type]
+        **ids,  # type: ignore[arg-type]
+    )
+    head = ModernBertHead()
+    head.configure(config)
+    model = ModernBertForSequenceClassification(config).eval()
+    head.write(model, LinearOutput(layer), whole=True)
+    return head, model
+
+
+@pytest.mark.parametrize("classes", [2, 42, 43, 62, 63])
+def test_sharp_logits_of_as_many_classes_as_the_library_has_room_for(classes: int) -> None:
+    """ModernBERT's norm divides by a deviation that is the same for all texts, almost."""
+    layer = torch.nn.Linear(128, classes)
+    head, model = modernbert_with(layer)
+    read = head.read(model, whole=True)
+    assert read is not None
+    assert torch.equal(read.layer.weight, layer.weight)
+    tokens_BL = torch.randint(1, 100, (16, 20))
+    with torch.inference_mode():
+        wanted_BC = layer(model.base_model(tokens_BL).last_hidden_state[:, 0])
+        found_BC = model(tokens_BL).logits
+    assert wanted_BC.abs().max() > 8
+    assert torch.allclose(found_BC, wanted_BC, atol=1e-4, rtol=1e-5)
+
+
+def test_a_head_that_an_earlier_version_saved_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had the same constants for any number of classes."""
+    monkeypatch.setattr(fine_tuned_modernbert, "_LARGE_CONSTANT", 2.0**12)
+    layer = torch.nn.Linear(128, 63)
+    head, model = modernbert_with(layer)
+    monkeypatch.undo()
+    read = head.read(model, whole=True)
+    assert read is not None
+    assert torch.equal(read.layer.weight, layer.weight)

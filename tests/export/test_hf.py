@@ -14,6 +14,7 @@ import torch
 import yaml
 from runs import MLM, RTD, SPECIAL, STATE, WORDS, random_built, with_model, write_run
 from safetensors import safe_open
+from transformers import AutoTokenizer
 
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.pretrain import PretrainConfig
@@ -43,6 +44,17 @@ def _offline(monkeypatch):
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
     with safe_open(folder / "model.safetensors", "pt") as f:
         return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - not a mapping
+
+
+def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
+    """Whatever the given one named: without token types, a pair would be one segment."""
+    built = write_run(tmp_path / "run", MLM)
+    path = tmp_path / "run" / "tokenizer" / "tokenizer_config.json"
+    options = json.loads(path.read_text()) | {"model_input_names": ["input_ids", "attention_mask"]}
+    path.write_text(json.dumps(options))
+    folder = export_run(tmp_path / "run", built=built)["discriminator"]
+    pair = AutoTokenizer.from_pretrained(folder)("the", "cat")
+    assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
 def test_both_halves_of_a_run(tmp_path, capfd):

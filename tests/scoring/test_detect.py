@@ -17,7 +17,7 @@ from transformers import ElectraForPreTraining
 from electrify.config.detect import DetectConfig
 from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import Detection, Piece, detect, windows_of
+from electrify.scoring.detect import Detection, Piece, batches_of, detect, windows_of
 from electrify.scoring.showing import main, show
 
 
@@ -35,6 +35,14 @@ def by_hand(folder: str, ids: list[int]) -> list[float]:
     model = ElectraForPreTraining.from_pretrained(folder).eval()
     with torch.no_grad():
         return model(input_ids=torch.tensor([[2, *ids, 3]])).logits.sigmoid()[0, 1:-1].tolist()
+
+
+def test_long_windows_are_read_one_by_one() -> None:
+    """A pass has 8,192 slots, unless the user says how many windows it has."""
+    windows = [(0, 0, 8190), (1, 0, 100), (2, 0, 8190), *((k, 0, 510) for k in range(3, 20))]
+    found = [[stop - start for _, start, stop in b] for b in batches_of(windows, None)]
+    assert found == [[100, *[510] * 15], [510, 510], [8190], [8190]]
+    assert [len(batch) for batch in batches_of(windows, 16)] == [16, 4]
 
 
 def test_probabilities_offsets_and_words_by_hand(discriminator: str):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
@@ -254,6 +254,29 @@ def test_a_given_tokenizer_reads_as_pre_training_does(
     assert capsys.readouterr().err == ""
     same = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("copy", "again")]
     assert same[0] == same[1]
+
+
+def test_pairs_of_a_given_tokenizer_have_two_segments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RoBERTa's frame has one segment. Its offsets are those of words without their spaces, and
+    stay so."""
+    letters = ["a", "b", "\u0120"]
+    words = {w: k for k, w in enumerate(["<s>", "<pad>", "</s>", "<unk>", "<mask>", *letters])}
+    made = Tokenizer(models.BPE(words | {"\u0120b": 8}, [("\u0120", "b")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    names = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+    named = {f"{role}_token": name for role, name in names.items()}
+    PreTrainedTokenizerFast(tokenizer_object=made, **named).save_pretrained(str(tmp_path / "given"))
+    save_existing(str(tmp_path / "given"), tmp_path / "copy")
+    assert "second text of a pair in a segment of its own" in capsys.readouterr().err
+    read = AutoTokenizer.from_pretrained(tmp_path / "copy")
+    assert read("a")["input_ids"] == [0, 5, 2]
+    pair = read("a", "b b", return_token_type_ids=True, return_offsets_mapping=True)
+    assert pair["input_ids"] == [0, 5, 2, 6, 8, 2]
+    assert pair["token_type_ids"] == [0, 0, 0, 1, 1, 1]
+    assert pair["offset_mapping"][3:5] == [(0, 1), (2, 3)]
 
 
 def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:

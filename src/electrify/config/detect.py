@@ -35,8 +35,8 @@ class DetectConfig(Checked):
     max_seq_length: int | None = None
     """Tokens of a window, special ones included; longer texts take several windows. None takes the
     model's maximum."""
-    batch_size: int = 16
-    """Windows per forward pass."""
+    batch_size: int | None = None
+    """Windows per forward pass. None takes up to 16, and fewer where they are longer than 512."""
     threads: str = "auto"
     """Threads that compute: a number, or auto: OMP_NUM_THREADS if it is set, or, for long texts,
     the number that was fastest in a measurement of one second."""
@@ -48,5 +48,5 @@ class DetectConfig(Checked):
         thread_count(self.threads)
         if not 0 <= self.threshold <= 1:
             raise UserError(f"threshold is a probability, not {self.threshold}")
-        if self.batch_size < 1:
+        if self.batch_size is not None and self.batch_size < 1:
             raise UserError(f"batch_size must be at least 1, not {self.batch_size}")

@@ -4,7 +4,7 @@ a model class supports.
 On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores, so
 everything after it is float32; with contexts of 200 tokens this takes two thirds of a step. The
 same products in bfloat16 take half the time, and with short texts less than the fused kernel
-(docs/log.md).
+(docs/log.md). Long rows are read with the fused kernel, which keeps no table of scores.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
 
 PLAIN = "electrify_plain"
@@ -47,11 +49,16 @@ def plain_attention(
         )
     # Under autocast, the softmax would be computed in float32.
     with torch.autocast(query.device.type, enabled=False):
+        mask = attention_mask
+        if mask is not None:
+            mask = mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
+        # With dropout, the fused kernel keeps the weights, too.
+        if key.shape[2] >= LONG_ROW and not (dropout and module.training):
+            found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+            return found.transpose(1, 2).contiguous(), None
         scores_BHLL = (query * scale) @ key.transpose(2, 3)
-        if attention_mask is not None:
-            scores_BHLL = scores_BHLL + attention_mask.to(query.dtype).clamp(
-                min=torch.finfo(query.dtype).min
-            )
+        if mask is not None:
+            scores_BHLL = scores_BHLL + mask
         weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
         return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
 

@@ -30,7 +30,7 @@ from ..export.folders import (
     unreadable_weights,
 )
 from ..export.places import RANDOM
-from ..export.positions import positions_of
+from ..export.positions import made_for, positions_of
 from ..export.quiet import quiet
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
@@ -77,6 +77,11 @@ class Loaded:
     @property
     def width(self) -> int:
         return self.encoder.config.hidden_size
+
+    @property
+    def made_for(self) -> int:
+        """`positions` without those that it computes and was not made for."""
+        return made_for(self.encoder)
 
 
 def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:

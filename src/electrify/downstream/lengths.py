@@ -11,11 +11,11 @@ from .examples import Example
 
 
 class Cut:
-    """Counts texts that were cut to `length` tokens; the model reads at most `positions`."""
+    """Counts texts that were cut to `length` tokens by a model."""
 
-    def __init__(self, *, length: int, positions: int) -> None:
+    def __init__(self, loaded: Loaded, *, length: int) -> None:
+        self.loaded = loaded
         self.length = length
-        self.positions = positions
         self.begin()
 
     def begin(self) -> None:
@@ -25,14 +25,14 @@ class Cut:
         self.longest = 0
         """Tokens of the longest text that was cut."""
 
-    def add(self, loaded: Loaded, examples: Sequence[Example], lengths: Sequence[int]) -> None:
+    def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
         """Counts texts whose rows have these lengths. Only those of full length are tokenised
         again."""
         self.texts += len(examples)
         full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
         if not full:
             return
-        wanted = whole_lengths(loaded, full)
+        wanted = whole_lengths(self.loaded, full)
         self.cut += sum(n > self.length for n in wanted)
         self.longest = max(self.longest, *wanted)
 
@@ -49,13 +49,12 @@ class Cut:
             return ""
         share = f"{100 * self.cut / self.texts:.1f} % of the texts ({self.cut:,} of {self.texts:,})"
         said = f"{share} were cut to {self.length} tokens"
-        if self.longest <= self.positions:
+        most = self.loaded.made_for
+        if self.longest <= most:
             return f"{said}; --max-seq-length {self.longest} holds all of them"
-        more = (
-            f"; --max-seq-length {self.positions} is the most that the model reads"
-            if self.length < self.positions
-            else ", the most that the model reads"
-        )
+        does = "was made for" if self.loaded.positions > most else "reads"
+        what = f"the most that the model {does}"
+        more = f", {what}" if self.length == most else f"; --max-seq-length {most} is {what}"
         return f"{said}{more}, and the longest has {self.longest:,}: split such texts"
 
 

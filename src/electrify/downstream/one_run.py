@@ -197,12 +197,12 @@ def _cut(ready: _Ready, examples: list[Any], data: Any) -> tuple[str, ...]:
     problem = ready.problem
     if not isinstance(problem, Texts):
         return ()
-    cut = Cut(length=problem.max_seq_length, positions=ready.loaded.positions)
+    cut = Cut(ready.loaded, length=problem.max_seq_length)
     if isinstance(problem, FrozenTexts):  # its rows of features do not show how long the texts are
         for side in problem.sides(examples):
-            cut.add(ready.loaded, side, [cut.length] * len(side))
+            cut.add(side, [cut.length] * len(side))
     else:
-        cut.add(ready.loaded, examples, data.lengths_N.tolist())
+        cut.add(examples, data.lengths_N.tolist())
     return (f"training: {cut.text()}",) if cut.cut else ()
 
 

@@ -285,8 +285,7 @@ def _copy_tokenizer(
     if not model.architecture.extendable:  # its rows end where its positions do
         positions = min(positions, options.get("model_max_length") or positions)
     options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
-    if "token_type_ids" not in model.architecture.input_names:
-        options["model_input_names"] = list(model.architecture.input_names)
+    options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)
     pieces = read_tokenizer(folder)["model"]
     # Pieces without the mark of a continued word are not what such tools expect.

@@ -20,6 +20,15 @@ def positions_of(model: Any) -> int:
             rows = module.weight.shape[0] - (0 if padding is None else padding + 1)
             ids = getattr(modules[name.rpartition(".")[0]], "position_ids", None)
             return rows if ids is None else min(rows, ids.shape[-1])
+    return _said(model) if getattr(model.config, "position_biased_input", True) else UNLIMITED
+
+
+def made_for(model: Any) -> int:
+    """The most tokens of a sequence that the model was made for. One with relative positions
+    (DeBERTa) computes longer ones, too, with distances that no training showed it."""
+    return min(positions_of(model), _said(model))
+
+
+def _said(model: Any) -> int:
     said = getattr(model.config, "max_position_embeddings", None) or UNLIMITED
-    said = said if said > 0 else UNLIMITED  # XLNet's are relative: its config says -1
-    return said if getattr(model.config, "position_biased_input", True) else UNLIMITED
+    return said if said > 0 else UNLIMITED  # XLNet's are relative: its config says -1

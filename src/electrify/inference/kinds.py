@@ -8,6 +8,7 @@ from typing import Any
 
 from ..downstream.tasks import Kind
 from ..errors import UserError
+from ..files.models import read_mark
 from ..files.reading import read_object
 
 CLASSES = {
@@ -17,6 +18,8 @@ CLASSES = {
 }
 """The ending of a class of the library, and the class that loads it."""
 MOST_SHOWN = 4
+_TRAINED = "fine-tuned"
+"""The part in the mark of a model that `electrify finetune` saved."""
 _PROBLEMS: dict[str, Kind] = {
     "regression": "regression",
     "single_label_classification": "classification",
@@ -68,14 +71,19 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
 
 
 def ending_in(model: str, config: Mapping[str, Any]) -> str:
-    """One of CLASSES. Raises UserError if the configuration names another class."""
+    """One of CLASSES. Raises UserError if the configuration names another class, or if the folder's
+    mark says that it is a network of a run: some discriminators have the class for tags."""
     named = config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     found = next((ending for ending in CLASSES if name.endswith(ending)), None)
-    if found is None:
+    mark = read_mark(Path(model))
+    if mark is not None and mark.part not in (None, _TRAINED):
+        what = f"is the {mark.part} of a run"
+    elif found is not None:
+        return found
+    else:
         what = f"is a {name}" if name else "does not say what it predicts"
-        raise UserError(
-            f"{model}: the model {what}; predictions need a fine-tuned one "
-            f"({', '.join(CLASSES)}), as `electrify finetune --save-model` keeps it"
-        )
-    return found
+    raise UserError(
+        f"{model}: the model {what}; predictions need a fine-tuned one "
+        f"({', '.join(CLASSES)}), as `electrify finetune --save-model` keeps it"
+    )

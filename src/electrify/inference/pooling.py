@@ -63,7 +63,7 @@ class Embedder:
                 f"{model}: reads {positions} tokens at most; give --max-seq-length {positions}"
             )
         length = max_seq_length or min(MAX_SEQ_LENGTH, positions)
-        self.cut = Cut(length=length, positions=positions)
+        self.cut = Cut(self.loaded, length=length)
         self.net = Finetuned(self.loaded.encoder, Pool(pooling, last=self.loaded.last)).eval()
         one = (Example("a", None, 0.0),)  # stands in for a task's own; nothing is learnt from it
         task = TaskData("vectors", "regression", (), (), 1, one, one)
@@ -82,7 +82,7 @@ class Embedder:
         found_ND = loop.predict(
             self.net, held.data, bf16=self.bf16, after=lambda done: after(done / rows)
         )["vectors"]
-        self.cut.add(self.loaded, examples, held.data.lengths_N.tolist())
+        self.cut.add(examples, held.data.lengths_N.tolist())
         if not bool(found_ND.isfinite().all()):
             raise UserError(
                 f"{self.name}: its states are not numbers; the model is damaged or diverged"

@@ -48,7 +48,7 @@ class Predictor:
             word_pooling=noted.word_pooling or "first",
         )
         problem: Any = self._problem()
-        self.cut = Cut(length=problem.max_seq_length, positions=self.saved.loaded.positions)
+        self.cut = Cut(self.saved.loaded, length=problem.max_seq_length)
         self.cut_questions: list[int] = []
 
     @property
@@ -78,7 +78,7 @@ class Predictor:
         if isinstance(problem, Answering):
             return self._found(problem, held, answers)
         assert isinstance(problem, Texts)
-        self.cut.add(self.saved.loaded, examples, held.data.lengths_N.tolist())
+        self.cut.add(examples, held.data.lengths_N.tolist())
         if self.kind == "regression":
             return [Value(value) for value in problem.values(answers)]
         return self._labels(problem, answers)

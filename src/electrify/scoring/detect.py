@@ -6,7 +6,7 @@ Shape suffixes: B windows, L tokens of a window.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from .given import given_texts
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
 MANY_TOKENS = 20_000
+# Of a forward pass, unless the user says how many windows: memory grows with its slots.
+MOST_WINDOWS = 16
+MOST_SLOTS = 8192
 # Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
 # side, is judged in the window where it has both.
 _OVERLAP = 4
@@ -58,14 +61,15 @@ def detect(
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
-    batch_size: int = 16,
+    batch_size: int | None = None,
     threads: str = "auto",
 ) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
     model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: the
-    model's maximum) are read in windows that overlap by a quarter. threads: a number, or auto.
-    Raises UserError if the model has no replaced-token head, or if a text has no tokens.
+    model's maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward
+    pass; None: up to 16, and fewer long ones. threads: a number, or auto. Raises
+    UserError if the model has no replaced-token head, or if a text has no tokens.
     """
     options = DetectConfig(
         model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
@@ -87,7 +91,8 @@ def detect(
     ]
     tokens = sum(stop - start for _, start, stop in windows)
     width = discriminator.config.hidden_size
-    with computing_with(_threads(threads, tokens, width=width, batch_tokens=batch_size * length)):
+    batch_tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
+    with computing_with(_threads(threads, tokens, width=width, batch_tokens=batch_tokens)):
         probabilities = _of_windows(
             discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size
         )
@@ -123,14 +128,12 @@ def _of_windows(
     encoded: list[_Encoded],
     windows: list[tuple[int, int, int]],
     *,
-    batch_size: int,
+    batch_size: int | None,
 ) -> list[torch.Tensor]:
     """The probability of each token of each text. windows: (text, start, stop)."""
     probabilities = [torch.zeros(len(e.ids)) for e in encoded]
     depths = [torch.full((len(e.ids),), -1) for e in encoded]
-    windows = sorted(windows, key=lambda w: w[2] - w[1])
-    for at in range(0, len(windows), batch_size):
-        batch = windows[at : at + batch_size]
+    for batch in batches_of(windows, batch_size):
         rows = [
             [tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id]
             for i, start, stop in batch
@@ -243,6 +246,21 @@ def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
     step = max(1, size - size // _OVERLAP)
     starts = [*range(0, n - size, step), n - size]
     return [(start, start + size) for start in starts]
+
+
+def batches_of(
+    windows: list[tuple[int, int, int]], batch_size: int | None
+) -> Iterator[list[tuple[int, int, int]]]:
+    """The windows, the shortest first. batch_size: at once; None: at most MOST_WINDOWS with their
+    special tokens in MOST_SLOTS, or a single one."""
+    windows = sorted(windows, key=lambda w: w[2] - w[1])
+    lengths = [stop - start + 2 for _, start, stop in windows]
+    at = 0
+    while at < len(windows):
+        fit = (n for n in range(MOST_WINDOWS, 1, -1) if n * lengths[at : at + n][-1] <= MOST_SLOTS)
+        size = batch_size or next(fit, 1)
+        yield windows[at : at + size]
+        at += size
 
 
 def _probabilities(

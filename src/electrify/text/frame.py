@@ -1,4 +1,5 @@
-"""A given tokenizer reads a text as pre-training does: [CLS], the text, [SEP]."""
+"""A given tokenizer reads a text as pre-training does: [CLS], the text, [SEP]; and the second text
+of a pair as a segment of its own."""
 
 from __future__ import annotations
 
@@ -16,11 +17,14 @@ PLAIN = "PreTrainedTokenizerFast"
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
-    """Whether a single text stands between [CLS] and [SEP]. Pairs may have further separators.
-    True for a tokenizer that fails here, which is reported when it reads the corpus."""
+    """Whether a single text stands between [CLS] and [SEP], and a pair has token types 0 and then
+    1. Pairs may have further separators. True for a tokenizer that fails here, which is reported
+    when it reads the corpus."""
     with suppress(Exception):
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-        return tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+        types = tokenizer("a", "a", return_token_type_ids=True)["token_type_ids"]
+        single = tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+        return single and set(types) == {0, 1} and types == sorted(types)
     return True
 
 
@@ -29,17 +33,22 @@ def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
     so."""
     if is_framed(tokenizer, special):
         return
-    from tokenizers.processors import TemplateProcessing
+    from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 
     first, last = tokenizer.convert_ids_to_tokens([special.cls, special.sep])
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+    frame = TemplateProcessing(
         single=[first, "$A:0", last],
         pair=[first, "$A:0", last, "$B:1", f"{last}:1"],
         special_tokens=[(first, special.cls), (last, special.sep)],
     )
+    backend = tokenizer.backend_tokenizer
+    # RoBERTa's also leaves the space before a word out of its offsets.
+    trims = getattr(backend.post_processor, "trim_offsets", False)
+    backend.post_processor = Sequence([ByteLevel(trim_offsets=True), frame]) if trims else frame
     say(
-        f"the tokenizer {name} does not put {first} before a text and {last} after it, as "
-        "pre-training does: its copy in the corpus does"
+        f"the tokenizer {name} does not put {first} before a text and {last} after it, and the "
+        "second text of a pair in a segment of its own, as pre-training does: its copy in the "
+        "corpus does"
     )
 
 
