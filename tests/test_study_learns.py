@@ -74,7 +74,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
 # Rates whose chance is another one: of five candidates one is right, and a crop is one of a hundred
 # or more. A correction that asks the detector first has a loss that says nothing about the
 # language, so what counts is how often its first guess at a chosen place is right; the most
-# frequent token would be in 5 of 100.
+# frequent token would be in 3 of 100.
 CORRECTS = {"correct_accuracy": 0.1}
 AT_LEAST = {
     "teams": {"select_accuracy": 0.3},
