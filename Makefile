@@ -26,7 +26,11 @@ test: install
 test-slow: $(VENV)/.ray
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
+# Without that text every test of it is skipped, which would look like success.
+LEARNING := ../shared/data/corpus/wiki-00.txt.xz
 test-learning: install
+	$(if $(wildcard $(LEARNING)),,$(error nothing was run: test-learning trains on \
+$(LEARNING), which is not there; put a text of some MB there, compressed with xz))
 	$(BIN)/python -m pytest -m learning -n 2
 
 check: install

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,12 +15,17 @@ from electrify.architectures import architecture_named
 from electrify.build import Built, Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.corruption.choosing import Chooser
+from electrify.data.phases import one_phase
 from electrify.draws import Draws, draws_for, hashed
 from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
+from electrify.running import kept_names
 from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
+from electrify.train.context import RunContext, TrainingData
+from electrify.train.dist import World
+from electrify.train.loop import Run
 
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)
@@ -168,6 +175,30 @@ def counts_of(objective: Any, tokens: Tokens, draws: Draws) -> dict[str, Tensor]
 def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Any:
     """The changed text of a corruptor, planned before."""
     return corruptor(tokens, corruptor.plan(tokens, draws, fixed=fixed))
+
+
+def one_update(config: PretrainConfig, folder: Path) -> dict[str, float]:
+    """Losses and rates of the first update of a tiny recipe, made by the loop itself. folder: that
+    of the run, which is not written to."""
+    made = build(config, VOCABULARY)
+    rows = config.train.train_batch_size
+
+    def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
+        tokens = text_batch(seed=step, rows=rows, row_length=config.data.max_seq_length)
+        return tokens.rows(first_row, first_row + num_rows)
+
+    phases = one_phase(row_length=config.data.max_seq_length, batch_rows=rows)
+    loader: Any = SimpleNamespace(phases=phases, batch=batch)
+    run = Run(
+        made.objective,
+        config.train,
+        TrainingData(loader, None, rows, unigram_entropy=4.0),
+        RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder),
+        weights=config.objective.term_weights,
+        kept=kept_names(made),
+    )
+    run.update(run.batch(0))
+    return run.state.sums.means()
 
 
 def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:

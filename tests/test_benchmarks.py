@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from electrify import curves
 from electrify.compare.cost import Cost
 from electrify.compare.plan import Entry, cells
 from electrify.cores import cores
@@ -220,9 +222,31 @@ def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
     event = {"kind": "event", "step": 9, "warning": "said behind the last validation"}
     text = "".join(json.dumps(r) + "\n" for r in [*records, event])
     (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "tr')  # torn by a kill
-    command = [sys.executable, str(BENCHMARKS / "plot_run.py"), str(tmp_path), "run.png"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    import matplotlib.pyplot as plt
+
+    runpy.run_path(str(BENCHMARKS / "plot_run.py"))["main"](tmp_path, tmp_path / "run.png")
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    panels = plt.gcf().axes
+    plt.close()
+    assert len(panels) == 4
+    for panel in panels:
+        dotted = [line for line in panel.lines if line.get_linestyle() == ":"]
+        assert [list(line.get_xdata()) for line in dotted] == [[1.0, 1.0]], panel.get_title()
+
+
+def test_the_demos_picture_of_a_run_with_two_periods() -> None:
+    """Words are guessed in the first, and replaced tokens detected in the second alone."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    first = {"mlm_accuracy_masked": 0.1}
+    second = {"rtd_detection_auc": 0.7, "rtd_detection_recall": 0.2}
+    valid = [{"tokens": n * 1_000_000} | (first if n < 3 else second) for n in range(1, 6)]
+    axis = figure.subplots()
+    curves.draw_discriminator(axis, valid)
+    assert {line.get_label(): list(line.get_xdata()) for line in axis.lines} == {
+        "words guessed at [MASK]": [1.0, 2.0],
+        "replaced tokens: AUC": [3.0, 4.0, 5.0],
+        "replaced tokens: recall": [3.0, 4.0, 5.0],
+    }
 
 
 def test_taking_words(tmp_path: Path) -> None:

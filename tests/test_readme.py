@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,20 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDS = {"|", ">", ">>", "&&", "||", ";", "&", "2>&1"}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+def test_learning_without_its_text_says_so(tmp_path: Path) -> None:
+    """Each test of it would be skipped, which looks like success."""
+    (tmp_path / "checkout").mkdir()
+    shutil.copy(ROOT / "Makefile", tmp_path / "checkout")
+    command = ["make", "--old-file=install", "test-learning"]
+    done = subprocess.run(
+        command, cwd=tmp_path / "checkout", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "nothing was run: test-learning trains on ../shared/data/corpus/" in done.stderr
+    assert done.stdout == ""
 
 
 def blocks(text: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""Every system of the study in two processes and through a kill: the numbers of one process, the
-bytes of a run that nothing disturbed."""
+"""Every system of the study in two processes, in two passes for each batch, and through a kill: the
+numbers of one process and one pass, the bytes of a run that nothing disturbed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from electrify import cli
 from small import (
     DROPOUT,
     electrify,
@@ -19,13 +20,8 @@ from small import (
     stop_at,
     torchrun,
 )
-from systems import SYSTEMS
+from systems import FEW_ROWS, SYSTEMS
 
-# A block that two branches share, and one of each.
-OWN: dict[str, dict[str, Any]] = {
-    "two-stage": {"generator_steps": 10},
-    "teams": {"num_hidden_layers": 2},
-}
 EXACT: dict[str, Any] = {"max_steps": 24, "logging_steps": 1, "eval_steps": 12, "save_steps": 1000}
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line.
 BROKEN: dict[str, Any] = DROPOUT | {
@@ -39,7 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def words(system: str, data: Path, run: Path, **fields: Any) -> list[str]:
-    own = OWN.get(system, {})
+    own = FEW_ROWS.get(system, {})
     return pretrain_words(data, run, recipe=f"{system}-tiny", **own | fields)
 
 
@@ -50,6 +46,15 @@ def test_two_processes(system: str, small_data: Path, tmp_path: Path) -> None:
     assert done.status == 0, done.err
     same_numbers(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_accumulation(system: str, small_data: Path, tmp_path: Path) -> None:
+    """Two passes for each batch, and one."""
+    parts = {"gradient_accumulation_steps": 2}
+    for name, fields in (("one", EXACT), ("two", EXACT | parts)):
+        assert cli.main(words(system, small_data, tmp_path / name, **fields)) == 0
+    same_numbers(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from electrify import cli
 from small import electrify, parameters_sha256, pretrain_words, records, same_numbers, torchrun
@@ -44,7 +45,15 @@ CARDS = {
         "replaced by others drawn by their frequency, to give every token an energy"
     ),
     "electric over uniform": "replaced by others drawn at random, to give every token an energy",
-    "contrast": "; and to find the crop of a sequence among those of 2 rows",
+    "contrast": (
+        "changed tokens, after 40% of the run as a masked language model, to say of every token "
+        "whether it is original or was replaced, and at the places of replacements which token "
+        "stood there (RTD and correction, as METRO-LM); and to find the crop of a sequence among "
+        "those of 2 rows."
+    ),
+    "gate": "(RTD and correction with a gate, by which a token that passes for the original",
+    "copy": "(RTD and correction that may copy the token that is there, as COCO-LM)",
+    "linear head": "which token stood there (RTD and correction, as METRO-LM)",
 }
 
 
@@ -74,6 +83,34 @@ def test_a_run_of_each_variant(name: str, small_data: Path, tmp_path: Path) -> N
     _, info = AutoModel.from_pretrained(whole / "discriminator", output_loading_info=True)
     assert not info["missing_keys"]
     assert CARDS[name] in (whole / "discriminator" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("correction", ["gate", "copy"])
+def test_a_linear_head_comes_back(
+    correction: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both networks of a correction are exported and checked, and a run that starts from them goes
+    on with the same weights."""
+    from safetensors.torch import load_file
+    from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+    first, again = tmp_path / "first", tmp_path / "again"
+    form = {"rtd_head": "linear", "correction": correction}
+    assert pretrain(small_data, first, "linear head", **form) == 0
+    for made, folder in (
+        (ElectraForPreTraining, "discriminator"),
+        (ElectraForMaskedLM, "corrector"),
+        (ElectraForMaskedLM, "generator"),
+    ):
+        _, info = made.from_pretrained(first / folder, output_loading_info=True)
+        assert not any(info.values())
+    capsys.readouterr()
+    starts = {f"init_{name}": first / name for name in ("discriminator", "generator")}
+    assert pretrain(small_data, again, "linear head", **form, **starts, learning_rate=1e-12) == 0
+    start = starts["init_discriminator"]
+    assert f"discriminator: {start}: every weight found and used" in capsys.readouterr().err
+    one, two = (load_file(run / "discriminator" / "model.safetensors") for run in (first, again))
+    assert all(torch.allclose(one[n], two[n], atol=1e-6) for n in one)
 
 
 @pytest.mark.slow

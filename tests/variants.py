@@ -47,4 +47,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "term_weights": {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0},
         },
     ),
+    "gate": ("corrective-tiny", {"correction": "gate"}),
+    "copy": ("corrective-tiny", {"correction": "copy"}),
+    "linear head": ("corrective-tiny", {"rtd_head": "linear"}),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batches import one_update, tiny
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
@@ -32,8 +35,16 @@ LOWER = SHALLOW | {"tie": "lower", "tie_layers": 2}
         ("two-stage-tiny", {"generator_warmup_steps": 50, "generator_dropout": 0.0}),
     ],
 )
-def test_they_go_together(recipe: str, fields: dict[str, Any]) -> None:
-    check(override(load_recipe(recipe), fields))
+def test_they_go_together(recipe: str, fields: dict[str, Any], tmp_path: Path) -> None:
+    config = override(load_recipe(recipe), fields)
+    check(config)
+    small = tiny(
+        recipe, **{"generator_size": config.model.generator_size} | fields, train_batch_size=2
+    )
+    check(small)
+    found = one_update(small, tmp_path)
+    assert found.keys() >= small.objective.term_weights.keys()
+    assert all(math.isfinite(number) for number in found.values())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from electrify.config.pretrain import (
 from electrify.errors import UserError
 
 ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
+CORRECTIVE = load_recipe("corrective-tiny")
 
 
 # ---------------------------------------------------------------- reading and writing
@@ -58,15 +59,38 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "device": st.sampled_from(["cpu", "cuda:1", "0"]),
     "bf16": st.booleans(),
     "seed": st.integers(0, 2**63 - 1),
-    "tie": st.sampled_from(["embeddings", "none", "tokens", "all"]),
+    "tie": st.sampled_from(["embeddings", "none", "tokens", "all", "lower", "gdes"]),
+    "tie_layers": st.none() | positive,
+    "generator_dropout": st.none() | share,
+    "init_scale": st.sampled_from(["none", "depth"]),
+    "init_rtd_bias": st.sampled_from(["zero", "replaced"]),
+    "clip": st.sampled_from(["together", "apart"]),
+    "generator_warmup_steps": st.none() | positive,
+    "mask_rate_end": st.none() | share,
+    "mask_unit": st.sampled_from(["token", "word", "span"]),
+    "span_length": positive,
+    "temperature_end": st.none() | st.floats(1e-9, 1e9),
+    "temperature_schedule": st.sampled_from(["linear", "exponential"]),
+    "temperature_decay": st.floats(1e-9, 1e9),
+}
+OWN: dict[str, st.SearchStrategy[Any]] = {
+    "correction": st.sampled_from(["plain", "gate", "copy", "none"]),
+    "rtd_head": st.sampled_from(["dense", "linear", "v3"]),
+    "mlm_share": share,
+    "contrast_rows": positive,
+    "contrast_temperature": st.floats(1e-9, 1e9),
+    "crop_share": share,
 }
 
 
-@given(st.fixed_dictionaries({}, optional=FIELDS))
-def test_dump_and_parse_any_values(fields: dict[str, Any]) -> None:
+@given(
+    st.fixed_dictionaries({}, optional=FIELDS),
+    st.none() | st.fixed_dictionaries({}, optional=OWN),
+)
+def test_dump_and_parse_any_values(fields: dict[str, Any], own: dict[str, Any] | None) -> None:
     """Values that YAML would read as something else (`none`, `on`, `123`, 1e-05) come back as they
-    were."""
-    config = ELECTRA
+    were. own: options of corrective, or None for rtd."""
+    config = ELECTRA if own is None else override(CORRECTIVE, own)
     for name, value in fields.items():
         section = section_of()[name]
         config = dataclasses.replace(

@@ -62,6 +62,14 @@ def test_groups_do_not_see_each_other(fixed: bool) -> None:
         terms_of(made, tokens.rows(a, a + 2), draws_of(tokens).rows(a, a + 2))["contrast"]
         for a in range(0, 8, 2)
     ]
+    named = dict(made.named_parameters())
+    want, *each = (
+        torch.autograd.grad(t.sum, list(named.values()), materialize_grads=True)
+        for t in (whole, *parts)
+    )
+    for name, g, *shares in zip(named, want, *each, strict=True):
+        torch.testing.assert_close(sum(shares), g, rtol=1e-4, atol=1e-5, msg=name)
+    assert sum(bool(g.any()) for g in want) > 20
     assert value(whole.sum) == pytest.approx(sum(value(p.sum) for p in parts), rel=1e-5)
     assert int(whole.count) == sum(int(p.count) for p in parts) == 2 * int(tokens.first_T.sum())
     assert value(whole.sum) > 1

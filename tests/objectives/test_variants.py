@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from batches import (
     corrupted,
     counts_of,
     draws_of,
+    one_update,
     pack,
     packed_batches,
     ragged_batch,
@@ -30,7 +32,7 @@ from batches import (
 )
 from electrify.build import build
 from electrify.config.checks import check
-from electrify.config.pretrain import override
+from electrify.config.pretrain import PretrainConfig, override
 from electrify.corruption import plan
 from electrify.corruption.frequency import NEVER, Frequency
 from electrify.errors import UserError
@@ -263,6 +265,12 @@ COMBINATIONS = [
         ("joint", "frozen"),
     )
 ]
+FROZEN: dict[str, Any] = {
+    "generator_training": "frozen",
+    "generator_steps": 1,
+    "discriminator_start": "random",
+    "tie": "none",
+}
 LOSSES = {
     "mlm": ["mlm"],
     "rtd": ["rtd"],
@@ -310,6 +318,89 @@ def test_every_combination_trains_or_is_refused() -> None:
     # all with other labels; all tokens: three and frozen, with and without the gate; adversarial;
     # electric over three.
     assert possible == 5 + 5 * 3 + 4 * 2 + 1 + 3
+
+
+# One recipe for each objective and for each corruptor of those that several have.
+BASES: dict[str, tuple[str, dict[str, Any]]] = {
+    name: (f"{name}-tiny", {})
+    for name in (
+        *("bert", "electra", "replace-mlm", "all-tokens-mlm", "corrective", "teams", "amos"),
+        *("adversarial", "electric", "unigram"),
+    )
+} | {
+    "frozen": ("electra-tiny", FROZEN),
+    "frozen, corrective": ("corrective-tiny", FROZEN),
+    "mixture, corrective": VARIANTS["corrective over a mixture"],
+    "unigram, corrective": ("corrective-tiny", {"corruptor": "unigram"}),
+}
+# What any of them may be given beside its own; weights are those of the losses that it then has.
+BESIDE: dict[str, dict[str, Any]] = {
+    "clip": {"clip": "apart"},
+    "rate": {"generator_learning_rate": 1e-3, "generator_warmup_steps": 3},
+    "masks": {"mask_rate": 0.3, "mask_rate_end": 0.15},
+    "temperature": {
+        "temperature": 2.0,
+        "temperature_end": 1.0,
+        "temperature_schedule": "exponential",
+    },
+    "spans": {"mask_unit": "span", "span_length": 2},
+    "bias": {"init_rtd_bias": "replaced"},
+    "dry": {"generator_dropout": 0.0, "tie": "tokens", "dropout": 0.1},
+    "depth": {"init_scale": "depth"},
+    "lower": {
+        "tie": "lower",
+        "tie_layers": 1,
+        "generator_size": 1.0,
+        "generator_num_hidden_layers": 1,
+    },
+    "gdes": {"tie": "gdes"},
+    "linear": {"rtd_head": "linear"},
+    "mlm": {"mlm_share": 0.4},
+    "gate": {"correction": "gate"},
+    "none": {"correction": "none", "mlm_share": 0.4},
+    "contrast": {"contrast_rows": 2},
+    "chosen": {"loss_on": "chosen"},
+}
+PAIRS = [(), *((one,) for one in BESIDE), *itertools.combinations(BESIDE, 2)]
+
+
+def with_options(base: str, names: tuple[str, ...]) -> PretrainConfig:
+    """A tiny recipe with the weights that its losses ask for. Raises UserError if its options do
+    not go together."""
+    recipe, own = BASES[base]
+    fields = own | {k: v for name in names for k, v in BESIDE[name].items()}
+    config = tiny(recipe, **fields | {"train_batch_size": 2, "max_steps": 20, "term_weights": {}})
+    if "contrast" in names:
+        weights = config.objective.term_weights | {"contrast": 1.0}
+        config = override(config, {"term_weights": weights})
+    check(config)
+    return config
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_options_together_train_or_are_refused(base: str, tmp_path: Path) -> None:
+    """Every option and every pair of options is accepted or refused in one sentence. Of the
+    accepted ones each option alone, and a few of the pairs, take an update of the loop."""
+    accepted, said = list[tuple[str, ...]](), set[str]()
+    for names in PAIRS:
+        try:
+            with_options(base, names)
+        except UserError as e:
+            said.add(str(e))
+        else:
+            accepted.append(names)
+    assert () in accepted
+    assert all("\n" not in sentence and len(sentence) > 30 for sentence in said)
+    pairs = [names for names in accepted if len(names) == 2]
+    trained = [names for names in accepted if len(names) < 2]
+    trained += pairs[:: max(1, len(pairs) // 4)]
+    for names in trained:
+        config = with_options(base, names)
+        found = one_update(config, tmp_path)
+        odd = {name: number for name, number in found.items() if not math.isfinite(number)}
+        assert not odd, names
+        silent = {"rtd", "contrast"} if getattr(config.objective.options, "mlm_share", 0) else set()
+        assert found.keys() >= config.objective.term_weights.keys() - silent, names
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from batches import built
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
@@ -74,7 +77,22 @@ def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -
     assert costs[0] == pytest.approx(costs[6])
     assert costs[8] == pytest.approx(costs[-1])
     assert costs[8] > costs[0]
-    assert {p.name for p in run.iterdir() if p.is_dir()} >= {"discriminator", "corrector"}
+    same_encoder(run / "discriminator", run / "corrector")
+
+
+def same_encoder(discriminator: Path, corrector: Path) -> None:
+    """Two folders with a head of their own each and, to the bit, one encoder."""
+    folders = (discriminator, corrector)
+    classes = [json.loads((f / "config.json").read_text())["architectures"] for f in folders]
+    assert classes == [["ElectraForPreTraining"], ["ElectraForMaskedLM"]]
+    one, other = (load_file(f / "model.safetensors") for f in folders)
+    encoder = {name for name in one if name.startswith("electra.")}
+    assert encoder == {name for name in other if name.startswith("electra.")}
+    assert len(encoder) > 10
+    assert all(torch.equal(one[name], other[name]) for name in encoder)
+    heads = [{name.split(".")[0] for name in f.keys() - encoder} for f in (one, other)]
+    assert heads[0] == {"discriminator_predictions"}
+    assert heads[1] >= {"generator_predictions"}
 
 
 @pytest.mark.parametrize("stop", [6, 8, 9])

@@ -36,7 +36,8 @@ class CorruptorRow:
     trained in a first stage, and share blocks with the encoder that is kept."""
     card: str
     """A sentence for the model card on the encoder that is kept. `{asked}` is what the objective
-    asks, `{architecture}` what the architecture's row calls it."""
+    asks, `{architecture}` what the architecture's row calls it, `{generator}` what the generator
+    was (see `networks.py`)."""
 
 
 def _text_in_which(changed: str) -> str:
@@ -87,7 +88,7 @@ CORRUPTORS: dict[str, CorruptorRow] = {
         learned=True,
         leaves={"generator": GENERATOR},
         has_generator=True,
-        card=_text_in_which("a small generator changed tokens"),
+        card=_text_in_which("{generator} changed tokens"),
     ),
     "unigram": CorruptorRow(
         cls="electrify.corruption.frequency:Unigram",

@@ -24,6 +24,31 @@ def every_one_beside() -> dict[str, Exported]:
     return {name: its for row in rows for name, its in row.leaves.items()}
 
 
+def generator_words(config: PretrainConfig) -> str:
+    """The generator in the sentence of the model card, with what some successors of ELECTRA changed
+    in it."""
+    m = config.model
+    c = config.corruption
+    width = m.generator_numbers()["hidden_size"]
+    frozen = c.generator_training == "frozen"
+    like = "as wide as" if width == m.hidden_size else "wider than"
+    size = [f"{like} the encoder"] if width >= m.hidden_size else []
+    dry = ["without dropout"] if m.generator_dropout == 0 and m.dropout else []
+    noun = f"{'frozen ' * frozen}{'small ' * (not size)}generator"
+    more = []
+    if m.tie == "gdes":
+        more.append(
+            "sharing word embeddings with it by disentangled gradients (as in DeBERTaV3, arXiv "
+            "2111.09543)"
+        )
+    end = c.temperature if c.temperature_end is None else c.temperature_end
+    if end != c.temperature:
+        source = " (as in Fast-ELECTRA, arXiv 2310.07347)" * (frozen and end < c.temperature)
+        more.append(f"whose temperature goes from {c.temperature:g} to {end:g}{source}")
+    named = " ".join(["a", noun, " and ".join(size + dry)]).rstrip()
+    return ", ".join([named, *more]) + "," * bool(more)
+
+
 def network_names() -> tuple[str, ...]:
     """The names of the folders that a run may leave, whatever its recipe."""
     return (KEPT, *every_one_beside())

@@ -150,6 +150,14 @@ def rtd_asked(o: RTDOptions) -> str:
     return "to say of every token whether it is original or was replaced (ELECTRA)"
 
 
+_CORRECTIONS = {
+    "plain": "RTD and correction, as METRO-LM",
+    "gate": "RTD and correction with a gate, by which a token that passes for the original teaches "
+    "little, as COCO-LM's code",
+    "copy": "RTD and correction that may copy the token that is there, as COCO-LM",
+}
+
+
 def corrective_asked(o: CorrectiveOptions) -> str:
     return _corrective_tokens(o) + _contrast_asked(o)
 
@@ -166,7 +174,7 @@ def _corrective_tokens(o: CorrectiveOptions) -> str:
         return f"{first}to say of every token whether it is original or was replaced (RTD)"
     return (
         f"{first}to say of every token whether it is original or was replaced, and at the places "
-        "of replacements which token stood there (RTD and correction, as COCO-LM and METRO-LM)"
+        f"of replacements which token stood there ({_CORRECTIONS[o.correction]})"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ..architectures.exported import ExportedModel
-from ..config.networks import beside
+from ..config.networks import beside, generator_words
 from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import Exported, Logits
 from ..console import inert
@@ -111,6 +111,7 @@ def _kept(config: PretrainConfig) -> Exported:
     purpose = corruptor.card.format(
         asked=row.card.asked(config.objective.options),
         architecture=config.model.row.called,
+        generator=generator_words(config),
     )
     fills = row.logits == "token" and corruptor.shows_mask
     return Exported(title=row.card.title, purpose=purpose, logits=row.logits, fills=fills)
