@@ -74,8 +74,7 @@ def detect(
     options = DetectConfig(
         model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
     )
-    model = options.model
-    threads = options.threads
+    model, threads = options.model, options.threads
     texts = given_texts(texts)
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
