@@ -59,8 +59,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.
 class Loaded:
     """An encoder with its tokenizer, and properties of its inputs.
 
-    positions: maximum number of tokens in a sequence. made_for: the same without those that it only
-    computes. segments: whether it takes token types.
+    positions: maximum number of tokens in a sequence. segments: whether it takes token types.
     single, pair: the special tokens around one text and around two. last: whether the last token,
     and not the first, represents the whole text. dropout: before a head, by the model's own
     configuration.
@@ -69,7 +68,6 @@ class Loaded:
     encoder: Any
     tokenizer: Any
     positions: int
-    made_for: int
     segments: bool
     single: Frame
     pair: Frame
@@ -79,6 +77,11 @@ class Loaded:
     @property
     def width(self) -> int:
         return self.encoder.config.hidden_size
+
+    @property
+    def made_for(self) -> int:
+        """`positions` without those that it computes and was not made for."""
+        return made_for(self.encoder)
 
 
 def load(model: str, *, device: torch.device, dropout: float | None = None) -> Loaded:
@@ -115,7 +118,6 @@ def load(model: str, *, device: torch.device, dropout: float | None = None) -> L
         encoder,
         tokenizer,
         positions_of(encoder),
-        made_for(encoder),
         types,
         single,
         pair,

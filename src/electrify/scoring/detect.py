@@ -68,14 +68,13 @@ def detect(
 
     model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: the
     model's maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward
-    pass; None: up to 16, and fewer long ones. threads: a number, or auto.
-    Raises UserError if the model has no replaced-token head, or if a text has no tokens.
+    pass; None: up to 16, and fewer long ones. threads: a number, or auto. Raises
+    UserError if the model has no replaced-token head, or if a text has no tokens.
     """
     options = DetectConfig(
         model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
     )
-    model = options.model
-    threads = options.threads
+    model, threads = options.model, options.threads
     texts = given_texts(texts)
     discriminator, tokenizer, architecture = load_discriminator(model)
     positions = architecture.shape_of(discriminator.config).max_position_embeddings
