@@ -270,6 +270,10 @@ def test_a_warm_up_that_never_ends_is_said() -> None:
         "generator_warmup_steps 10,000 is not below max_steps 500, so the learning rate never "
         "reaches 0.001; give --generator-warmup-steps 50 or so"
     )
+    # An adversarial generator learns in both stages.
+    stages = {"max_steps": 90, "generator_steps": 200, "generator_warmup_steps": 100}
+    (said,) = cautions(override(load_recipe("adversarial-tiny"), stages | {"warmup_steps": 10}))
+    assert said.startswith("generator_warmup_steps 100 is not below max_steps 90")
 
 
 def test_a_part_of_a_schedule_that_never_comes_is_said() -> None:

@@ -61,8 +61,8 @@ SENTENCES = {
         f"{COPIES}; and to find the crop of a sequence among those of 2",
     ],
     "gdes": [
-        f"{WIDE}, sharing word embeddings with it by disentangled gradients (as in DeBERTaV3,",
-        "arXiv 2111.09543), changed tokens, to say of every token",
+        f"{WIDE}, sharing word embeddings with the encoder by disentangled gradients (as in ",
+        "DeBERTaV3, arXiv 2111.09543), changed tokens, to say of every token",
     ],
     "fast-electra": [
         "a frozen generator as wide as the encoder, whose temperature goes from 2 to 1 (as in",
@@ -406,6 +406,12 @@ def test_what_a_card_calls_the_generator(recipe: str, fields: dict[str, Any], sa
     words = generator_words(override(load_recipe(recipe), fields))
     assert words.endswith(says)
     assert says == "as the encoder" or words == says
+
+
+def test_a_card_calls_a_generator_by_its_own_width() -> None:
+    """A folder decides the width (`--init-generator`), and not the recipe."""
+    words = generator_words(load_recipe("fast-electra-tiny"), width=64)
+    assert words.startswith("a frozen small generator,")
 
 
 @pytest.mark.parametrize("name", list(CARDS))

@@ -15,6 +15,7 @@ from .config.pretrain import PretrainConfig, with_batch
 from .errors import UserError
 from .export.places import check_place, may_be_on_hub
 from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from .progress import say
 from .text.endings import format_of
 from .text.given import is_prepared, prepared
 from .text.sources import HUB
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
     from .train.folder import Resume  # imports torch
 
 
-def corpus_for(config: PretrainConfig, data: str, output_dir: Path, *, resume: Resume) -> Path:
+def corpus_for(
+    config: PretrainConfig,
+    data: str,
+    output_dir: Path,
+    *,
+    resume: Resume,
+    given: Collection[str] = (),
+) -> Path:
     """The prepared corpus of a run, made first if `data` is text. Raises UserError for what can be
     known before that: about the folders that the run starts from, its own folder, and the
-    device."""
+    device. given: the fields that the command line names; those that do nothing are said."""
     must_be_utf8(output_dir)
     must_not_be_in_a_checkpoint(output_dir)
     t = config.train
@@ -45,6 +53,8 @@ def corpus_for(config: PretrainConfig, data: str, output_dir: Path, *, resume: R
             from .starting import must_read_rows
 
             must_read_rows(config)
+    for line in in_vain(config, given, output_dir):
+        say(line)
     return prepared(data, output_dir, tokenizer=next(iter(starts), None))
 
 

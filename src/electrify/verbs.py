@@ -63,11 +63,10 @@ def pretrain(args: argparse.Namespace) -> int:
     config = wanted(args)
     output_dir = Path(args.output_dir)
 
-    from .before import corpus_for, in_vain
+    from .before import corpus_for
 
-    data = corpus_for(config, args.data, output_dir, resume=args.resume)
-    for line in in_vain(config, section_of().keys() & vars(args).keys(), output_dir):
-        say(line)
+    given = section_of().keys() & vars(args).keys()
+    data = corpus_for(config, args.data, output_dir, resume=args.resume, given=given)
 
     from .pretraining import pretrain
 

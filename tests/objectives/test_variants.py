@@ -390,6 +390,8 @@ def test_options_together_train_or_are_refused(base: str, tmp_path: Path) -> Non
         else:
             accepted.append(names)
     assert () in accepted
+    assert len(accepted) > 10, "most options go with something"
+    assert said, "and some do not"
     assert all("\n" not in sentence and len(sentence) > 30 for sentence in said)
     pairs = [names for names in accepted if len(names) == 2]
     trained = [names for names in accepted if len(names) < 2]

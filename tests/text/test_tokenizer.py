@@ -242,7 +242,9 @@ def test_a_given_tokenizer_reads_as_pre_training_does(
     """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
     given = by_hand(tmp_path / "given", padding_side="left", truncation_side="left")
     save_existing(str(given), tmp_path / "copy")
-    assert "does not put [CLS] before a text and [SEP] after it" in capsys.readouterr().err
+    assert (
+        "[CLS], the text, [SEP]; the second text of a pair as segment 1" in capsys.readouterr().err
+    )
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert (read.padding_side, read.truncation_side) == ("right", "right")
     assert read("a b")["input_ids"] == [2, 5, 6, 3]
@@ -270,7 +272,7 @@ def test_pairs_of_a_given_tokenizer_have_two_segments(
     named = {f"{role}_token": name for role, name in names.items()}
     PreTrainedTokenizerFast(tokenizer_object=made, **named).save_pretrained(str(tmp_path / "given"))
     save_existing(str(tmp_path / "given"), tmp_path / "copy")
-    assert "second text of a pair in a segment of its own" in capsys.readouterr().err
+    assert "second text of a pair as segment 1" in capsys.readouterr().err
     read = AutoTokenizer.from_pretrained(tmp_path / "copy")
     assert read("a")["input_ids"] == [0, 5, 2]
     pair = read("a", "b b", return_token_type_ids=True, return_offsets_mapping=True)
@@ -294,7 +296,7 @@ def test_a_frame_that_cannot_be_given_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame, "is_framed", lambda tokenizer, special: False)
-    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] after it; give its"):
+    with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] after it, with the"):
         save_existing(str(by_hand(tmp_path / "given")), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 

@@ -71,21 +71,23 @@ def cautions(config: PretrainConfig) -> Iterator[str]:
     """Warnings, shown at the start of a run, about settings that work but are probably not
     intended."""
     t = config.train
-    yield from _endless_warmups(t)
+    yield from _endless_warmups(config)
     yield from _idle_parts(config, "max_steps")
     if t.generator_steps:
         yield from _idle_parts(config, "generator_steps")
 
 
-def _endless_warmups(t: TrainConfig) -> Iterator[str]:
+def _endless_warmups(config: PretrainConfig) -> Iterator[str]:
     """Learning rates that never reach their peak."""
+    t = config.train
     of_generator = t.generator_learning_rate or t.learning_rate
     own = t.generator_warmup_steps
     parts = [("warmup_steps", t.warmup_steps, "max_steps", t.learning_rate)]
     if t.generator_steps:  # of which a first stage has its own
         name, steps = ("warmup_steps", t.warmup_steps) if own is None else (GENERATOR_WARMUP, own)
         parts.append((name, steps, "generator_steps", of_generator))
-    elif own is not None:
+    learns_on = not t.generator_steps or config.corruption.generator_training != "frozen"
+    if own is not None and learns_on:
         parts.append((GENERATOR_WARMUP, own, "max_steps", of_generator))
     for name, steps, whole, peak in parts:
         updates = getattr(t, whole)

@@ -24,12 +24,12 @@ def every_one_beside() -> dict[str, Exported]:
     return {name: its for row in rows for name, its in row.leaves.items()}
 
 
-def generator_words(config: PretrainConfig) -> str:
+def generator_words(config: PretrainConfig, *, width: int | None = None) -> str:
     """The generator in the sentence of the model card, with what some successors of ELECTRA changed
-    in it."""
+    in it. width: that of a generator whose folder decided it."""
     m = config.model
     c = config.corruption
-    width = m.generator_numbers()["hidden_size"]
+    width = width or m.generator_numbers()["hidden_size"]
     frozen = c.generator_training == "frozen"
     like = "as wide as" if width == m.hidden_size else "wider than"
     size = [f"{like} the encoder"] if width >= m.hidden_size else []
@@ -38,8 +38,8 @@ def generator_words(config: PretrainConfig) -> str:
     more = []
     if m.tie == "gdes":
         more.append(
-            "sharing word embeddings with it by disentangled gradients (as in DeBERTaV3, arXiv "
-            "2111.09543)"
+            "sharing word embeddings with the encoder by disentangled gradients (as in DeBERTaV3, "
+            "arXiv 2111.09543)"
         )
     end = c.temperature if c.temperature_end is None else c.temperature_end
     if end != c.temperature:

@@ -8,7 +8,7 @@ from ..errors import UserError
 from ..files.reading import UnreadableError
 from ..text.manifest import MANIFEST
 from ..text.placed import UNFINISHED, unfinished_state
-from ..train.home import first_stage
+from ..train.home import must_not_be_in_first_stage
 from .findings import Kind
 
 
@@ -37,9 +37,7 @@ def kind_of(path: Path) -> Kind:
         return "DATA"
     if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
         return "MODEL"
-    stage = first_stage(path)
-    if stage is not None:
-        raise UserError(f"{path} is a run in its first stage; name the run of that, {stage}")
+    must_not_be_in_first_stage(path)
     if names & {"tokenizer.json", "vocab.txt"}:
         raise UserError(
             f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "

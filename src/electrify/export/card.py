@@ -17,7 +17,8 @@ from ..config.rows import Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
 from ..train.decisive import STARTS
-from .learned import HUB_ID, learning, number, start_name, wall_time
+from .learned import learning
+from .wording import HUB_ID, number, start_name, wall_time
 
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
@@ -56,7 +57,7 @@ def model_card(
     """
     config = load_file(run / "config.yaml", within=run)
     start = getattr(config.train, f"init_{part}", None)
-    shown = beside(config).get(part) or _kept(config)
+    shown = beside(config).get(part) or _kept(config, facts)
     parameters = sum(p.numel() for p in model.parameters().values())
     learned = learning(run, config, part=part, state=state)
     if model.head.kind == "token" and model.architecture.token_note:
@@ -104,14 +105,16 @@ def _metadata(config: PretrainConfig, shown: Exported, *, start: str | None) -> 
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _kept(config: PretrainConfig) -> Exported:
+def _kept(config: PretrainConfig, facts: Mapping[str, Any]) -> Exported:
     """The encoder that a run is for, as the card presents it."""
     row = config.objective.row
     corruptor = config.corruption.row
     purpose = corruptor.card.format(
         asked=row.card.asked(config.objective.options),
         architecture=config.model.row.called,
-        generator=generator_words(config),
+        generator=generator_words(
+            config, width=facts.get("shapes", {}).get("generator", {}).get("hidden_size")
+        ),
     )
     fills = row.logits == "token" and corruptor.shows_mask
     return Exported(title=row.card.title, purpose=purpose, logits=row.logits, fills=fills)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,7 @@ from ..config.pretrain import PretrainConfig
 from ..console import inert
 from ..train.home import GENERATOR_STAGE
 from ..train.log import FILE, read
-
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+from .wording import number, start_name, wall_time
 
 
 @dataclass(frozen=True)
@@ -84,21 +82,3 @@ def _of_first_stage(stage: Path) -> str | None:
     tokens, took = number(last.get("tokens")), wall_time(last.get("seconds"))
     seen = (f"{last['step']:,} updates of the generator alone", tokens and f"{tokens} tokens", took)
     return ", ".join(filter(None, seen))
-
-
-def wall_time(seconds: Any) -> str | None:
-    if not isinstance(seconds, int | float):
-        return None
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
-
-
-def start_name(start: str) -> str:
-    """Where a run started from: a Hub id, or the last name of a folder."""
-    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
-    return start if own else Path(start).name
-
-
-def number(value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"

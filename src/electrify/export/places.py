@@ -12,7 +12,7 @@ from ..errors import UserError
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import is_there
-from ..train.home import first_stage
+from ..train.home import must_not_be_in_first_stage
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 RUN_FILES = ("config.yaml", "run.json")
@@ -52,9 +52,7 @@ def check_place(path: str) -> None:
 
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
-    stage = first_stage(run)
-    if stage is not None:
-        raise UserError(f"{run} is a run in its first stage; name the run of that, {stage}")
+    must_not_be_in_first_stage(run)
     for name in RUN_FILES:
         if not is_there(run / name):
             raise UserError(

@@ -46,9 +46,8 @@ def reframe(tokenizer: Any, special: SpecialIds, *, name: str) -> None:
     trims = getattr(backend.post_processor, "trim_offsets", False)
     backend.post_processor = Sequence([ByteLevel(trim_offsets=True), frame]) if trims else frame
     say(
-        f"the tokenizer {name} does not put {first} before a text and {last} after it, and the "
-        "second text of a pair in a segment of its own, as pre-training does: its copy in the "
-        "corpus does"
+        f"the tokenizer {name} does not frame texts as pre-training does ({first}, the text, "
+        f"{last}; the second text of a pair as segment 1): its copy in the corpus does"
     )
 
 
@@ -64,6 +63,6 @@ def must_frame(folder: Path, special: SpecialIds, *, name: str) -> None:
         if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
             return
     raise UserError(
-        f"the tokenizer {name} does not put [CLS] before a text and [SEP] after it; give its "
-        "tokenizer.json a post-processor that does"
+        f"the tokenizer {name} does not put [CLS] before a text and [SEP] after it, with the "
+        "second text of a pair as segment 1; give its tokenizer.json a post-processor that does"
     )

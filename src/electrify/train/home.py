@@ -134,11 +134,12 @@ class Home:
         return said
 
 
-def first_stage(folder: Path) -> Path | None:
-    """The run of a first stage that has begun in the folder of a run whose second has not."""
+def must_not_be_in_first_stage(folder: Path) -> None:
+    """Raises UserError for the folder of a run whose first stage has begun and its second has not,
+    naming the run of that stage."""
     stage = folder / GENERATOR_STAGE
-    waits = os.path.lexists(stage / HEADER[0]) and not os.path.lexists(folder / HEADER[0])
-    return stage if waits else None
+    if os.path.lexists(stage / HEADER[0]) and not os.path.lexists(folder / HEADER[0]):
+        raise UserError(f"{folder} is a run in its first stage; name the run of that, {stage}")
 
 
 def header_of(folder: Path) -> dict[str, bytes]:
