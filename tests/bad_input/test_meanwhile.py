@@ -18,6 +18,7 @@ from electrify.files.folders import aside
 from electrify.files.schema import SchemaError, check
 from electrify.files.whole import GoneError, write_atomically, written
 from electrify.text.choosing import choose_sources
+from electrify.text.given import prepared
 from electrify.text.made import is_made
 from electrify.text.space import must_fit
 from electrify.train import space
@@ -106,7 +107,9 @@ def test_a_root_has_no_name_for_a_corpus(
 ) -> None:
     write_text(tmp_path / "a.txt", size=5_000)
     said = mistake(capsys, *pretrain_words(tmp_path / "a.txt", Path("/"), **TINY))
-    assert "has no name beside which a corpus could be prepared" in said
+    assert "/ is not empty and holds no run" in said
+    with pytest.raises(UserError, match="has no name beside which a corpus could be prepared"):
+        prepared(str(tmp_path / "a.txt"), Path("/"))  # were it empty
 
 
 def test_names_that_are_not_utf_8(

@@ -89,6 +89,7 @@ class Roberta(Architecture):
         "binary": "RobertaPreLayerNormForTokenClassification",
     }
     head_prefixes: ClassVar = {"token": "lm_head.", "binary": "classifier."}
+    counts_padding = False
     config_keys = (
         "vocab_size",
         "hidden_size",
