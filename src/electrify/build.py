@@ -187,7 +187,7 @@ def own_dropout(m: ModelConfig) -> dict[str, float]:
 
 
 def dropout_of(m: ModelConfig, part: str) -> dict[str, float]:
-    """That of an exported network."""
+    """The dropout of an exported network."""
     own, apart = own_dropout(m), m.generator_dropout
     return own if apart is None or part != "generator" else dict.fromkeys(own, apart)
 

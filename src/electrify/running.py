@@ -34,7 +34,7 @@ from .train.loop import Run, Summary
 from .train.memory import run_must_fit
 from .train.peak import machine_peak
 from .train.sharding import is_sharded
-from .train.space import must_have_room, sizes_of
+from .train.space import bytes_needed, require_space, sizes_of
 from .train.threads import Threads, choose, computing_with
 
 
@@ -211,7 +211,8 @@ def begin(
     corpus = run.data.loader.corpus
     step = loaded.state["step"] if loaded else 0
     sizes = sizes_of(run.state.named.values())
-    must_have_room(folder, config.train, **sizes, step=step, milestones=run.context.milestones)
+    kept = run.context.milestones
+    require_space(folder, bytes_needed(folder, config.train, **sizes, step=step, milestones=kept))
     parameters = sizes["parameters"]
     tokenizer = corpus.folder / TOKENIZER
     begun = loaded is not None and not loaded.of_trunk

@@ -26,7 +26,7 @@ from electrify.errors import UserError
 from electrify.files.lock import lock
 from electrify.train import checkpoint
 from electrify.train.saved import current_names
-from electrify.train.space import must_have_room, require_space
+from electrify.train.space import bytes_needed, require_space
 from small import files_of_at_most
 
 # --- round trip
@@ -274,6 +274,10 @@ def test_only_names_of_the_first_version_are_changed() -> None:
     assert set(current_names(old)["model"]) == {"encoder.a", "corruptor.lm.b"}
     new = {"model": {"encoder.a": torch.zeros(1), "lm.b": torch.zeros(1)}}
     assert set(current_names(new)["model"]) == set(new["model"])
+
+
+def must_have_room(folder: Path, config: Any, **given: Any) -> None:
+    require_space(folder, bytes_needed(folder, config, **given))
 
 
 def test_checkpoints_that_will_be_replaced_have_their_place(

@@ -127,7 +127,8 @@ class _NoRounding(TorchFunctionMode):
 
 
 def _largest_difference(ours: Sequence[tuple[Tensor, ...]], theirs: tuple[Tensor, ...]) -> float:
-    """Of any of ours, relative to the largest value where that exceeds 1; nan for any nan."""
+    """Between each of ours and theirs, relative to the largest value where that exceeds 1; nan for
+    any nan."""
     differences = [
         (a - b).abs().max() / a.abs().max().clamp(min=1)
         for one in ours

@@ -27,7 +27,7 @@ from .given import given_texts
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
 MANY_TOKENS = 20_000
-# Of a forward pass, unless the user says how many windows: memory grows with its slots.
+# The most of a forward pass, unless the user says how many windows: memory grows with its slots.
 MOST_WINDOWS = 16
 MOST_SLOTS = 8192
 # Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
@@ -68,8 +68,8 @@ def detect(
 
     model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: the
     model's maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward
-    pass; None: up to 16, and fewer long ones. threads: a number, or auto. Raises
-    UserError if the model has no replaced-token head, or if a text has no tokens.
+    pass; None: up to 16, and fewer long ones. threads: a number, or auto. Raises UserError if the
+    model has no replaced-token head, or if a text has no tokens.
     """
     options = DetectConfig(
         model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads

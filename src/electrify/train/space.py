@@ -24,22 +24,6 @@ def sizes_of(parameters: Iterable[Tensor]) -> dict[str, int]:
     }
 
 
-def must_have_room(
-    folder: Path,
-    config: TrainConfig,
-    parameters: int,
-    *,
-    step: int,
-    milestones: frozenset[int],
-    frozen: int = 0,
-) -> None:
-    """Raises UserError if the disk cannot hold the checkpoints that the run will keep, and the next
-    one besides. Those that it already keeps, and will replace, need no further space. frozen: how
-    many of the parameters do not learn."""
-    need = bytes_needed(folder, config, parameters, step=step, milestones=milestones, frozen=frozen)
-    require_space(folder, need)
-
-
 def bytes_needed(
     folder: Path,
     config: TrainConfig,
@@ -49,7 +33,9 @@ def bytes_needed(
     milestones: frozenset[int],
     frozen: int = 0,
 ) -> int:
-    """The further space that this takes."""
+    """The space for the checkpoints that a run will keep, and the next one besides. Those that it
+    already keeps, and will replace, need no further space. frozen: how many of the parameters do
+    not learn."""
     if step == config.max_steps:
         return 0
     # Parameters and two moments in float32; what does not learn has no moments.
