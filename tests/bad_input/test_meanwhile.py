@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from electrify import running
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
@@ -21,7 +22,6 @@ from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared
 from electrify.text.made import is_made
 from electrify.text.space import must_fit
-from electrify.train import space
 from electrify.train.decisive import decisive
 from electrify.train.saved import State
 from small import mistake, pretrain_words, run, write_text
@@ -156,13 +156,13 @@ def test_a_run_folder_that_is_removed_before_its_first_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "run"
-    real = space.require_space
+    real = running.require_space
 
     def removed(*given: object) -> None:
         real(*given)  # type: ignore[arg-type]
         shutil.rmtree(folder)
 
-    monkeypatch.setattr(space, "require_space", removed)
+    monkeypatch.setattr(running, "require_space", removed)
     said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
     assert "was removed or moved away; run the same command again" in said
 
