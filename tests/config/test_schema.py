@@ -84,6 +84,8 @@ def flags(*argv: str) -> Options:
         (["a,b"], tuple[str, ...], ("a,b",)),
         ("generator=1, rtd=50", dict[str, float], {"generator": 1.0, "rtd": 50.0}),
         ({"rtd": "50"}, dict[str, float], {"rtd": 50.0}),
+        ("none", dict[int, float], {}),
+        (None, dict[int, float], {}),
     ],
 )
 def test_convert(value: Any, kind: Any, want: Any):

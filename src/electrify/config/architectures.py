@@ -67,7 +67,8 @@ class ModernBertOptions:
     """Base of the rotary positions of local attention."""
     global_rope_theta_schedule: dict[int, float] = field(default_factory=dict)
     """Another global_rope_theta for phases of seq_length_schedule, by their row length:
-    1024=10000; longer rows, and the exported model, have global_rope_theta."""
+    1024=10000; longer rows, and the exported model, have global_rope_theta; none takes a recipe's
+    schedule away."""
     extend_positions: int | None = None
     """For runs that start from folders (--init-discriminator, --init-generator): read rows of up to
     this many tokens, more than the folders say. No weight depends on that number."""

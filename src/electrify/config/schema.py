@@ -95,16 +95,13 @@ def convert(value: Any, kind: Any, name: str) -> Any:
     origin = typing.get_origin(kind)
     try:
         if origin in (typing.Union, types.UnionType):
-            nothing = value is None or (
-                isinstance(value, str) and value.lower() in ("none", "null", "")
-            )
-            return None if nothing else convert(value, without_none(kind), name)
+            return None if _is_nothing(value) else convert(value, without_none(kind), name)
         if choices_of(kind) is not None:
             return _choice(value, kind, name)
         if origin is tuple:
             return _items(value, kind, name)
         if origin is dict:
-            return _pairs(value, kind, name)
+            return {} if _is_nothing(value) else _pairs(value, kind, name)
         if kind is int and isinstance(value, str):
             value = int(value) if value.lstrip("-").isdigit() else float(value)
         return _number(value, kind)
@@ -114,6 +111,10 @@ def convert(value: Any, kind: Any, name: str) -> Any:
         simple = "true or false" if kind is bool else f"of type {getattr(kind, '__name__', kind)}"
         wanted = f"a list {metavar_of(kind)}" if origin in (dict, tuple) else simple
         raise UserError(f"{name} must be {wanted}, not {brief(value)}") from e
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.lower() in ("none", "null", ""))
 
 
 def _choice(value: Any, kind: Any, name: str) -> Any:

@@ -224,7 +224,7 @@ class DataConfig(Checked):
     """Tokens per row, and the length of the longest sequence, [CLS] and [SEP] included."""
     seq_length_schedule: dict[int, float] = field(default_factory=dict)
     """Shorter rows first: 64=.9 takes rows of 64 tokens for nine tenths of the updates,
-    max_seq_length for the rest."""
+    max_seq_length for the rest; none takes a recipe's schedule away."""
     num_segments: int = 1
     """1: [CLS] a [SEP]; 2: [CLS] a [SEP] b [SEP], but one sequence in ten is single; so the segment
     embeddings, where the encoder has them, are trained."""

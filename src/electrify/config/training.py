@@ -29,7 +29,7 @@ class TrainConfig(Checked):
     """Rows in one update over all processes; this decides the result."""
     batch_size_schedule: dict[int, float] = field(default_factory=dict)
     """Smaller batches first: 32=.1,64=.1 takes 32 rows for a tenth of the updates, 64 for the next,
-    train_batch_size for the rest."""
+    train_batch_size for the rest; none takes a recipe's schedule away."""
     per_device_train_batch_size: int | None = None
     """Rows in one forward pass of one process; by default all its rows. Together with
     --gradient-accumulation-steps it sets train_batch_size."""
