@@ -97,6 +97,10 @@ def test_help_of_pretrain_names_every_field() -> None:
         ),
         (["prepare", "x", "--output-dir", "y", "--vocabsize", "3"], "did you mean --vocab-size?"),
         (
+            ["pretrain", "x", "--output-dir", "y", "--valid-fraction", "0.1"],
+            "--valid-fraction is a flag of `electrify prepare`, not of `electrify pretrain`",
+        ),
+        (
             ["prepare", "x", "--output-dir", "y", "--frobnicate"],
             "there is no flag --frobnicate; see `electrify prepare --help`",
         ),

@@ -419,8 +419,14 @@ def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
     assert main(["flops", *words]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert len({len(line) for line in out.splitlines()}) == 1, "not aligned"
-    return [line.split() for line in out.splitlines()]
+    table = out.splitlines()
+    if "--published" not in words:
+        said = table.pop()
+        paper = "--convention" not in words
+        assert said.startswith(f"convention {'paper' if paper else 'hardware'}, vocabulary of ")
+        assert "`compare` counts by --convention hardware, with the vocabulary of its" in said
+    assert len({len(line) for line in table}) == 1, "not aligned"
+    return [line.split() for line in table]
 
 
 def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:

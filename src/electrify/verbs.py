@@ -62,6 +62,11 @@ def prepare(args: argparse.Namespace) -> int:
 def pretrain(args: argparse.Namespace) -> int:
     config = wanted(args)
     output_dir = Path(args.output_dir)
+    if not (args.recipe or args.config):
+        say(
+            f"the recipe is {DEFAULT_RECIPE}, which takes a GPU; on a CPU begin with --recipe "
+            "electra-tiny"
+        )
 
     from .before import corpus_for
 

@@ -180,6 +180,8 @@ def text_with(old: str, new: str) -> str:
             "here has no section 'max_steps'; max_steps belongs to the section train",
         ),
         (text_with("train:\n", "5: 3\ntrain:\n"), "here has no section 5"),
+        ("recipe: electra-tiny", "here has no section 'recipe'; `like: RECIPE` takes what"),
+        ("model: {}", "lacks the fields .*; `like: RECIPE` takes them from a shipped recipe"),
         (
             text_with("  max_steps:", "  max_step:"),
             r"here, section train has no field 'max_step'; did you mean 'max_steps'\?",

@@ -49,7 +49,12 @@ def test_a_damaged_folder_in_json(data: Path, capsys: pytest.CaptureFixture[str]
     [
         (lambda p: None, "no such folder"),
         (lambda p: p.write_text("x"), "is a file"),
-        (lambda p: p.mkdir(), "neither a prepared corpus nor a run nor a Hugging Face model"),
+        (lambda p: p.mkdir(), "is empty: nothing has been made there"),
+        (lambda p: (p.mkdir(), (p / ".lock").touch()), "is empty: nothing has been made there"),
+        (
+            lambda p: (p.mkdir(), (p / "notes.txt").touch()),
+            "neither a prepared corpus nor a run nor a Hugging Face model",
+        ),
         (lambda p: (p.mkdir(), (p / "vocab.txt").touch()), "holds a tokenizer only"),
     ],
 )

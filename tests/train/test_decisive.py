@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,18 @@ def test_a_recipe_that_was_edited(
     assert "config.yaml was changed after the run began" in said
     same = pretrain_words(small_data, half, **SHORT | {name: value})
     assert "put that back" in mistake(capsys, *same, longest=600)
+
+
+def test_another_recipe_is_told_by_what_both_have(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The options that one of the two objectives alone has come last, and not all of them."""
+    folder = tmp_path / "run"
+    assert run(*pretrain_words(small_data, folder, **SHORT), "--max-minutes", "1e-9") == 75
+    other = pretrain_words(small_data, folder, **SHORT, objective="corrective")
+    said = mistake(capsys, *other)
+    assert "holds another run (objective rtd there, corrective here; " in said
+    assert re.search(r"; and \d+ more\); choose another --output-dir", said)
 
 
 def test_a_schedule_in_another_order(

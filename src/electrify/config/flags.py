@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -46,6 +46,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, formatter_class=HelpFormatter, **kwargs)
         self.needed: list[str] = []
         """Flags that have no default."""
+        self.whole: Callable[[], argparse.ArgumentParser] | None = None
+        """Makes the parser of all verbs, in which a flag that is not here is looked for."""
         self._positionals.title = "what it takes"
         self._optionals.title = "help"
 
@@ -109,6 +111,9 @@ class Parser(argparse.ArgumentParser):
     def _about(self, word: str) -> str:
         if not word.startswith("-"):
             return f"there is no place for {word!r}: text with spaces needs quotes"
+        verbs = [f"`electrify {verb}`" for verb in self._verbs_with(word)]
+        if verbs:
+            return f"{word} is a flag of {', '.join(verbs)}, not of `{self.prog}`"
         known = [
             flag
             for flag in self._option_string_actions
@@ -116,6 +121,16 @@ class Parser(argparse.ArgumentParser):
         ]
         close = difflib.get_close_matches(word.replace("_", "-"), known, n=1)
         return f"there is no flag {word}" + (f"; did you mean {close[0]}?" if close else "")
+
+    def _verbs_with(self, flag: str) -> list[str]:
+        """The verbs that have a flag."""
+        every = self.whole()._actions if self.whole else ()
+        verbs = next((a for a in every if isinstance(a, argparse._SubParsersAction)), None)
+        return [
+            name
+            for name, p in (verbs.choices if verbs else {}).items()
+            if flag in p._option_string_actions
+        ]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

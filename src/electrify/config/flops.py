@@ -11,6 +11,7 @@ from .prepare import MAX_VOCABULARY
 from .pretrain import load_recipe, recipe_names
 
 Convention = Literal["paper", "hardware"]
+PAPER_VOCABULARY = 30522
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class FlopsConfig(Checked):
     length: int | None = None
     """length in tokens for the cost of inference (the paper's table: 128); by default the recipe's
     own max_seq_length"""
-    vocab_size: int = 30522
+    vocab_size: int = PAPER_VOCABULARY
     """size of the vocabulary"""
     json: bool = False
     """write JSON"""
@@ -48,7 +49,7 @@ class FlopsConfig(Checked):
             raise UserError(
                 "--published is a list of its own: it takes no recipe and no --equal-to"
             )
-        if self.published and (self.convention != "paper" or self.vocab_size != 30522):
+        if self.published and (self.convention != "paper" or self.vocab_size != PAPER_VOCABULARY):
             raise UserError(
                 "--published keeps the convention and the vocabularies of the paper: it takes no "
                 "--convention hardware and no --vocab-size"

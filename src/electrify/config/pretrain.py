@@ -18,7 +18,7 @@ from . import own
 from .flags import flag_of
 from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe
-from .schema import MAX_TYPO, brief, field_types
+from .schema import MAX_TYPO, MissingError, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
 from .sections import ModelConfig as ModelConfig
@@ -110,13 +110,20 @@ def parse(text: str, where: str) -> PretrainConfig:
             instead = (
                 f"; {key} belongs to the section {home}"
                 if home
+                else "; `like: RECIPE` takes what a shipped recipe has"
+                if key == "recipe"
                 else nearest(str(key)[:MAX_TYPO], SECTIONS)
             )
             raise UserError(f"{where} has no section {brief(key)}{instead}")
-    sections = {
-        s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}")
-        for s, cls in SECTIONS.items()
-    }
+    try:
+        sections = {
+            s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}")
+            for s, cls in SECTIONS.items()
+        }
+    except MissingError as e:
+        if text.startswith(RUN_MARK):
+            raise
+        raise UserError(f"{e}; `like: RECIPE` takes them from a shipped recipe") from e
     return with_weights(PretrainConfig(**sections))
 
 

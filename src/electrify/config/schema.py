@@ -60,6 +60,10 @@ def _own_field_docs(cls: type) -> dict[str, str]:
     return docs
 
 
+class MissingError(UserError):
+    """A mapping lacks fields that have no default."""
+
+
 class OneOf:
     """A choice of names that are determined when they are needed, and their help: `Annotated[str,
     OneOf(names, text)]` is a Literal whose choices are rows of a table."""
@@ -188,7 +192,9 @@ def from_mapping(
     ]
     missing = [name for name in must if name not in mapping]
     if missing:
-        raise UserError(f"{where} lacks the field{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        raise MissingError(
+            f"{where} lacks the field{'s' * (len(missing) > 1)} {', '.join(missing)}"
+        )
     return cls(**{k: convert(v, kinds[k], f"{where}: {k}") for k, v in mapping.items()})
 
 

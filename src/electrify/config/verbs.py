@@ -38,6 +38,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     for name, verb in VERBS.items():
         p = verbs.add_parser(name, help=verb.help, description=verb.help, allow_abbrev=False)
         if only in (None, name):
+            p.whole = parser
             verb.add_flags(p)
     return top
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import UserError
+from ..files.lock import LOCK
 from ..files.reading import UnreadableError
 from ..text.manifest import MANIFEST
 from ..text.placed import UNFINISHED, unfinished_state
@@ -42,6 +43,11 @@ def kind_of(path: Path) -> Kind:
         raise UserError(
             f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
             "is examined with its tokenizer"
+        )
+    if names <= {LOCK}:
+        raise UserError(
+            f"{path} is empty: nothing has been made there, or a command ended before its first "
+            "file; run that command again"
         )
     raise UserError(
         f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no "

@@ -117,8 +117,8 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
             return
         why = f"it has no {MARK}, or one that was changed"
         raise UserError(
-            f"{target} exists and is not an export of electrify ({why}); choose another "
-            "--output-dir or remove it"
+            f"{target} exists and is not an export of electrify ({why}); choose a new or empty "
+            "folder as --output-dir"
         )
     odd = [name for name in identity if name in mark and mark[name] != identity[name]]
     if "part" in odd:

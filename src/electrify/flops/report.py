@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from ..config.flops import FlopsConfig
+from ..config.flops import PAPER_VOCABULARY, FlopsConfig
 from ..config.pretrain import load_recipe, recipe_names
 from ..progress import aligned
 from .count import RecipeFlops, recipe_flops
@@ -43,7 +43,17 @@ def report(options: FlopsConfig) -> str:
         return json.dumps(
             head | ({"equal_to": options.equal_to} if equal else {}) | {"recipes": recipes}
         )
-    return "\n".join(aligned(_cells(found, equal, equal_to=options.equal_to), names=1))
+    table = aligned(_cells(found, equal, equal_to=options.equal_to), names=1)
+    return "\n".join([*table, _caption(options)])
+
+
+def _caption(options: FlopsConfig) -> str:
+    """How the numbers of a table were counted."""
+    own = options.convention == "hardware" and options.vocab_size != PAPER_VOCABULARY
+    said = f"convention {options.convention}, vocabulary of {options.vocab_size:,}"
+    # Budgets of a study are several times smaller than these numbers look.
+    advice = "; `compare` counts by --convention hardware, with the vocabulary of its DATA"
+    return said + advice * (not own)
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:

@@ -27,6 +27,7 @@ from .home import GENERATOR_STAGE, TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
+MOST_LISTED = 4
 
 
 def refuse(folder: Path, resume: Resume) -> None:
@@ -148,6 +149,15 @@ def has_begun(folder: Path) -> bool:
     return is_run(folder) and bool(checkpoint.numbered(folder))
 
 
+def _listed(differ: list[str], flat: list[dict[str, Any]]) -> str:
+    """What differs between our values and theirs (flat), the options that only one of the two has
+    last; the first MOST_LISTED of them."""
+    odd = sorted(differ, key=lambda k: not all(k in values for values in flat))
+    shown = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in odd[:MOST_LISTED]]
+    more = len(odd) - len(shown)
+    return "; ".join(shown) + f"; and {more} more" * bool(more)
+
+
 def same_run(
     folder: Path, config: PretrainConfig, manifest: Manifest, saved: dict[str, Any]
 ) -> None:
@@ -164,16 +174,14 @@ def same_run(
     known = dict.fromkeys((*flat[0], *flat[1]))
     differ = [k for k in known if not _agree(k, *flat) and k not in FREE_FIELDS | SPLIT_FIELDS]
     differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])]
-    odd = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in differ]
+    odd = _listed(differ, flat)
     recipe = saved.get("recipe")
     if not set(differ) <= set(STARTS) and recipe and not differing(recipe, config):
-        raise UserError(
-            f"{path} was changed after the run began ({'; '.join(odd)}); put it back as it was"
-        )
+        raise UserError(f"{path} was changed after the run began ({odd}); put it back as it was")
     if odd:
         raise UserError(
-            f"{folder} holds another run ({'; '.join(odd)}); choose another --output-dir, or "
-            "repeat its options to continue it"
+            f"{folder} holds another run ({odd}); choose another --output-dir, or repeat its "
+            "options to continue it"
         )
     for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
         if saved["fingerprint"][key] != fingerprint(manifest, None)[key]:
