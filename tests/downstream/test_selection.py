@@ -3,6 +3,8 @@ updates, and the weights of classes."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +101,39 @@ def test_patience(zoo: Path, reviews: tuple[str, str], monkeypatch: pytest.Monke
     assert found.updates == found.curve[-1].step == 16
     assert found.scores == found.curve[1].metrics
     assert sum(done) == pytest.approx(updates_of(own, settings))
+
+
+def test_a_rare_class_is_held_out_too(reviews: tuple[str, str]) -> None:
+    """4 of 200: by its share none would be, and an area under a curve would not exist."""
+    tenth = replace(SELECTING, selection_fraction=None)
+    for rare, seed in itertools.product((2, 4), range(5)):
+        for rows in (range(200), range(199, -1, -1)):
+            own = task(tuple(Example(f"t{k}", None, int(k < rare)) for k in rows))
+            shown = examples_of(own, seed=seed, settings=tenth)
+            held = [e.label for e in shown.selection]
+            assert (held.count(1), held.count(0)) == (1, 20)
+            assert sum(e.label for e in shown.examples) == rare - 1
+    alone = task(tuple(Example(f"t{k}", None, int(k < 1)) for k in range(200)))
+    assert all(e.label == 0 for e in examples_of(alone, seed=0, settings=tenth).selection)
+    several = tuple(Example(f"t{k}", None, (0,) if k < 4 else ()) for k in range(200))
+    shown = examples_of(task(several, "multilabel"), seed=0, settings=tenth)
+    assert [e.label for e in shown.selection].count((0,)) == 1
+    many = task(tuple(Example(f"t{k}", None, k % 100) for k in range(200)))
+    assert len(examples_of(many, seed=0, settings=tenth).selection) <= 30
+
+
+def test_an_evaluation_without_a_score_is_not_preferred() -> None:
+    """The last one counts, a run is not stopped for it, and a note says so."""
+    model = torch.nn.Linear(1, 1)
+    best = Best(None, "roc_auc", 2)  # type: ignore[arg-type]
+    for number in range(4):
+        best.see(number, math.nan, model, {"logits": torch.tensor(number)})
+        assert (best.number, best.enough) == (number, False)
+    assert best.restore(model)["logits"] == 3
+    assert "roc_auc is not a number" in best.notes()[0]
+    best.see(4, 0.1, model, {})
+    best.see(5, math.nan, model, {})
+    assert (best.number, best.worse, best.notes()) == (4, 1, ())
 
 
 def test_held_out_examples_are_not_trained_on(reviews: tuple[str, str]) -> None:

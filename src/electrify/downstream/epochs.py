@@ -13,6 +13,7 @@ from .tasks import TaskData
 
 FROZEN_EPOCHS = 20.0
 """A head alone learns more slowly."""
+CLASSED = ("classification", "multilabel")
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
 
@@ -74,6 +75,6 @@ def examples_of(task: TaskData, *, seed: int, settings: FinetuneSettings) -> Sho
     if not settings.load_best_model_at_end:
         return Shown(_both_orders(examples, task, settings))
     share = settings.selection_fraction or SELECTION
-    flag = "--selection-fraction"
-    parts = split(replace(task, train=tuple(examples)), share, seed=seed, flag=flag)
+    how: Any = {"flag": "--selection-fraction", "every_class": task.kind in CLASSED}
+    parts = split(replace(task, train=tuple(examples)), share, seed=seed, **how)
     return Shown(_both_orders(list(parts.train), task, settings), parts.validation)

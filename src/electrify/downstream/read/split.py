@@ -22,10 +22,16 @@ BINS = 10
 
 
 def split(
-    task: TaskData, fraction: float, *, seed: int, flag: str = "--validation-fraction"
+    task: TaskData,
+    fraction: float,
+    *,
+    seed: int,
+    flag: str = "--validation-fraction",
+    every_class: bool = False,
 ) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, the same ones for
-    the same examples and seed. Raises UserError, naming the flag, if a part would be empty."""
+    the same examples and seed. every_class: whether each class is to be among them, as far as they
+    suffice. Raises UserError, naming the flag, if a part would be empty."""
     examples: Sequence[Any] = task.train
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
@@ -47,6 +53,9 @@ def split(
         spare = min(wanted - count, 0.5)
         for group in rng.sample(members, count):
             chosen.update(group)
+    # With more classes than there is room for, the part would become much larger than was asked.
+    if every_class and len(strata) <= fraction * len(groups):
+        _hold_every_class(strata.values(), chosen, rng)
     if task.kind == "multilabel":
         _show_every_label(examples, groups.values(), chosen)
     parts = [
@@ -58,6 +67,16 @@ def split(
             "share"
         )
     return replace(task, train=parts[0], validation=parts[1])
+
+
+def _hold_every_class(
+    strata: Iterable[list[list[int]]], chosen: set[int], rng: random.Random
+) -> None:
+    """Adds one of each class that has two or more and is not among the chosen examples: without
+    it, an area under a curve does not exist there."""
+    for members in strata:
+        if len(members) > 1 and not any(chosen.issuperset(group) for group in members):
+            chosen.update(rng.choice(members))
 
 
 def _show_every_label(
