@@ -24,12 +24,12 @@ from electrify.downstream.epochs import (
     training_examples,
     updates_of,
 )
-from electrify.downstream.examples import Example, Partly, Sentence
+from electrify.downstream.examples import Answer, Example, Partly, Question, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import grade_class, grade_each
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.own import read_own
-from electrify.downstream.read.task import tagging_of
+from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import MIN_UPDATES, Examples, Kind, TaskData
 from electrify.errors import UserError
 
@@ -175,10 +175,15 @@ def test_a_small_set_is_shown_more_often() -> None:
     assert epochs_of(small, replace(plain, min_train_steps=10**6), examples=1) == MOST_EPOCHS
 
 
-def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str]) -> None:
+def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str], tmp_path: Path) -> None:
     assert read_own(*reviews).min_updates == MIN_UPDATES
     tags = [Sentence(("x", "y"), ("a", "b"))]
     assert tagging_of("t", tags, tags, metrics=None, epochs=3).min_updates == MIN_UPDATES
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"context": "a film", "question": "what?", "answers": ["film"]}\n')
+    assert read_own(str(path), str(path)).min_updates == MIN_UPDATES
+    asked = (Question("q", "what?", "a film", (Answer("film", 2),)),)
+    assert answering_of("squad1", asked, asked, epochs=2).min_updates == 0
 
 
 def test_a_held_out_pair_is_not_trained_on_in_its_other_order() -> None:
