@@ -143,6 +143,9 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
     ]  # fmt: skip
     said = list(csv.reader(predicted(models["tags"], columns, ".csv").splitlines()))
     assert [row[:2] for row in said[1:]] == [["1", "the"], ["1", "film"], ["2", "bad"]]
+    assert [row[3:] for row in said] == [["1"], ["DT"], ["NN"], ["JJ"]]
+    (first, _) = map(json.loads, predicted(models["tags"], columns, ".jsonl").splitlines())
+    assert (first["words"], first["1"]) == (["the", "film"], ["DT", "NN"])
     words = tmp_path / "words.jsonl"
     words.write_text('{"tokens": ["the", "film"], "n": 1}\n', encoding="utf-8")
     (row,) = map(
@@ -155,6 +158,33 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
     assert [json.loads(x)["words"] for x in found] == [
         ["The", "film", "isn't", "good", "."], [], ["was", "it", "?"],
     ]  # fmt: skip
+
+
+def test_every_column_of_a_treebank_stays(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words are in the second; files of another width fit into a .tsv beside it, whose lines
+    are those of the input."""
+    lines = [f"{k}\t{word}\t" + "\t".join("abcdefgh") for k, word in ((1, "the"), (2, "film"))]
+    path = tmp_path / "a.conllu"
+    path.write_text("# text = the film\n" + "\n".join(lines) + "\n\n")
+    head, *rows = csv.reader(predicted(models["tags"], path, ".csv").splitlines())
+    assert head == ["sentence", "word", "predicted_tag", "0", *map(str, range(2, 10))]
+    assert [row[1:2] + row[3:] for row in rows] == [
+        ["the", "1", *"abcdefgh"], ["film", "2", *"abcdefgh"],
+    ]  # fmt: skip
+    (found,) = map(json.loads, predicted(models["tags"], path, ".jsonl").splitlines())
+    assert (found["words"], found["0"], found["9"]) == (["the", "film"], ["1", "2"], ["h", "h"])
+    other = tmp_path / "b.conll"
+    other.write_text("the D\nfilm N\n")
+    capsys.readouterr()
+    assert run("predict", models["tags"], str(path), str(other)) == 0
+    said = capsys.readouterr()
+    assert [x.rpartition("\t")[0] for x in said.out.splitlines()][:2] == lines
+    assert "leave no place" not in said.err
+    out = str(tmp_path / "both.csv")
+    told = mistake(capsys, "predict", models["tags"], path, other, "--output-file", out)
+    assert "b.conll has other columns than" in told
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,8 @@ class Head:
     """A column that looks like that of a second text, and is not read."""
     guessed: bool = False
     """Whether it is a .txt whose lines were taken for columns."""
+    lines: bool = False
+    """Whether it holds a word on each line."""
     others: tuple[Head, ...] = field(default=())
     """Those of the other files."""
 
@@ -193,7 +195,8 @@ class Head:
 def _head(path: str, first: Item) -> Head:
     cells = first.example.cells if isinstance(first.example, Untagged) else ()
     guessed = ending_of(path) == ".txt" and bool(cells)
-    return Head(path, tuple(first.columns), _has_pair(first), _unread(first), guessed)
+    shown = (tuple(first.columns), _has_pair(first), _unread(first))
+    return Head(path, *shown, guessed, bool(cells))
 
 
 def _unread(item: Item) -> str | None:
