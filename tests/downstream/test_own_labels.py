@@ -81,7 +81,9 @@ def test_the_f1_of_one_class_among_several(tmp_path: Path) -> None:
     """It was that of the class with number 1 alone, whichever that is."""
     path = tmp_path / "a.csv"
     path.write_text("text,label\na,x\nb,y\nc,z\n")
-    with pytest.raises(UserError, match=r"f1 is for two classes, and .*a\.csv has 3; take macro_f1"):
+    with pytest.raises(
+        UserError, match=r"f1 is for two classes, and .*a\.csv has 3; take macro_f1"
+    ):
         read_own(str(path), str(path), metrics=("accuracy", "f1"))
     path.write_text("text,label\na,x\nb,y\n")
     assert read_own(str(path), str(path), metrics=("f1",)).metrics == ("f1",)

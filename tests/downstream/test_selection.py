@@ -122,6 +122,40 @@ def test_a_rare_class_is_held_out_too(reviews: tuple[str, str]) -> None:
     assert len(examples_of(many, seed=0, settings=tenth).selection) <= 30
 
 
+def test_held_out_values_among_which_nothing_can_be_chosen(zoo: Path, tmp_path: Path) -> None:
+    """The validation file is not to blame; and seeds after the first are looked at before it is
+    trained."""
+    values = [0.5, 1.5, *[5.0] * 8]
+    rows = tuple(Example(f"t{k}", None, value) for k, value in enumerate(values))
+    own = task(rows, "regression")
+    found: list[str] = []
+    for seed in range(10):
+        try:
+            assert len(examples_of(own, seed=seed, settings=SELECTING).selection) == 2
+            found.append("")
+        except UserError as e:
+            found.append(str(e))
+    odd = [text for text in found if text]
+    assert 0 < len(odd) < 10
+    says = "with --selection-fraction 0.2, every label of the 2 training examples that are held out"
+    assert all(says in text for text in odd)
+    first = next(k for k in range(9) if not found[k] and found[k + 1])
+    path = tmp_path / "values.csv"
+    path.write_text("text,label\n" + "".join(f"t{k},{v}\n" for k, v in enumerate(values)))
+    asked = FinetuneConfig(
+        models=(str(zoo / "bert"),),
+        output_dir=str(tmp_path / "out"),
+        train_file=str(path),
+        validation_file=str(path),
+        seed=first,
+        seeds=2,
+        settings=SELECTING,
+    )
+    with pytest.raises(UserError, match=says):
+        finetune(asked)
+    assert not (tmp_path / "out" / "scores.jsonl").exists()
+
+
 def test_an_evaluation_without_a_score_is_not_preferred() -> None:
     """The last one counts, a run is not stopped for it, and a note says so."""
     model = torch.nn.Linear(1, 1)

@@ -15,34 +15,40 @@ from typing import Any
 
 from ...errors import UserError
 from ..examples import Example, Question, Sentence
-from ..tasks import TaskData
+from ..tasks import Kind, TaskData
 
 # The values of a regression are kept in proportion by this many classes of equal size.
 BINS = 10
 
 
-def split(
-    task: TaskData,
+def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
+    """The task with `fraction` of its training examples as validation examples, see `parted`."""
+    parts = parted(task.kind, task.train, fraction, seed=seed, flag="--validation-fraction")
+    return replace(task, train=parts[0], validation=parts[1])
+
+
+def parted(
+    kind: Kind,
+    examples: Sequence[Any],
     fraction: float,
     *,
     seed: int,
-    flag: str = "--validation-fraction",
+    flag: str,
     every_class: bool = False,
-) -> TaskData:
-    """The task with `fraction` of its training examples as validation examples, the same ones for
-    the same examples and seed. every_class: whether each class is to be among them, as far as they
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The examples that stay, and `fraction` of them that are held out, the same ones for the same
+    examples and seed. every_class: whether each class is to be among the latter, as far as they
     suffice. Raises UserError, naming the flag, if a part would be empty."""
-    examples: Sequence[Any] = task.train
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
         groups[_belongs(example)].append(number)
     strata: dict[Hashable, list[list[int]]] = defaultdict(list)
-    stratum = _strata(task, examples)
+    stratum = _strata(kind, examples)
     for group in groups.values():
         strata[stratum[group[0]]].append(group)
     # A class that training does not show cannot be learnt; a set of labels that others show, or a
     # range of values, can be.
-    stays = int(task.kind not in ("multilabel", "regression"))
+    stays = int(kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
     spare = 0.0  # the remainders of rounding, so that many small classes give their share together
@@ -56,17 +62,16 @@ def split(
     # With more classes than there is room for, the part would become much larger than was asked.
     if every_class and len(strata) <= fraction * len(groups):
         _hold_every_class(strata.values(), chosen, rng)
-    if task.kind == "multilabel":
+    if kind == "multilabel":
         _show_every_label(examples, groups.values(), chosen)
-    parts = [
-        tuple(e for k, e in enumerate(examples) if (k in chosen) == held) for held in (False, True)
-    ]
-    if not all(parts):
+    stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
+    held = tuple(e for k, e in enumerate(examples) if k in chosen)
+    if not stay or not held:
         raise UserError(
             f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty; give another "
             "share"
         )
-    return replace(task, train=parts[0], validation=parts[1])
+    return stay, held
 
 
 def _hold_every_class(
@@ -102,16 +107,16 @@ def _belongs(example: Example | Sentence | Question) -> Hashable:
             return example.context
 
 
-def _strata(task: TaskData, examples: Sequence[Any]) -> list[Hashable]:
+def _strata(kind: Kind, examples: Sequence[Any]) -> list[Hashable]:
     """The class of each example that must keep its share."""
-    if task.kind == "regression":
+    if kind == "regression":
         order = sorted(range(len(examples)), key=lambda k: examples[k].label)
         rank = {k: place for place, k in enumerate(order)}
         return [rank[k] * BINS // len(examples) for k in range(len(examples))]
-    if task.kind in ("tagging", "answering"):
+    if kind in ("tagging", "answering"):
         return [None] * len(examples)
     labels = [example.label for example in examples]
-    return _pooled(labels) if task.kind == "multilabel" else labels
+    return _pooled(labels) if kind == "multilabel" else labels
 
 
 def _pooled(sets: Sequence[tuple[int, ...]]) -> list[Hashable]:
