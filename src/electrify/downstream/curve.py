@@ -70,11 +70,12 @@ class Best:
         """A note if nothing could be chosen."""
         if not math.isnan(self.score):
             return ()
-        return (
+        said = (
             f"no evaluation could be chosen, since {self.metric} is not a number on the held-out "
             "training examples (has each class one there?): the last evaluation counts; raise "
-            "--selection-fraction",
+            "--selection-fraction"
         )
+        return (said,)
 
     def restore(self, model: Any) -> Answers:
         """Gives the model its weights back, and returns its answers."""

@@ -19,11 +19,12 @@ from ..tasks import Kind, TaskData
 
 # The values of a regression are kept in proportion by this many classes of equal size.
 BINS = 10
+VALIDATION = "--validation-fraction"
 
 
 def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, see `parted`."""
-    parts = parted(task.kind, task.train, fraction, seed=seed, flag="--validation-fraction")
+    parts = parted(task.kind, task.train, fraction, seed=seed, flag=VALIDATION)
     return replace(task, train=parts[0], validation=parts[1])
 
 
@@ -67,11 +68,28 @@ def parted(
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
     if not stay or not held:
-        raise UserError(
-            f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty; give another "
-            "share"
-        )
+        divisible = len(groups) > 1 and any(len(members) > stays for members in strata.values())
+        raise _empty(kind, f"{flag} {fraction:g} of {len(examples):,} examples", divisible, flag)
     return stay, held
+
+
+def _empty(kind: Kind, asked: str, divisible: bool, flag: str) -> UserError:
+    """What is wrong where a part is empty. divisible: whether another share would help."""
+    if divisible:
+        return UserError(f"{asked} leaves a part empty; give another share")
+    own = "give a --validation-file"
+    way = own if flag == VALIDATION else "leave --load-best-model-at-end out"
+    if kind == "answering":
+        return UserError(
+            f"{asked}: all questions are about one context, which stays in one part; cut it into "
+            f"several contexts, or {way}"
+        )
+    what = "sentences" if kind == "tagging" else "texts"
+    of = " of one class" if kind == "classification" else ""
+    return UserError(
+        f"{asked}: equal {what} stay in one part, and there are no two different ones{of}; add "
+        f"examples, or {way}"
+    )
 
 
 def _hold_every_class(
