@@ -437,6 +437,24 @@ def test_the_folder_of_a_fine_tuning_stands_for_its_model(
     assert run("predict", str(scores / "models" / "one"), str(path)) == 0
 
 
+def test_a_second_text_that_is_not_read_is_not_looked_at(
+    models: dict[str, str], tmp_path: Path
+) -> None:
+    """A model that was trained on single texts: neither that one file has such a column and
+    another has none, nor what is in it, is a mistake."""
+    model = tmp_path / "model"
+    shutil.copytree(models["classes"], model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"electrify": {"pairs": False}}))
+    (tmp_path / "a.csv").write_text("text,sentence2\na film,b\n")
+    (tmp_path / "b.csv").write_text("text\na film\n")
+    (tmp_path / "c.jsonl").write_text('{"text": "a film", "sentence2": null}\n')
+    for name, status in ((str(model), 0), (models["classes"], 2)):
+        assert run("predict", name, str(tmp_path / "c.jsonl")) == status
+        files = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
+        assert run("predict", name, *files, "--json") == status
+
+
 MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv: no such file"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'; did you mean 'text'?"),
@@ -468,6 +486,35 @@ def test_mistakes_leave_nothing(
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert says in mistake(capsys, "predict", models["classes"], *words)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["q.txt", "q.fa", "q.docx"])
+def test_files_that_hold_no_questions(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(">a\nb\n")
+    options = PredictConfig(model="m", files=(str(path),))
+    says = rf"{name}: questions are read from .json, .csv, .tsv and .jsonl files, not '\.\w+'"
+    with pytest.raises(UserError, match=says):
+        Files(options, "answering").check()
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_another_separator_than_the_ending_says(tmp_path: Path, kind: Any) -> None:
+    """Text and label together were taken for the text."""
+    cases = (("a.csv", ";"), ("b.csv", "\t"), ("c.tsv", ";"), ("d.tsv", ","))
+    for name, sign in cases if kind == "classification" else cases[:2]:
+        path = tmp_path / name
+        path.write_text(f"note{sign}label\na nice film{sign}1\n")
+        options = PredictConfig(model="m", files=(str(path),))
+        says = rf"{name}: its only column is called 'note.*label', which holds a"
+        with pytest.raises(UserError, match=says):
+            Files(options, kind).check()
+        Files(replace(options, text_column="0"), kind).check()
+        Files(replace(options, header=False), kind).check()
+    path = tmp_path / "one.csv"
+    path.write_text("a note\nbad; not good\n")
+    (item,) = Files(PredictConfig(model="m", files=(str(path),)), kind)
+    assert item.columns == {"a note": "bad; not good"}
 
 
 @pytest.mark.slow

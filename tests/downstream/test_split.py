@@ -83,7 +83,7 @@ def test_what_cannot_be_divided_by_any_share() -> None:
     same = tuple(Example("equal", None, k % 3) for k in range(9))
     with pytest.raises(UserError, match="no two different ones of one class; add examples"):
         split(task(same), 0.5, seed=0)
-    with pytest.raises(UserError, match="equal texts stay in one part, and .* ones; add examples"):
+    with pytest.raises(UserError, match=r"equal texts stay in one part, and .* ones; add examples"):
         split(task(same, "regression"), 0.5, seed=0)
 
 

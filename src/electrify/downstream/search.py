@@ -67,7 +67,9 @@ def _must_fit(
     """Raises UserError if a point of the grid would be refused when its turn comes: the results of
     those before it would have no report."""
     for settings in points:
-        require_use(dataclasses.replace(options, settings=settings), tasks)
+        require_use(
+            dataclasses.replace(options, hyperparameter_search=None, settings=settings), tasks
+        )
     divided = {
         (s.load_best_model_at_end, s.selection_fraction, s.max_train_samples): s for s in points
     }

@@ -10,7 +10,7 @@ from typing import Any
 from unicodedata import category
 
 from ..downstream.read.column_lines import BLANKS, place_of_words, untagged_sentences
-from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named
+from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named, only_column
 from ..downstream.read.conll import TOKENS, words_of
 from ..downstream.read.files import bare, ending_of, lines
 from ..downstream.read.tables import Row, legible_rows, texts_of
@@ -95,8 +95,8 @@ def _of_row(path: str, row: Row, column: str | None) -> Untagged:
     if given is not None and column is None:
         words = words_of(cells, f"{path}, line {number}")
         return Untagged(words, cells, beside=_others(cells, given))
-    alone = next(iter(cells)) if len(cells) == 1 else None
-    text = column_named(path, [cells], column or alone, TEXT_COLUMNS, "--text-column")
+    text = column or only_column(path, cells)
+    text = column_named(path, [cells], text, TEXT_COLUMNS, "--text-column")
     words = split(texts_of(path, row, text, None)[0])
     return Untagged(words, cells, beside=_others(cells, text))
 
