@@ -177,7 +177,7 @@ class Layout:
                 )
             yield [*head, *self._beside]
         must_fit(item, self._known, "write .jsonl")
-        kept = [item.columns.get(name) for name in self._beside]
+        kept: list[Any] = [item.columns.get(name) for name in self._beside]
         for k, (word, tag) in enumerate(zip(found.words, found.tags, strict=True)):
             own = [column[k] for column in kept] if example.cells else map(as_text, kept)
             yield [str(self._number), word, tag, *own]

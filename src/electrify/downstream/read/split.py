@@ -7,6 +7,7 @@ stays on one side, so that no validation example has been seen in training.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -40,20 +41,15 @@ def parted(
     """The examples that stay, and `fraction` of them that are held out, the same ones for the same
     examples and seed. every_class: whether each class is to be among the latter, as far as they
     suffice. Raises UserError, naming the flag, if a part would be empty."""
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for number, example in enumerate(examples):
-        groups[_belongs(example)].append(number)
-    strata: dict[Hashable, list[list[int]]] = defaultdict(list)
-    stratum = _strata(kind, examples)
-    for group in groups.values():
-        strata[stratum[group[0]]].append(group)
+    strata = _grouped(kind, examples)
+    groups = sorted(itertools.chain.from_iterable(strata))  # in the order of the examples
     # A class that training does not show cannot be learnt; a set of labels that others show, or a
     # range of values, can be.
     stays = int(kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
     spare = 0.0  # the remainders of rounding, so that many small classes give their share together
-    for members in strata.values():
+    for members in strata:
         wanted = fraction * len(members) + spare
         count = min(max(round(wanted), 0), len(members) - stays)
         # A class that is too small to be cut does not make others give more than their share.
@@ -62,15 +58,27 @@ def parted(
             chosen.update(group)
     # With more classes than there is room for, the part would become much larger than was asked.
     if every_class and len(strata) <= fraction * len(groups):
-        _hold_every_class(strata.values(), chosen, rng)
+        _hold_every_class(strata, chosen, rng)
     if kind == "multilabel":
-        _show_every_label(examples, groups.values(), chosen)
+        _show_every_label(examples, groups, chosen)
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
     if not stay or not held:
-        divisible = len(groups) > 1 and any(len(members) > stays for members in strata.values())
+        divisible = len(groups) > 1 and any(len(members) > stays for members in strata)
         raise _empty(kind, f"{flag} {fraction:g} of {len(examples):,} examples", divisible, flag)
     return stay, held
+
+
+def _grouped(kind: Kind, examples: Sequence[Any]) -> list[list[list[int]]]:
+    """The numbers of the examples: classes of groups that belong together."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, example in enumerate(examples):
+        groups[_belongs(example)].append(number)
+    strata: dict[Hashable, list[list[int]]] = defaultdict(list)
+    stratum = _strata(kind, examples)
+    for group in groups.values():
+        strata[stratum[group[0]]].append(group)
+    return list(strata.values())
 
 
 def _empty(kind: Kind, asked: str, divisible: bool, flag: str) -> UserError:
