@@ -153,7 +153,7 @@ def predict(args: argparse.Namespace) -> int:
     config = from_flags(PredictConfig, args, files=tuple(args.files))
 
     from .export.places import check_place
-    from .inference.kinds import kept, kind_in
+    from .inference.kinds import kept, kind_in, pairs_in
     from .inference.output import must_be_free
     from .inference.source import Files
 
@@ -162,7 +162,7 @@ def predict(args: argparse.Namespace) -> int:
     kind = kind_in(model)
     must_be_free(config)
     if kind is not None:  # for a model on the Hub it is known later
-        Files(config, kind).check()
+        Files(config, kind, pairs=pairs_in(model)).check()
 
     from .inference.predict import predict_files
 

@@ -31,6 +31,11 @@ def test_hand_computed_f1_and_accuracy():
     assert metrics.macro_f1([1, 1, 0, 0], [1, 1, 1, 0]) == pytest.approx((0.8 + 2 / 3) / 2)
 
 
+def test_micro_f1_of_one_class_each_counts_all_classes():
+    assert metrics.micro_f1([0, 0, 1, 2, 2, 2], [0, 0, 2, 2, 2, 2]) == pytest.approx(5 / 6)
+    assert metrics.micro_f1([0.0, 0.0, 1.0], [0, 0, 0]) == pytest.approx(2 / 3)
+
+
 def test_hand_computed_correlations():
     assert metrics.pearson([1, 2, 3], [1, 2, 4]) == pytest.approx(3 / math.sqrt(2 * (42 / 9)))
     assert metrics.spearman([1, 2, 3, 4], [10, 20, 40, 30]) == pytest.approx(

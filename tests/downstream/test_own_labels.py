@@ -77,6 +77,18 @@ def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:
         own(tmp_path, table("text\tlabel", "a\t1.5", "b\t1_1"), problem_type="regression")
 
 
+def test_the_f1_of_one_class_among_several(tmp_path: Path) -> None:
+    """It was that of the class with number 1 alone, whichever that is."""
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\na,x\nb,y\nc,z\n")
+    with pytest.raises(
+        UserError, match=r"f1 is for two classes, and .*a\.csv has 3; take macro_f1"
+    ):
+        read_own(str(path), str(path), metrics=("accuracy", "f1"))
+    path.write_text("text,label\na,x\nb,y\n")
+    assert read_own(str(path), str(path), metrics=("f1",)).metrics == ("f1",)
+
+
 def test_the_second_text_beside_a_column_text(tmp_path: Path) -> None:
     found = own(tmp_path, table("text\tsentence2\tlabel", "a\tb\tx", "c\td\ty"))
     assert [(e.text, e.pair) for e in found.train] == [("a", "b"), ("c", "d")]

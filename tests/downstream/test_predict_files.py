@@ -143,6 +143,9 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
     ]  # fmt: skip
     said = list(csv.reader(predicted(models["tags"], columns, ".csv").splitlines()))
     assert [row[:2] for row in said[1:]] == [["1", "the"], ["1", "film"], ["2", "bad"]]
+    assert [row[3:] for row in said] == [["1"], ["DT"], ["NN"], ["JJ"]]
+    (first, _) = map(json.loads, predicted(models["tags"], columns, ".jsonl").splitlines())
+    assert (first["words"], first["1"]) == (["the", "film"], ["DT", "NN"])
     words = tmp_path / "words.jsonl"
     words.write_text('{"tokens": ["the", "film"], "n": 1}\n', encoding="utf-8")
     (row,) = map(
@@ -155,6 +158,33 @@ def test_a_tagger_takes_columns_words_and_texts(models: dict[str, str], tmp_path
     assert [json.loads(x)["words"] for x in found] == [
         ["The", "film", "isn't", "good", "."], [], ["was", "it", "?"],
     ]  # fmt: skip
+
+
+def test_every_column_of_a_treebank_stays(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words are in the second; files of another width fit into a .tsv beside it, whose lines
+    are those of the input."""
+    lines = [f"{k}\t{word}\t" + "\t".join("abcdefgh") for k, word in ((1, "the"), (2, "film"))]
+    path = tmp_path / "a.conllu"
+    path.write_text("# text = the film\n" + "\n".join(lines) + "\n\n")
+    head, *rows = csv.reader(predicted(models["tags"], path, ".csv").splitlines())
+    assert head == ["sentence", "word", "predicted_tag", "0", *map(str, range(2, 10))]
+    assert [row[1:2] + row[3:] for row in rows] == [
+        ["the", "1", *"abcdefgh"], ["film", "2", *"abcdefgh"],
+    ]  # fmt: skip
+    (found,) = map(json.loads, predicted(models["tags"], path, ".jsonl").splitlines())
+    assert (found["words"], found["0"], found["9"]) == (["the", "film"], ["1", "2"], ["h", "h"])
+    other = tmp_path / "b.conll"
+    other.write_text("the D\nfilm N\n")
+    capsys.readouterr()
+    assert run("predict", models["tags"], str(path), str(other)) == 0
+    said = capsys.readouterr()
+    assert [x.rpartition("\t")[0] for x in said.out.splitlines()][:2] == lines
+    assert "leave no place" not in said.err
+    out = str(tmp_path / "both.csv")
+    told = mistake(capsys, "predict", models["tags"], path, other, "--output-file", out)
+    assert "b.conll has other columns than" in told
 
 
 @pytest.mark.parametrize(
@@ -407,6 +437,24 @@ def test_the_folder_of_a_fine_tuning_stands_for_its_model(
     assert run("predict", str(scores / "models" / "one"), str(path)) == 0
 
 
+def test_a_second_text_that_is_not_read_is_not_looked_at(
+    models: dict[str, str], tmp_path: Path
+) -> None:
+    """A model that was trained on single texts: neither that one file has such a column and
+    another has none, nor what is in it, is a mistake."""
+    model = tmp_path / "model"
+    shutil.copytree(models["classes"], model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"electrify": {"pairs": False}}))
+    (tmp_path / "a.csv").write_text("text,sentence2\na film,b\n")
+    (tmp_path / "b.csv").write_text("text\na film\n")
+    (tmp_path / "c.jsonl").write_text('{"text": "a film", "sentence2": null}\n')
+    for name, status in ((str(model), 0), (models["classes"], 2)):
+        assert run("predict", name, str(tmp_path / "c.jsonl")) == status
+        files = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
+        assert run("predict", name, *files, "--json") == status
+
+
 MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv: no such file"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'; did you mean 'text'?"),
@@ -438,6 +486,35 @@ def test_mistakes_leave_nothing(
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert says in mistake(capsys, "predict", models["classes"], *words)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["q.txt", "q.fa", "q.docx"])
+def test_files_that_hold_no_questions(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(">a\nb\n")
+    options = PredictConfig(model="m", files=(str(path),))
+    says = rf"{name}: questions are read from .json, .csv, .tsv and .jsonl files, not '\.\w+'"
+    with pytest.raises(UserError, match=says):
+        Files(options, "answering").check()
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_another_separator_than_the_ending_says(tmp_path: Path, kind: Any) -> None:
+    """Text and label together were taken for the text."""
+    cases = (("a.csv", ";"), ("b.csv", "\t"), ("c.tsv", ";"), ("d.tsv", ","))
+    for name, sign in cases if kind == "classification" else cases[:2]:
+        path = tmp_path / name
+        path.write_text(f"note{sign}label\na nice film{sign}1\n")
+        options = PredictConfig(model="m", files=(str(path),))
+        says = rf"{name}: its only column is called 'note.*label', which holds a"
+        with pytest.raises(UserError, match=says):
+            Files(options, kind).check()
+        Files(replace(options, text_column="0"), kind).check()
+        Files(replace(options, header=False), kind).check()
+    path = tmp_path / "one.csv"
+    path.write_text("a note\nbad; not good\n")
+    (item,) = Files(PredictConfig(model="m", files=(str(path),)), kind)
+    assert item.columns == {"a note": "bad; not good"}
 
 
 @pytest.mark.slow

@@ -118,6 +118,23 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         finetune(dataclasses.replace(asked, output_dir=str(tmp_path / "other")))
 
 
+@pytest.mark.parametrize(
+    ("grid", "says"),
+    [
+        ("class_weights=none,balanced", "--class-weights is for classes and tags"),
+        ("max_seq_length=16,41,none", "reads 40 tokens at most; give --max-seq-length 40"),
+    ],
+)
+def test_every_point_is_looked_at_before_the_first(zoo: Path, tmp_path: Path, grid: str, says: str):
+    """Those before it would be trained in vain."""
+    values = tmp_path / "values.csv"
+    values.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
+    files = (str(values), str(values))
+    with pytest.raises(UserError, match=says):
+        finetune(options(zoo, files, tmp_path / "out", hyperparameter_search=grid, seeds=1))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_search_of_many_settings(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     """Its points have names that no file system takes."""
     grid = (

@@ -3,6 +3,8 @@ updates, and the weights of classes."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +24,12 @@ from electrify.downstream.epochs import (
     training_examples,
     updates_of,
 )
-from electrify.downstream.examples import Example, Partly, Sentence
+from electrify.downstream.examples import Answer, Example, Partly, Question, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import grade_class, grade_each
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.own import read_own
-from electrify.downstream.read.task import tagging_of
+from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import MIN_UPDATES, Examples, Kind, TaskData
 from electrify.errors import UserError
 
@@ -101,6 +103,74 @@ def test_patience(zoo: Path, reviews: tuple[str, str], monkeypatch: pytest.Monke
     assert sum(done) == pytest.approx(updates_of(own, settings))
 
 
+def test_a_rare_class_is_held_out_too(reviews: tuple[str, str]) -> None:
+    """4 of 200: by its share none would be, and an area under a curve would not exist."""
+    tenth = replace(SELECTING, selection_fraction=None)
+    for rare, seed in itertools.product((2, 4), range(5)):
+        for rows in (range(200), range(199, -1, -1)):
+            own = task(tuple(Example(f"t{k}", None, int(k < rare)) for k in rows))
+            shown = examples_of(own, seed=seed, settings=tenth)
+            held = [e.label for e in shown.selection]
+            assert (held.count(1), held.count(0)) == (1, 20)
+            assert sum(e.label for e in shown.examples) == rare - 1
+    alone = task(tuple(Example(f"t{k}", None, int(k < 1)) for k in range(200)))
+    assert all(e.label == 0 for e in examples_of(alone, seed=0, settings=tenth).selection)
+    several = tuple(Example(f"t{k}", None, (0,) if k < 4 else ()) for k in range(200))
+    shown = examples_of(task(several, "multilabel"), seed=0, settings=tenth)
+    assert [e.label for e in shown.selection].count((0,)) == 1
+    many = task(tuple(Example(f"t{k}", None, k % 100) for k in range(200)))
+    assert len(examples_of(many, seed=0, settings=tenth).selection) <= 30
+
+
+def test_held_out_values_among_which_nothing_can_be_chosen(zoo: Path, tmp_path: Path) -> None:
+    """The validation file is not to blame; and seeds after the first are looked at before it is
+    trained."""
+    values = [0.0, 1.0, 2.0, 3.0, 4.0, *[5.5] * 15]
+    tenth = replace(SELECTING, selection_fraction=0.1)
+    rows = tuple(Example(f"t{k}", None, value) for k, value in enumerate(values))
+    own = task(rows, "regression")
+    found: list[str] = []
+    for seed in range(10):
+        try:
+            assert len(examples_of(own, seed=seed, settings=tenth).selection) == 2
+            found.append("")
+        except UserError as e:
+            found.append(str(e))
+    odd = [text for text in found if text]
+    assert 0 < len(odd) < 10
+    says = "with --selection-fraction 0.1, every label of the 2 training examples that are held out"
+    assert all(says in text for text in odd)
+    first = next(k for k in range(9) if not found[k] and found[k + 1])
+    path = tmp_path / "values.csv"
+    path.write_text("text,label\n" + "".join(f"t{k},{v}\n" for k, v in enumerate(values)))
+    asked = FinetuneConfig(
+        models=(str(zoo / "bert"),),
+        output_dir=str(tmp_path / "out"),
+        train_file=str(path),
+        validation_file=str(path),
+        seed=first,
+        seeds=2,
+        settings=tenth,
+    )
+    with pytest.raises(UserError, match=says):
+        finetune(asked)
+    assert not (tmp_path / "out" / "scores.jsonl").exists()
+
+
+def test_an_evaluation_without_a_score_is_not_preferred() -> None:
+    """The last one counts, a run is not stopped for it, and a note says so."""
+    model = torch.nn.Linear(1, 1)
+    best = Best(None, "roc_auc", 2)  # type: ignore[arg-type]
+    for number in range(4):
+        best.see(number, math.nan, model, {"logits": torch.tensor(number)})
+        assert (best.number, best.enough) == (number, False)
+    assert best.restore(model)["logits"] == 3
+    assert "roc_auc is not a number" in best.notes()[0]
+    best.see(4, 0.1, model, {})
+    best.see(5, math.nan, model, {})
+    assert (best.number, best.worse, best.notes()) == (4, 1, ())
+
+
 def test_held_out_examples_are_not_trained_on(reviews: tuple[str, str]) -> None:
     own = read_own(*reviews)
     shown = examples_of(own, seed=0, settings=SELECTING)
@@ -140,10 +210,15 @@ def test_a_small_set_is_shown_more_often() -> None:
     assert epochs_of(small, replace(plain, min_train_steps=10**6), examples=1) == MOST_EPOCHS
 
 
-def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str]) -> None:
+def test_own_sets_and_tags_have_a_minimum(reviews: tuple[str, str], tmp_path: Path) -> None:
     assert read_own(*reviews).min_updates == MIN_UPDATES
     tags = [Sentence(("x", "y"), ("a", "b"))]
     assert tagging_of("t", tags, tags, metrics=None, epochs=3).min_updates == MIN_UPDATES
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"context": "a film", "question": "what?", "answers": ["film"]}\n')
+    assert read_own(str(path), str(path)).min_updates == MIN_UPDATES
+    asked = (Question("q", "what?", "a film", (Answer("film", 2),)),)
+    assert answering_of("squad1", asked, asked, epochs=2).min_updates == 0
 
 
 def test_a_held_out_pair_is_not_trained_on_in_its_other_order() -> None:

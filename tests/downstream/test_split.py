@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from electrify.config.finetune import FinetuneConfig
 from electrify.downstream.examples import Answer, Example, Question
 from electrify.downstream.read.asked import read_asked
-from electrify.downstream.read.split import split
+from electrify.downstream.read.split import parted, split
 from electrify.downstream.tasks import Examples, Kind, TaskData
 from electrify.errors import UserError
 
@@ -68,6 +68,23 @@ def test_questions_about_a_context_stay_together() -> None:
     found = split(task(rows, "answering"), 0.3, seed=0)
     contexts = Counter(q.context for q in found.validation)  # type: ignore[union-attr]
     assert sorted(contexts.values()) == [5, 5, 5]
+
+
+def test_what_cannot_be_divided_by_any_share() -> None:
+    """The advice is not to give another one."""
+    asked = tuple(Question(str(k), "who?", "a", (Answer("a", 0),)) for k in range(9))
+    with pytest.raises(UserError, match=r"about one context.*; cut it into .*--validation-file"):
+        split(task(asked, "answering"), 0.5, seed=0)
+    with pytest.raises(UserError, match="or leave --load-best-model-at-end out"):
+        parted("answering", asked, 0.5, seed=0, flag="--selection-fraction")
+    two = (*asked, Question("9", "who?", "b", (Answer("b", 0),)))
+    with pytest.raises(UserError, match="give another share"):
+        split(task(two, "answering"), 0.1, seed=0)
+    same = tuple(Example("equal", None, k % 3) for k in range(9))
+    with pytest.raises(UserError, match="no two different ones of one class; add examples"):
+        split(task(same), 0.5, seed=0)
+    with pytest.raises(UserError, match=r"equal texts stay in one part, and .* ones; add examples"):
+        split(task(same, "regression"), 0.5, seed=0)
 
 
 def test_values_keep_their_distribution() -> None:

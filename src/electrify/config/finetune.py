@@ -77,9 +77,9 @@ class FinetuneConfig(Checked):
     regression, words and whole numbers classes; columns are tagging, SQuAD's JSON is answering."""
     metrics: tuple[str, ...] = ()
     """What your own texts are scored by, separated by commas: accuracy, balanced_accuracy,
-    matthews, f1, macro_f1, micro_f1, roc_auc, pr_auc, ece (calibration error, lower is better),
-    pearson, spearman. The first decides where something is chosen; none takes those that suit the
-    labels."""
+    matthews, f1 (of the second of two classes, in the order of their names), macro_f1, micro_f1,
+    roc_auc, pr_auc, ece (calibration error, lower is better), pearson, spearman. The first decides
+    where something is chosen; none takes those that suit the labels."""
     seeds: int = 5
     """Runs of each model on each task."""
     seed: int = 0

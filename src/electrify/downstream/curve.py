@@ -51,9 +51,10 @@ class Best:
         self._answers: Answers = {}
 
     def see(self, number: int, score: float, model: Any, answers: Answers) -> None:
-        """Looks at an evaluation. answers: those to the validation examples."""
+        """Looks at an evaluation. answers: those to the validation examples. Where no score is a
+        number so far, the latest is kept, as without a choice."""
         self.worse += 1
-        if number == 0 or better(self.metric, score, self.score):
+        if math.isnan(self.score) or better(self.metric, score, self.score):
             self.score = score
             self.number = number
             self.worse = 0
@@ -64,6 +65,17 @@ class Best:
     @property
     def enough(self) -> bool:
         return self.patience is not None and self.worse >= self.patience
+
+    def notes(self) -> tuple[str, ...]:
+        """A note if nothing could be chosen."""
+        if not math.isnan(self.score):
+            return ()
+        said = (
+            f"no evaluation could be chosen, since {self.metric} is not a number on the held-out "
+            "training examples (has each class one there?): the last evaluation counts; raise "
+            "--selection-fraction"
+        )
+        return (said,)
 
     def restore(self, model: Any) -> Answers:
         """Gives the model its weights back, and returns its answers."""
@@ -142,6 +154,7 @@ class Curve:
             self._last = self.best.restore(self.model)
             number = self.best.number
             self.points[number] = replace(self.points[number], chosen=True)
+            self.notes += self.best.notes()
 
     def answers(self, held: HeldOut) -> Answers:
         found = loop.predict(self.model, held.data, bf16=self.bf16)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config.finetune_settings import SELECTION, FinetuneSettings
+from ..errors import UserError
 from . import loop
-from .read.split import split
+from .read.split import parted
 from .tasks import TaskData
 
 FROZEN_EPOCHS = 20.0
 """A head alone learns more slowly."""
+CLASSED = ("classification", "multilabel")
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
 
@@ -74,6 +77,27 @@ def examples_of(task: TaskData, *, seed: int, settings: FinetuneSettings) -> Sho
     if not settings.load_best_model_at_end:
         return Shown(_both_orders(examples, task, settings))
     share = settings.selection_fraction or SELECTION
-    flag = "--selection-fraction"
-    parts = split(replace(task, train=tuple(examples)), share, seed=seed, flag=flag)
-    return Shown(_both_orders(list(parts.train), task, settings), parts.validation)
+    how: Any = {"flag": "--selection-fraction", "every_class": task.kind in CLASSED}
+    stay, held = parted(task.kind, examples, share, seed=seed, **how)
+    if task.kind == "regression":
+        _must_differ(task, stay, held, share)
+    return Shown(_both_orders(list(stay), task, settings), held)
+
+
+def _must_differ(task: TaskData, stay: Sequence[Any], held: Sequence[Any], share: float) -> None:
+    """Raises UserError for values among which nothing can be chosen, or learnt."""
+    for part, what in ((held, "that are held out"), (stay, "that remain for training")):
+        values = {example.label for example in part}
+        if len(values) == 1:
+            raise UserError(
+                f"task {task.name!r}: with --selection-fraction {share:g}, every label of the "
+                f"{len(part):,} training examples {what} is {values.pop():g}; give another share, "
+                "or leave --load-best-model-at-end out"
+            )
+
+
+def must_divide(task: TaskData, seeds: Iterable[int], settings: FinetuneSettings) -> None:
+    """Raises UserError if the training examples cannot be divided with one of the seeds."""
+    if settings.load_best_model_at_end:
+        for seed in seeds:
+            examples_of(task, seed=seed, settings=settings)

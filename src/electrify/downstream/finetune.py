@@ -58,9 +58,9 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     """
     must_be(options, FinetuneConfig, "config")
     must_not_be_in_a_checkpoint(Path(options.output_dir))
-    if options.hyperparameter_search is not None:
-        return search(options, finetune)
     tasks = read_asked(options) if tasks is None else tasks
+    if options.hyperparameter_search is not None:
+        return search(options, tasks, finetune)
     require_use(options, tasks)
     models = _models(options)
     out = Path(options.output_dir)

@@ -70,9 +70,12 @@ def macro_f1(labels: Numbers, predictions: Numbers) -> float:
 
 
 def micro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """F1 over all classes of all examples at once (multi-label: rows of 0 and 1); 0 where nothing
-    holds or is said to."""
-    wanted = np.ravel(labels)
+    """F1 over all classes of all examples at once, which for one class each is the accuracy
+    (multi-label: rows of 0 and 1; 0 where nothing holds or is said to)."""
+    wanted = np.asarray(labels)
+    if wanted.ndim == 1:
+        return float(need("sklearn.metrics").f1_score(wanted, predictions, average="micro"))
+    wanted = np.ravel(wanted)
     known = wanted != UNKNOWN
     return f1(wanted[known], np.ravel(predictions)[known]) if known.any() else float("nan")
 

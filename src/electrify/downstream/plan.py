@@ -18,7 +18,7 @@ from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
 from .encoder import fingerprints
-from .epochs import updates_of
+from .epochs import must_divide, updates_of
 from .names import folder_name, must_be_encodable, short
 from .tasks import TaskData
 
@@ -61,6 +61,9 @@ def planned(
     options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
 ) -> Iterator[Run]:
     settings = options.settings
+    seeds = range(options.seed, options.seed + options.seeds)
+    for task in tasks:
+        must_divide(task, seeds, settings)
     hashes = {
         task.name: _hash((task.kind, task.labels, task.train, task.validation, task.also))
         for task in tasks
@@ -75,7 +78,7 @@ def planned(
             # A baseline does not answer test sets.
             answered = {} if is_baseline(model) else tests[task.name]
             updates = 0 if is_baseline(model) else updates_of(task, settings)
-            for seed in range(options.seed, options.seed + options.seeds):
+            for seed in seeds:
                 folder = folder_name(label)
                 keep = options.save_model and seed == options.seed and is_wanted(model, models)
                 saved = out / "models" / f"{short(task.name)}-{folder}-seed{seed}"

@@ -9,6 +9,7 @@ sets (a test set, MNLI mismatched) do not take part in the choice.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,30 +25,64 @@ from ..files.lock import lock
 from ..files.results import write_results
 from ..files.whole import json_text, write_atomically
 from ..progress import aligned, say
+from . import loop
+from .epochs import must_divide
+from .fitting import require_use
 from .metrics import better
 from .names import LONGEST, short
 from .page import write_report
 from .plot import write_plot
 from .report import Report, Row, percent
+from .tasks import TaskData
+from .trial import width_of
 
 GRID = "grid"
 SETTINGS = "finetune.json"
 KIND = "search"
 
 
-def search(options: FinetuneConfig, run: Callable[[FinetuneConfig], Report]) -> Report:
+def search(
+    options: FinetuneConfig,
+    tasks: list[TaskData],
+    run: Callable[[FinetuneConfig, list[TaskData]], Report],
+) -> Report:
     """Fine-tune at every point of the grid into OUT/grid/POINT and report the best. Writes
     search.{md,json} and the report's files; an interrupted search continues. Raises UserError as
     `run` does, and if `output_dir` holds something else."""
     out = Path(options.output_dir)
     points = search_grid(options.hyperparameter_search or "", options.settings)
     _must_be_ours(out)  # before the folder is made, or its lock written
+    _must_fit(options, tasks, [settings for _, settings in points])
     with lock(out):
         if not _must_be_ours(out):
             write_atomically(out / MARK, marked(KIND, {}))
         for name, _ in points:
             must_stay_inside(_folder(out, name), out)
-        return _searched(options, run, out, points)
+        return _searched(options, lambda one: run(one, tasks), out, points)
+
+
+def _must_fit(
+    options: FinetuneConfig, tasks: list[TaskData], points: list[FinetuneSettings]
+) -> None:
+    """Raises UserError if a point of the grid would be refused when its turn comes: the results of
+    those before it would have no report."""
+    for settings in points:
+        require_use(
+            dataclasses.replace(options, hyperparameter_search=None, settings=settings), tasks
+        )
+    divided = {
+        (s.load_best_model_at_end, s.selection_fraction, s.max_train_samples): s for s in points
+    }
+    for settings, task in itertools.product(divided.values(), tasks):
+        must_divide(task, range(options.seed, options.seed + options.seeds), settings)
+    # The trial of every model, before the first update of a point, shows the rest; but a model may
+    # refuse the length of one point and not that of another.
+    lengths = {settings.max_seq_length or 0: settings for settings in points}
+    if len(lengths) > 1:
+        longest = lengths[max(lengths)]
+        for name in options.models:
+            model = RANDOM + name.removeprefix(RANDOM) if options.random_weights else name
+            width_of(model, tasks, longest, loop.device_named(longest.device))
 
 
 def _folder(out: Path, name: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..downstream.tasks import Kind
 from ..errors import UserError
+from ..files.folders import KEY
 from ..files.models import read_mark
 from ..files.reading import read_object
 
@@ -52,6 +53,14 @@ def kind_in(model: str) -> Kind | None:
     if not folder.is_dir():
         return None
     return kind_of(model, read_object(folder / "config.json", within=folder))
+
+
+def pairs_in(model: str) -> bool | None:
+    """Whether the model of a folder was trained on pairs of texts; None if it does not say."""
+    folder = Path(model)
+    noted = read_object(folder / "config.json", within=folder).get(KEY)
+    pairs = noted.get("pairs") if isinstance(noted, dict) else None
+    return pairs if isinstance(pairs, bool) else None
 
 
 def kind_of(model: str, config: Mapping[str, Any]) -> Kind:

@@ -98,7 +98,9 @@ class Layout:
         self.left_out: tuple[str, ...] = ()
         self._number = 0
         self._beside: tuple[str, ...] = ()
-        if ending != ".jsonl":
+        # A .tsv repeats lines of words as they are.
+        repeated = ending == ".tsv" and all(one.lines for one in (head, *head.others))
+        if ending != ".jsonl" and not repeated:
             must_go_together(head, "write .jsonl, or run a command for each")
 
     def text(self, items: list[Item], predictions: list[Prediction]) -> str:
@@ -148,8 +150,8 @@ class Layout:
         return [*kept, *map(as_text, self._added((item, found)).values())]
 
     def _words(self, item: Item, found: Prediction) -> Iterator[list[str]]:
-        """A row for each word. In .tsv a blank line ends a sentence; in .csv its number comes
-        first, and the columns of the input last."""
+        """A row for each word. In .tsv a blank line ends a sentence, and a line of the input stays
+        as it is; in .csv the number of the sentence comes first, and the input's columns last."""
         example = item.example
         assert isinstance(example, Untagged)
         assert isinstance(found, Tagged)
@@ -157,7 +159,8 @@ class Layout:
         if self.ending == ".csv":
             yield from self._numbered(item, example, found)
             return
-        self.left_out = self.left_out or example.beside
+        if not example.cells:
+            self.left_out = self.left_out or example.beside
         cells = example.cells or tuple((word,) for word in found.words)
         for row, tag in zip(cells, found.tags, strict=True):
             yield [*row, tag]
@@ -174,9 +177,10 @@ class Layout:
                 )
             yield [*head, *self._beside]
         must_fit(item, self._known, "write .jsonl")
-        kept = [as_text(item.columns.get(name)) for name in self._beside]
-        for word, tag in zip(found.words, found.tags, strict=True):
-            yield [str(self._number), word, tag, *kept]
+        kept: list[Any] = [item.columns.get(name) for name in self._beside]
+        for k, (word, tag) in enumerate(zip(found.words, found.tags, strict=True)):
+            own = [column[k] for column in kept] if example.cells else map(as_text, kept)
+            yield [str(self._number), word, tag, *own]
 
     def _cell(self, text: str) -> str:
         clean = text.translate(_BREAKS)

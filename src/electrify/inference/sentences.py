@@ -9,8 +9,8 @@ from itertools import islice, pairwise
 from typing import Any
 from unicodedata import category
 
-from ..downstream.read.column_lines import BLANKS, untagged_sentences
-from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named
+from ..downstream.read.column_lines import BLANKS, place_of_words, untagged_sentences
+from ..downstream.read.columns import TEXT_COLUMNS, WHOLE_NUMBER, column_named, only_column
 from ..downstream.read.conll import TOKENS, words_of
 from ..downstream.read.files import bare, ending_of, lines
 from ..downstream.read.tables import Row, legible_rows, texts_of
@@ -66,10 +66,10 @@ def untagged(
     Raises UserError naming file and line.
     """
     if _holds_columns(path, column):
-        place = None if column is None else int(column)
+        place = place_of_words(path) if column is None else int(column)
         found = untagged_sentences(path, bare(lines(path, advance=advance)), word=place)
         for words, cells in found:
-            yield Untagged(words, {"words": list(words)}, tuple(map(tuple, cells)))
+            yield _of_lines(words, cells, place)
         return
     if ending_of(path) == ".txt":
         for line in bare(lines(path, advance=advance)):
@@ -80,14 +80,23 @@ def untagged(
         yield _of_row(path, row, column)
 
 
+def _of_lines(words: tuple[str, ...], cells: list[list[str]], place: int) -> Untagged:
+    """A sentence of a file of columns. Those beside the words' (number `place`) are called by their
+    numbers, as the columns of a table without a header."""
+    by_column = [list(column) for column in zip(*cells, strict=True)]
+    beside = {str(k): column for k, column in enumerate(by_column)}
+    del beside[str(place % len(by_column))]
+    return Untagged(words, {"words": list(words)} | beside, tuple(map(tuple, cells)), tuple(beside))
+
+
 def _of_row(path: str, row: Row, column: str | None) -> Untagged:
     number, cells = row
     given = next((name for name in TOKENS if isinstance(cells.get(name), list)), None)
     if given is not None and column is None:
         words = words_of(cells, f"{path}, line {number}")
         return Untagged(words, cells, beside=_others(cells, given))
-    alone = next(iter(cells)) if len(cells) == 1 else None
-    text = column_named(path, [cells], column or alone, TEXT_COLUMNS, "--text-column")
+    text = column or only_column(path, cells)
+    text = column_named(path, [cells], text, TEXT_COLUMNS, "--text-column")
     words = split(texts_of(path, row, text, None)[0])
     return Untagged(words, cells, beside=_others(cells, text))
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..config.embed import EmbedConfig
 from ..config.predict import PredictConfig
 from ..downstream.examples import Example, Question
-from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named
+from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named, only_column
 from ..downstream.read.files import bare, ending_of, lines
 from ..downstream.read.squad import asked, read_questions
 from ..downstream.read.tables import Row, legible_rows, may_lack_header, texts_of
@@ -18,6 +18,7 @@ from ..downstream.tasks import Kind
 from ..errors import UserError
 from .sentences import Untagged, untagged
 
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 BLOCK_ITEMS = 8192
 BLOCK_CHARACTERS = 1 << 21
 """Items and characters that are held at once. Inside a block, texts are sorted by length; more
@@ -143,8 +144,8 @@ class Files:
 
     def _columns(self, path: str, cells: dict[str, Any]) -> tuple[str, str | None]:
         """The columns of the text and of a second one."""
-        alone = next(iter(cells)) if len(cells) == 1 else None
-        text = column_named(path, [cells], self.text or alone, TEXT_COLUMNS, "--text-column")
+        text = self.text or only_column(path, cells)
+        text = column_named(path, [cells], text, TEXT_COLUMNS, "--text-column")
         if self.pair is not None:
             pair = column_named(path, [cells], self.pair, (), "--pair-column")
         else:
@@ -164,6 +165,11 @@ class Files:
                 yield Item({"id": question.id, "question": question.question}, question)
             self._advance(Path(path).stat().st_size)
             return
+        if ending_of(path) not in TABLES:
+            raise UserError(
+                f"{path}: questions are read from .json, .csv, .tsv and .jsonl files, not "
+                f"{ending_of(path)!r}; write question and context as columns of one of them"
+            )
         for number, row in self._rows(path):
             found = asked({"id": str(number)} | row, f"{path}, line {number}")
             yield Item(row, found)
@@ -186,6 +192,8 @@ class Head:
     """A column that looks like that of a second text, and is not read."""
     guessed: bool = False
     """Whether it is a .txt whose lines were taken for columns."""
+    lines: bool = False
+    """Whether it holds a word on each line."""
     others: tuple[Head, ...] = field(default=())
     """Those of the other files."""
 
@@ -193,7 +201,8 @@ class Head:
 def _head(path: str, first: Item) -> Head:
     cells = first.example.cells if isinstance(first.example, Untagged) else ()
     guessed = ending_of(path) == ".txt" and bool(cells)
-    return Head(path, tuple(first.columns), _has_pair(first), _unread(first), guessed)
+    shown = (tuple(first.columns), _has_pair(first), _unread(first))
+    return Head(path, *shown, guessed, bool(cells))
 
 
 def _unread(item: Item) -> str | None:

@@ -19,6 +19,11 @@ UD_WIDTH = 10
 UD_WORD = 1
 
 
+def place_of_words(path: str | Path) -> int:
+    """The number of the words' column where none is named."""
+    return UD_WORD if ending_of(path) == ".conllu" else 0
+
+
 def untagged_sentences(
     path: str | Path, lines: Iterable[str], *, word: int | None = None
 ) -> Iterator[tuple[tuple[str, ...], list[list[str]]]]:
@@ -28,7 +33,7 @@ def untagged_sentences(
     path = Path(path)
     ending = ending_of(path)
     treebank = ending == ".conllu"
-    place = (UD_WORD if treebank else 0) if word is None else word
+    place = place_of_words(path) if word is None else word
     found = (
         treebank_lines(path, lines)
         if treebank

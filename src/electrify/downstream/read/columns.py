@@ -19,6 +19,12 @@ SHOWN = 30
 """Characters of an example value in a message."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 Cells = dict[str, Any]
+# What separates columns, by ending, and what somebody else's program may have written instead.
+_OWN = {".csv": "commas", ".tsv": "tabs"}
+_OTHERS = {
+    ".csv": {";": "semicolon", "\t": "tab"},
+    ".tsv": {";": "semicolon", ",": "comma"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +97,22 @@ def column_named(
             f"name it with {flag}{hint}"
         )
     return found
+
+
+def only_column(path: str, cells: Cells) -> str | None:
+    """The column of a table that has no other; None if it has several. Raises UserError if its name
+    looks like several with another separator between them."""
+    if len(cells) != 1:
+        return None
+    (name,) = cells
+    for sign, shown in _OTHERS.get(ending_of(path), {}).items():
+        if sign in name:
+            raise UserError(
+                f"{path}: its only column is called {name[:SHOWN]!r}, which holds a {shown}; write "
+                f"{_OWN[ending_of(path)]} between columns, or say that there is one column with "
+                "--text-column 0, or with --no-header if the first line is a text"
+            )
+    return name
 
 
 def _must_differ(path: str, text: str, pair: str | None, labels: list[str]) -> None:

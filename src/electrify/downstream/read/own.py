@@ -11,7 +11,7 @@ from ...text.small_files import json_rows
 from ..examples import Question, Sentence
 from ..known_tasks import TASKS
 from ..metrics import chosen
-from ..tasks import TaskData
+from ..tasks import MIN_UPDATES, TaskData
 from .columns import WHOLE_NUMBER, Columns
 from .conll import read_sentence_rows, read_sentences
 from .files import ending_of, whole
@@ -45,7 +45,8 @@ def read_own(
     match kind:
         case "answering":
             chosen(metrics, "answering")
-            return answering_of(name, *map(_questions, files), epochs=2)
+            found = answering_of(name, *map(_questions, files), epochs=2)
+            return replace(found, min_updates=MIN_UPDATES)
         case "tagging":
             chosen(metrics, "tagging")
             return _tagging(files, name, columns.text, columns.label)

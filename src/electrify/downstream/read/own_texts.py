@@ -53,6 +53,11 @@ def texts_task(
     if kind == "regression":
         _must_be_learnable([float(number_of(v) or 0.0) for v in values], train_file)
     must_be_classes(train_file, len(names), "--label-column")
+    if "f1" in metrics and kind == "classification" and len(names) > 2:
+        raise UserError(
+            f"--metrics f1 is for two classes, and {train_file} has {len(names):,}; take macro_f1 "
+            "or micro_f1"
+        )
     classes = {name: i for i, name in enumerate(names)}
     examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
     known, notes = _known(examples, classes=len(names))

@@ -7,6 +7,7 @@ stays on one side, so that no validation example has been seen in training.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -15,49 +16,98 @@ from typing import Any
 
 from ...errors import UserError
 from ..examples import Example, Question, Sentence
-from ..tasks import TaskData
+from ..tasks import Kind, TaskData
 
 # The values of a regression are kept in proportion by this many classes of equal size.
 BINS = 10
+VALIDATION = "--validation-fraction"
 
 
-def split(
-    task: TaskData, fraction: float, *, seed: int, flag: str = "--validation-fraction"
-) -> TaskData:
-    """The task with `fraction` of its training examples as validation examples, the same ones for
-    the same examples and seed. Raises UserError, naming the flag, if a part would be empty."""
-    examples: Sequence[Any] = task.train
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for number, example in enumerate(examples):
-        groups[_belongs(example)].append(number)
-    strata: dict[Hashable, list[list[int]]] = defaultdict(list)
-    stratum = _strata(task, examples)
-    for group in groups.values():
-        strata[stratum[group[0]]].append(group)
+def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
+    """The task with `fraction` of its training examples as validation examples, see `parted`."""
+    parts = parted(task.kind, task.train, fraction, seed=seed, flag=VALIDATION)
+    return replace(task, train=parts[0], validation=parts[1])
+
+
+def parted(
+    kind: Kind,
+    examples: Sequence[Any],
+    fraction: float,
+    *,
+    seed: int,
+    flag: str,
+    every_class: bool = False,
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The examples that stay, and `fraction` of them that are held out, the same ones for the same
+    examples and seed. every_class: whether each class is to be among the latter, as far as they
+    suffice. Raises UserError, naming the flag, if a part would be empty."""
+    strata = _grouped(kind, examples)
+    groups = sorted(itertools.chain.from_iterable(strata))  # in the order of the examples
     # A class that training does not show cannot be learnt; a set of labels that others show, or a
     # range of values, can be.
-    stays = int(task.kind not in ("multilabel", "regression"))
+    stays = int(kind not in ("multilabel", "regression"))
     rng = random.Random(seed)
     chosen: set[int] = set()
     spare = 0.0  # the remainders of rounding, so that many small classes give their share together
-    for members in strata.values():
+    for members in strata:
         wanted = fraction * len(members) + spare
         count = min(max(round(wanted), 0), len(members) - stays)
         # A class that is too small to be cut does not make others give more than their share.
         spare = min(wanted - count, 0.5)
         for group in rng.sample(members, count):
             chosen.update(group)
-    if task.kind == "multilabel":
-        _show_every_label(examples, groups.values(), chosen)
-    parts = [
-        tuple(e for k, e in enumerate(examples) if (k in chosen) == held) for held in (False, True)
-    ]
-    if not all(parts):
-        raise UserError(
-            f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty; give another "
-            "share"
+    # With more classes than there is room for, the part would become much larger than was asked.
+    if every_class and len(strata) <= fraction * len(groups):
+        _hold_every_class(strata, chosen, rng)
+    if kind == "multilabel":
+        _show_every_label(examples, groups, chosen)
+    stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
+    held = tuple(e for k, e in enumerate(examples) if k in chosen)
+    if not stay or not held:
+        divisible = len(groups) > 1 and any(len(members) > stays for members in strata)
+        raise _empty(kind, f"{flag} {fraction:g} of {len(examples):,} examples", divisible, flag)
+    return stay, held
+
+
+def _grouped(kind: Kind, examples: Sequence[Any]) -> list[list[list[int]]]:
+    """The numbers of the examples: classes of groups that belong together."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, example in enumerate(examples):
+        groups[_belongs(example)].append(number)
+    strata: dict[Hashable, list[list[int]]] = defaultdict(list)
+    stratum = _strata(kind, examples)
+    for group in groups.values():
+        strata[stratum[group[0]]].append(group)
+    return list(strata.values())
+
+
+def _empty(kind: Kind, asked: str, divisible: bool, flag: str) -> UserError:
+    """What is wrong where a part is empty. divisible: whether another share would help."""
+    if divisible:
+        return UserError(f"{asked} leaves a part empty; give another share")
+    own = "give a --validation-file"
+    way = own if flag == VALIDATION else "leave --load-best-model-at-end out"
+    if kind == "answering":
+        return UserError(
+            f"{asked}: all questions are about one context, which stays in one part; cut it into "
+            f"several contexts, or {way}"
         )
-    return replace(task, train=parts[0], validation=parts[1])
+    what = "sentences" if kind == "tagging" else "texts"
+    of = " of one class" if kind == "classification" else ""
+    return UserError(
+        f"{asked}: equal {what} stay in one part, and there are no two different ones{of}; add "
+        f"examples, or {way}"
+    )
+
+
+def _hold_every_class(
+    strata: Iterable[list[list[int]]], chosen: set[int], rng: random.Random
+) -> None:
+    """Adds one of each class that has two or more and is not among the chosen examples: without
+    it, an area under a curve does not exist there."""
+    for members in strata:
+        if len(members) > 1 and not any(chosen.issuperset(group) for group in members):
+            chosen.update(rng.choice(members))
 
 
 def _show_every_label(
@@ -83,16 +133,16 @@ def _belongs(example: Example | Sentence | Question) -> Hashable:
             return example.context
 
 
-def _strata(task: TaskData, examples: Sequence[Any]) -> list[Hashable]:
+def _strata(kind: Kind, examples: Sequence[Any]) -> list[Hashable]:
     """The class of each example that must keep its share."""
-    if task.kind == "regression":
+    if kind == "regression":
         order = sorted(range(len(examples)), key=lambda k: examples[k].label)
         rank = {k: place for place, k in enumerate(order)}
         return [rank[k] * BINS // len(examples) for k in range(len(examples))]
-    if task.kind in ("tagging", "answering"):
+    if kind in ("tagging", "answering"):
         return [None] * len(examples)
     labels = [example.label for example in examples]
-    return _pooled(labels) if task.kind == "multilabel" else labels
+    return _pooled(labels) if kind == "multilabel" else labels
 
 
 def _pooled(sets: Sequence[tuple[int, ...]]) -> list[Hashable]:
