@@ -5,7 +5,8 @@
 
 Each call goes on where the last one stopped: a part that ends with status 0 is done and its output
 is OUT/PART.txt; the studies are stopped when the minutes are over, save, and go on with the next
-call. A part that fails is told and the next one begins; it is tried again by the next call.
+call; saving may take two and a half minutes more. A part that fails is told and the next one
+begins; it is tried again by the next call.
 
 DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them twelve
 times. TASKS is a folder with glue/, tagging/ and blimp/.
@@ -27,7 +28,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 STOPPED = 75
-GRACE_S = 60
+GRACE_S = 150
+"""How long a part that was told to stop may take: a study waits up to two minutes for its runs to
+save."""
 TASKS = "stsb,stsb:cosine,cola,conll2000:frozen,blimp"
 BUDGETS = ("2e16", "2e16,4.5e16", "2e16,4.5e16,8.9e16")  # 1e16 ends within the warm-up
 

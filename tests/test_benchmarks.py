@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from electrify import curves
+from electrify.compare import run as run_module
 from electrify.compare.cost import Cost
 from electrify.compare.plan import Entry, cells
 from electrify.cores import cores
@@ -164,6 +165,13 @@ def test_the_budgets_of_the_hour_on_a_gpu(vocab_size: int, monkeypatch: pytest.M
     for text in BUDGETS:
         budgets = [float(b) for b in text.split(",")]
         assert len(cells(entries, budgets, [0], cost, schedule=None)) == 2 * len(budgets)
+
+
+def test_a_study_has_time_to_save_before_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gpu_day  # pyright: ignore[reportMissingImports]
+
+    assert gpu_day.GRACE_S > run_module.GRACE_S
 
 
 @pytest.mark.slow

@@ -108,7 +108,8 @@ def do(work: Work) -> None:
         milestones=frozenset(work.milestones),
         trunk=Path(work.trunk) if work.trunk else None,
     )
-    if not result.summary.finished:
+    # A signal in the last update or save stops the training no more, but what comes after it.
+    if not result.summary.finished or result.summary.signalled:
         raise Unfinished("training was stopped and saved")
     first = run / GENERATOR_STAGE
     joules = [_last(place, "joules") for place in (first, run) if place.is_dir()]
