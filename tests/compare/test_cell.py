@@ -14,7 +14,7 @@ from batches import tiny
 from electrify import pretraining
 from electrify.compare import cell as cell_module
 from electrify.compare import measures
-from electrify.compare.cell import OUTCOME, Work, do, last_words, measured
+from electrify.compare.cell import OUTCOME, Work, do, joules_of, last_words, measured
 from electrify.compare.measures import Found, Measuring
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
@@ -76,6 +76,21 @@ def test_a_first_stage_counts(
     assert [r["step"] for r in lasts] == [2, 3]
     assert found["tokens"] == sum(r["tokens"] for r in lasts)
     assert found["seconds"] == results[0].summary.seconds + lasts[0]["seconds"]
+
+
+def test_joules_of_a_part_are_not_those_of_all(tmp_path: Path) -> None:
+    """A run that went on where nothing measures energy; a second stage; neighbours."""
+    measured_once, not_from_then_on = tmp_path / "once", tmp_path / "then"
+    for run, last in ((measured_once, 80.0), (not_from_then_on, None)):
+        run.mkdir()
+        train = [{"kind": "train", "step": k, "joules": j} for k, j in ((1, 50.0), (9, last))]
+        records = [*train, {"kind": "valid", "step": 9}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    assert joules_of(WORK, [measured_once]) == 80.0
+    assert joules_of(WORK, [measured_once, measured_once]) == 160.0
+    assert joules_of(WORK, [not_from_then_on]) is None
+    assert joules_of(WORK, [measured_once, not_from_then_on]) is None
+    assert joules_of(replace(WORK, core=0), [measured_once]) is None
 
 
 def test_a_signal_in_the_last_update_ends_a_cell(
