@@ -11,7 +11,7 @@ begins; it is tried again by the next call.
 DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them twelve
 times. TASKS is a folder with glue/, tagging/ and blimp/.
 Without them the parts that need them are left out. --dry-run does the parts in their shortest form
-on any machine.
+on any machine, in a folder of its own, OUT/dry-run.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ def main() -> int:
     p.add_argument("--dry-run", action="store_true", help="the shortest form of each part")
     a = p.parse_args()
     out = Path(a.output_dir).absolute()
+    if a.dry_run:  # what it does must not pass for the real thing
+        out /= "dry-run"
     out.mkdir(parents=True, exist_ok=True)
     given = {k: str(Path(v).absolute()) for k, v in (("data", a.data), ("tasks", a.tasks)) if v}
     marks = out / "done.json"

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from electrify.compare import compare as compare_module
 from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
 from electrify.compare import run as run_module
@@ -196,6 +197,18 @@ def test_scipy_is_asked_for_before_the_first_run(
     monkeypatch.setattr(study_module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install"):
         plan_study(config(small_data, tmp_path))
+
+
+def test_an_axis_that_a_picture_does_not_have(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said, and not refused: a study of one budget may get a second one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compare_module, "forecast", lambda study: None)
+        for budgets, says in (((1e8,), True), ((2e8, 1e8), False)):
+            compare_module.planned(config(small_data, tmp_path, budgets=budgets, against="tokens"))
+            found = "--against tokens changes nothing" in capsys.readouterr().err
+            assert found == says
 
 
 def test_rates_come_from_encoders_that_are_trained_already(
