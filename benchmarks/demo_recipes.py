@@ -6,7 +6,8 @@ most suspected one of its sentence, and the accuracy of fine-tuning ("which pack
         [--json FILE]
 
 All recipes cost the FLOPs of so many updates of the first one. A run that was stopped goes on, and
-one that has its result is not repeated; a second process may run other seeds at the same time.
+one that has its result is not repeated; a second process may run other seeds at the same time. OUT
+holds runs of one length: --quick and another --max-steps need another one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import re
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import PretrainConfig, override
 from electrify.cores import cores
 from electrify.downstream.one_run import finetune_one
+from electrify.errors import UserError
 from electrify.scoring.planted import judge, plant
 from electrify.text import pydocs
 from electrify.text.shards import Corpus
@@ -63,7 +66,46 @@ def measured(
     }
 
 
-def main() -> None:
+def kept_result(path: Path, *, steps: int, flops: float) -> Any:
+    """The result that a run has already, if it has one. Raises UserError for that of a run of
+    another length."""
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if (found["steps"], found["flops"]) != (steps, flops):
+        raise UserError(
+            f"{path} is of {found['steps']:,} updates and {found['flops']:.3g} FLOPs, not of "
+            f"{steps:,} and {flops:.3g}; choose another --output-dir"
+        )
+    return found
+
+
+def results(
+    out: Path, data: Path, names: list[str], seeds: list[int], args: argparse.Namespace
+) -> dict[str, list[Any]]:
+    """Name -> the result of each seed; what is not there yet is trained and measured."""
+    held = demo.prepare_corpus(data)
+    vocab = Corpus(data, "train").manifest.vocab_size
+    texts = list(pydocs.documents(workers=cores()))
+    found: dict[str, list[Any]] = {}
+    for seed in seeds:
+        flops = None
+        for name in names:
+            steps = 20 if args.quick else args.max_steps
+            config, cost = recipe_of(name, seed, flops=flops, steps=steps, vocab=vocab)
+            flops = cost if flops is None else flops
+            run = out / f"{re.sub('[:=,]', '-', name)}-seed{seed}"
+            kept = out / f"{run.name}.json"
+            result = kept_result(kept, steps=config.train.max_steps, flops=cost)
+            if result is None:
+                result = measured(data, run, config, texts, held, quick=args.quick)
+                result |= {"flops": cost, "seed": seed}
+                write_json(str(kept), result)
+            found.setdefault(name, []).append(result)
+    return found
+
+
+def main() -> int:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,25 +119,11 @@ def main() -> None:
     out = Path(args.output_dir)
     seeds = [0] if args.quick else [int(seed) for seed in args.seeds.split(",")]
     data = out / "data"
-    held = demo.prepare_corpus(data)
-    vocab = Corpus(data, "train").manifest.vocab_size
-    texts = list(pydocs.documents(workers=cores()))
-    found: dict[str, list[dict[str, Any]]] = {}
-    for seed in seeds:
-        flops = None
-        for name in joined(args.recipes.split(",")):
-            steps = 20 if args.quick else args.max_steps
-            config, cost = recipe_of(name, seed, flops=flops, steps=steps, vocab=vocab)
-            flops = cost if flops is None else flops
-            run = out / f"{re.sub('[:=,]', '-', name)}-seed{seed}"
-            kept = out / f"{run.name}.json"
-            if not kept.exists():
-                result = measured(data, run, config, texts, held, quick=args.quick) | {
-                    "flops": cost,
-                    "seed": seed,
-                }
-                write_json(str(kept), result)
-            found.setdefault(name, []).append(json.loads(kept.read_text(encoding="utf-8")))
+    try:
+        found = results(out, data, joined(args.recipes.split(",")), seeds, args)
+    except UserError as e:
+        print(e, file=sys.stderr)
+        return 2
     rows = [
         [name, f"{runs[0]['flops']:.2e}", f"{runs[0]['steps']:,}"]
         + [spread([run[measure] for run in runs], 1) for measure in SAID]
@@ -103,7 +131,8 @@ def main() -> None:
     ]
     print(table(["recipe", "FLOPs", "updates", *SAID.values()], rows))
     write_json(args.json, found)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

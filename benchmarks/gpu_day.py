@@ -5,12 +5,13 @@
 
 Each call goes on where the last one stopped: a part that ends with status 0 is done and its output
 is OUT/PART.txt; the studies are stopped when the minutes are over, save, and go on with the next
-call. A part that fails is told and the next one begins; it is tried again by the next call.
+call; saving may take two and a half minutes more. A part that fails is told and the next one
+begins; it is tried again by the next call.
 
 DATA is a prepared corpus; 25 M tokens are 50 MB, and 2e16 FLOPs of electra-small see them twelve
 times. TASKS is a folder with glue/, tagging/ and blimp/.
 Without them the parts that need them are left out. --dry-run does the parts in their shortest form
-on any machine.
+on any machine, in a folder of its own, OUT/dry-run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 STOPPED = 75
-GRACE_S = 60
+GRACE_S = 150
+"""How long a part that was told to stop may take: a study waits up to two minutes for its runs to
+save."""
 TASKS = "stsb,stsb:cosine,cola,conll2000:frozen,blimp"
 BUDGETS = ("2e16", "2e16,4.5e16", "2e16,4.5e16,8.9e16")  # 1e16 ends within the warm-up
 
@@ -115,6 +118,8 @@ def main() -> int:
     p.add_argument("--dry-run", action="store_true", help="the shortest form of each part")
     a = p.parse_args()
     out = Path(a.output_dir).absolute()
+    if a.dry_run:  # what it does must not pass for the real thing
+        out /= "dry-run"
     out.mkdir(parents=True, exist_ok=True)
     given = {k: str(Path(v).absolute()) for k, v in (("data", a.data), ("tasks", a.tasks)) if v}
     marks = out / "done.json"

@@ -17,12 +17,14 @@ import math
 import re
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pairs import spread, table, write_json
 from scipy.stats import spearmanr
 
+from electrify.compare.results import read_results
 from electrify.downstream.baselines import overlap
 from electrify.downstream.known_tasks import GLUE
 from electrify.downstream.read.task import read_task
@@ -35,9 +37,18 @@ PREDICTIONS = "stsb-validation.csv"
 def row_of(folder: Path, path: Path) -> str:
     """The recipe of a study's cell and the way of measuring; of other folders, their name and that
     of the model (predictions/MODEL/SEED/FILE)."""
-    cell = re.fullmatch(r"(.+?)-[\d.]+(e[+-]\d+)?-seed\d+-[0-9a-f]{8}", folder.name)
+    cell = re.fullmatch(r"(.+?)-[\d.]+(e[+-]\d+)?-seed\d+-([0-9a-f]{8})", folder.name)
     inside = path.relative_to(folder).parts
-    return f"{cell[1]}, {inside[0]}" if cell else "/".join((folder.resolve().name, *inside[1:-2]))
+    if not cell:
+        return "/".join((folder.resolve().name, *inside[1:-2]))
+    return f"{names_in(folder.resolve().parents[1]).get(cell[3], cell[1])}, {inside[0]}"
+
+
+@cache
+def names_in(study: Path) -> dict[str, str]:
+    """The recipes of a study by the hashes at the end of its folders' names, in which long names
+    are cut."""
+    return {r.recipe[:8]: r.entry for r in read_results(study)}
 
 
 def correlations(path: Path, shared: list[float], scores: list[float]) -> tuple[float, float] | str:

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from electrify import curves
+from electrify.compare import run as run_module
 from electrify.compare.cost import Cost
 from electrify.compare.plan import Entry, cells
+from electrify.compare.results import Result, write_results
 from electrify.cores import cores
+from electrify.errors import UserError
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -166,6 +169,13 @@ def test_the_budgets_of_the_hour_on_a_gpu(vocab_size: int, monkeypatch: pytest.M
         assert len(cells(entries, budgets, [0], cost, schedule=None)) == 2 * len(budgets)
 
 
+def test_a_study_has_time_to_save_before_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gpu_day  # pyright: ignore[reportMissingImports]
+
+    assert gpu_day.GRACE_S > run_module.GRACE_S
+
+
 @pytest.mark.slow
 def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
     """Every part in its shortest form, each once; the second call finds them done."""
@@ -176,8 +186,22 @@ def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines][:3] == ["tests", "step-small", "step-base"]
     assert len(lines) == 8
     assert all("done" in line for line in lines)
-    second = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True)
+    listed = [*command, "--dry-run", "--list"]
+    second = subprocess.run(listed, capture_output=True, text=True, check=True)
     assert second.stdout.count(" done ") == len(lines)
+
+
+def test_a_dry_run_is_not_the_hour_on_a_gpu(tmp_path: Path) -> None:
+    out = ["--output-dir", str(tmp_path), "--data", str(tmp_path), "--tasks", str(tmp_path)]
+    command = [sys.executable, str(BENCHMARKS / "gpu_day.py"), *out]
+    real = tmp_path / "study-2e16.txt"
+    real.write_text("of a real run")
+    dry = [*command, "--dry-run", "--only", "study-2e16"]
+    assert " done:" in subprocess.run(dry, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True).stdout
+    assert "study-2e16" in listed
+    assert "done" not in listed
+    assert real.read_text() == "of a real run"
 
 
 @pytest.mark.slow
@@ -207,6 +231,22 @@ def test_demo_recipes(tmp_path: Path) -> None:
     assert electra["steps"] > corrective["steps"]
     assert all(0 <= one["planted"] <= 100 for one in (electra, corrective))
     assert rows(run(tmp_path, *words)) == first
+
+
+def test_a_result_of_other_updates_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of --quick."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from demo_recipes import kept_result  # pyright: ignore[reportMissingImports]
+
+    path = tmp_path / "electra-tiny-seed0.json"
+    assert kept_result(path, steps=2500, flops=1e13) is None
+    path.write_text(json.dumps({"steps": 2500, "flops": 1e13, "planted": 40.0}))
+    assert kept_result(path, steps=2500, flops=1e13)["planted"] == 40.0
+    for steps, flops in ((20, 1e13), (2500, 8e12)):
+        with pytest.raises(UserError, match=rf"{tmp_path}.*choose another --output-dir"):
+            kept_result(path, steps=steps, flops=flops)
 
 
 def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
@@ -329,6 +369,24 @@ def test_merging_scores_of_a_task_of_ones_own(tmp_path: Path) -> None:
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert [row[0] for row in rows(out)] == ["cola, matthews", "mine, accuracy", "mine, f1"]
     assert rows(out)[2][1:] == ["20", "9", "25.0 (0.0 - 50.0)"]
+
+
+def test_cells_with_long_names_are_not_one_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of folders are cut; the lines of the study have them whole."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from overlap import row_of  # pyright: ignore[reportMissingImports]
+
+    names = {f"{k}" * 16: "bert-tiny:" + "x" * 60 + f"={k}" for k in range(2)}
+    found = [
+        Result(name, 1e14, 0, key, 10, 1e14, 1.0, 1.0, 7, {"a": {"metric": "f1", "scores": [0.5]}})
+        for key, name in names.items()
+    ]
+    write_results(tmp_path, found)
+    for key, name in names.items():
+        folder = tmp_path / "cells" / f"bert-tiny-{'x' * 50}-1e+14-seed0-{key[:8]}"
+        assert row_of(folder, folder / "stsb" / "stsb-validation.csv") == f"{name}, stsb"
 
 
 def test_overlap(tmp_path: Path) -> None:

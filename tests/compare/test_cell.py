@@ -12,8 +12,9 @@ import pytest
 
 from batches import tiny
 from electrify import pretraining
+from electrify.compare import cell as cell_module
 from electrify.compare import measures
-from electrify.compare.cell import OUTCOME, Work, do, last_words, measured
+from electrify.compare.cell import OUTCOME, Work, do, joules_of, last_words, measured
 from electrify.compare.measures import Found, Measuring
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
@@ -21,7 +22,7 @@ from electrify.config.networks import KEPT
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
-from electrify.errors import UserError
+from electrify.errors import Unfinished, UserError
 
 WORK = Work(
     "",
@@ -75,6 +76,37 @@ def test_a_first_stage_counts(
     assert [r["step"] for r in lasts] == [2, 3]
     assert found["tokens"] == sum(r["tokens"] for r in lasts)
     assert found["seconds"] == results[0].summary.seconds + lasts[0]["seconds"]
+
+
+def test_joules_of_a_part_are_not_those_of_all(tmp_path: Path) -> None:
+    """A run that went on where nothing measures energy; a second stage; neighbours."""
+    measured_once, not_from_then_on = tmp_path / "once", tmp_path / "then"
+    for run, last in ((measured_once, 80.0), (not_from_then_on, None)):
+        run.mkdir()
+        train = [{"kind": "train", "step": k, "joules": j} for k, j in ((1, 50.0), (9, last))]
+        records = [*train, {"kind": "valid", "step": 9}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    assert joules_of(WORK, [measured_once]) == 80.0
+    assert joules_of(WORK, [measured_once, measured_once]) == 160.0
+    assert joules_of(WORK, [not_from_then_on]) is None
+    assert joules_of(WORK, [measured_once, not_from_then_on]) is None
+    assert joules_of(replace(WORK, core=0), [measured_once]) is None
+
+
+def test_a_signal_in_the_last_update_ends_a_cell(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is saved, and measured by the next command."""
+    config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})
+    work = replace(WORK, data=str(small_data), folder=str(tmp_path), tasks=(), recipe=dump(config))
+    with monkeypatch.context() as patched:
+        patched.setenv("ELECTRIFY_FAULT_AT", "term:update@2")
+        patched.setattr(cell_module, "measured", lambda *_: pytest.fail("it was measured"))
+        with pytest.raises(Unfinished):
+            do(work)
+    assert not (tmp_path / OUTCOME).exists()
+    do(work)
+    assert json.loads((tmp_path / OUTCOME).read_text())["steps"] == 2
 
 
 def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path: Path) -> None:

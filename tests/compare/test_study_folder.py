@@ -17,6 +17,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
+from electrify.compare import compare as compare_module
 from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
 from electrify.compare import run as run_module
@@ -34,7 +35,7 @@ from electrify.compare.results import (
     read_results,
     write_results,
 )
-from electrify.compare.run import Runner, Running, result_of, run_study
+from electrify.compare.run import Runner, Running, joined, result_of, run_study
 from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
@@ -196,6 +197,18 @@ def test_scipy_is_asked_for_before_the_first_run(
     monkeypatch.setattr(study_module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install"):
         plan_study(config(small_data, tmp_path))
+
+
+def test_an_axis_that_a_picture_does_not_have(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said, and not refused: a study of one budget may get a second one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compare_module, "forecast", lambda study: None)
+        for budgets, says in (((1e8,), True), ((2e8, 1e8), False)):
+            compare_module.planned(config(small_data, tmp_path, budgets=budgets, against="tokens"))
+            found = "--against tokens changes nothing" in capsys.readouterr().err
+            assert found == says
 
 
 def test_rates_come_from_encoders_that_are_trained_already(
@@ -613,9 +626,36 @@ def test_scores_are_not_given_up_for_a_later_failure(small_data: Path, tmp_path:
     study.out.mkdir()
     had = line(study, 0, failed={"stsb": "no data"})
     write_results(study.out, [had, line(study, 1)])
-    assert collected(study, study.cells[0])[0] == had
+    # The newest reason is told.
+    kept = replace(had, failed={"stsb": "no room"})
+    assert collected(study, study.cells[0])[0] == kept
     found = collected(study, study.cells[2])
-    assert [r.failed for r in found] == [had.failed, {}, {PRETRAIN: "no room"}]
+    assert [r.failed for r in found] == [kept.failed, {}, {PRETRAIN: "no room"}]
+
+
+def test_scores_of_several_attempts_are_joined() -> None:
+    """Each task by its newest score; a reason only where there is none."""
+
+    def attempt(failed: dict[str, str], **scores: float) -> Result:
+        found = {k: {"metric": "f1", "scores": [v]} for k, v in scores.items()}
+        return Result("first", 1e9, 0, "x", 10, 1e9, 1.0, 2.0, 3, found, failed)
+
+    had = attempt({"c": "no disk"}, a=0.1, b=0.2)
+    new = attempt({"a": "no disk today", "d": "no file"}, b=0.3, c=0.4)
+    assert joined(had, new) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
+    assert joined(None, new) == new
+
+
+def test_the_advice_of_a_cell_can_be_followed(small_data: Path, tmp_path: Path) -> None:
+    """A cell has no option to go elsewhere."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    refused = "RUN holds a finished run whose checkpoints are gone; choose another --output-dir"
+    folder = Runner(study).folder(study.cells[0])
+    assert collected(study, study.cells[0], refused)[0].failed == {
+        PRETRAIN: "RUN holds a finished run whose checkpoints are gone; "
+        f"move {folder} elsewhere, and the encoder is trained again"
+    }
 
 
 def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:

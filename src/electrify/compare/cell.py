@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,10 +108,10 @@ def do(work: Work) -> None:
         milestones=frozenset(work.milestones),
         trunk=Path(work.trunk) if work.trunk else None,
     )
-    if not result.summary.finished:
+    # A signal in the last update or save stops the training no more, but what comes after it.
+    if not result.summary.finished or result.summary.signalled:
         raise Unfinished("training was stopped and saved")
     first = run / GENERATOR_STAGE
-    joules = [_last(place, "joules") for place in (first, run) if place.is_dir()]
     scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
@@ -119,7 +119,7 @@ def do(work: Work) -> None:
         result.summary.tokens + (_last(first, "tokens") or 0.0),
         result.summary.seconds + (_last(first, "seconds") or 0.0),
         read_facts(run)[0].parameters or 0,
-        None if None in joules else sum(x for x in joules if x is not None),
+        joules_of(work, [place for place in (first, run) if place.is_dir()]),
         result.summary.validation,
         scores,
         failed,
@@ -127,13 +127,21 @@ def do(work: Work) -> None:
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
+def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
+    """The energy of both stages; None where that of one was not measured. A cell that has a core of
+    its own has others at its side, and a processor measures them together."""
+    found = [_last(run, "joules") for run in runs] if work.core is None else [None]
+    return None if None in found else sum(x for x in found if x is not None)
+
+
 def _last(run: Path, name: str) -> float | None:
-    """The last number of this name in a run's log; None if there is none."""
+    """The number of this name in the last record of a run's log that has one; None if there is
+    none, or if it is null there: a run whose energy is not known from some update on."""
     from ..train import log
 
     records = log.read(run / log.FILE) if (run / log.FILE).is_file() else []
-    found = [float(r[name]) for r in records if r.get(name) is not None]
-    return found[-1] if found else None
+    found = [r[name] for r in records if name in r]
+    return None if not found or found[-1] is None else float(found[-1])
 
 
 def ends(line: str, task: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..config.compare import CompareConfig
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..files.lock import lock
+from ..progress import say
 from .forecast import Forecast, forecast
 from .report import write_report
 from .run import run_study
@@ -15,6 +16,11 @@ from .table import Table, table_of
 def planned(config: CompareConfig) -> tuple[Study, Forecast]:
     """The plan of a study, checked, with what it will take. Raises UserError."""
     study = plan_study(config)
+    if config.against and len(config.budgets) == 1:
+        say(
+            f"--against {config.against} changes nothing: the picture of a single budget has no "
+            "axis of costs"
+        )
     must_be_utf8(study.out)
     must_not_be_in_a_checkpoint(study.out)
     return study, forecast(study)

@@ -32,8 +32,10 @@ from .logs import LOG, own_tail
 from .plan import Cell, as_started
 from .processes import CELL, environment, slots
 from .results import Result, read_results
+from .shares import trained_share
 from .study import Study, finished, key_of
 from .table import short_names
+from .trunks import as_it_comes, home_of
 
 PROBE_S = 5.0
 """How long a recipe is trained after its first update, which may be a long time in coming: the
@@ -69,6 +71,7 @@ class Line:
     """Places for tokens, padding included."""
     epochs: float
     starts_at: int | None
+    """The update at which it starts from a longer run; None where it is run whole."""
     minutes: float
     """Minutes of pre-training, for the updates that are computed for this run alone."""
     parameters: int
@@ -83,7 +86,8 @@ class Forecast:
 
     lines: list[Line]
     minutes: float
-    """Minutes of pre-training, for everything that is still to be run."""
+    """Minutes of pre-training, for everything that is still to be run, without the updates of runs
+    that have begun."""
     disk_bytes: int
     processes: int
     equal: Equal
@@ -136,16 +140,17 @@ def forecast(study: Study) -> Forecast:
         grouped.setdefault((cell.entry, cell.budget), []).append(cell)
     lines, minutes, disk = [], 0.0, 0
     for (entry, budget), cells in grouped.items():
-        cell = cells[0]
+        ready = sum(key_of(c) in done for c in cells)
+        left = [as_it_comes(study, c, done) for c in cells if key_of(c) not in done]
+        cell = (left or cells)[0]
         rate = rates.get(entry) or Rate(0.0, rates[study.recipes[0]].parameters)
         tokens = tokens_of(cell.config)
-        ready = sum(key_of(c) in done for c in cells)
-        own = hardware_flops(study, cell) * rate.per_flop / 60
-        minutes += own * (len(cells) - ready)
+        own = minutes_of(study, cell, rate)
+        minutes += sum(minutes_left(study, c, rate) for c in left)
         # Weights and two moments of the last checkpoint, of the one being written, and of the one
         # that a trunk keeps for this cell; the models.
         checkpoints = 3 if cell.starts_at else 2
-        disk += (12 * checkpoints + 8) * rate.parameters * (len(cells) - ready)
+        disk += (12 * checkpoints + 8) * rate.parameters * len(left)
         lines.append(
             Line(
                 entry,
@@ -163,6 +168,16 @@ def forecast(study: Study) -> Forecast:
         )
     c = study.config
     return Forecast(lines, minutes, disk, c.processes, c.equal)
+
+
+def minutes_of(study: Study, cell: Cell, rate: Rate) -> float:
+    """Minutes of pre-training for the updates that are computed for a cell alone."""
+    return hardware_flops(study, cell) * rate.per_flop / 60
+
+
+def minutes_left(study: Study, cell: Cell, rate: Rate) -> float:
+    """The same for those that are still to be computed."""
+    return minutes_of(study, cell, rate) * (1 - trained_share(cell, home_of(study, cell)))
 
 
 def hardware_flops(study: Study, cell: Cell) -> float:

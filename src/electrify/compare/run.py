@@ -3,7 +3,8 @@
     Study  ->  waiting cells  ->  Running processes  ->  Result lines
 
 A cell that leaves a trunk waits until the trunk has saved the checkpoint from which it starts. If
-the trunk is not here, because its results came from another machine, the cell is run whole.
+the trunk is not here, because its results came from another machine, or its checkpoint is damaged,
+the cell is run whole.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from ..files.inside import must_stay_inside
 from ..files.lock import lock
 from ..files.reading import FileError, read_object
 from ..progress import Progress, say
-from ..train import checkpoint
 from ..train.signals import SAVED_EXIT
 from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
 from .logs import LOG, opened_log, own_tail
@@ -32,9 +32,8 @@ from .measures import Measuring
 from .plan import Cell
 from .processes import CELL, environment, gpus, slots
 from .results import PRETRAIN, Result, read_results, write_results
-from .shares import progress_of, weights_of
+from .shares import progress_of, trained_share, weights_of
 from .study import (
-    CELLS,
     Study,
     finished,
     folder_name,
@@ -42,6 +41,7 @@ from .study import (
     must_be_ours,
     write_study,
 )
+from .trunks import as_it_comes, home_of, sound_start_of, start_of, trunk_of
 
 POLL_S = 0.5
 GRACE_S = 120.0
@@ -84,12 +84,11 @@ class Runner:
         self.waiting = [c for c in in_order if key_of(c) not in self.done]
         self.running: list[Running] = []
         self.slots = slots(study.config.processes, study.config.device)
-        self.weights = weights_of(self.waiting)
-        tasks = study.config.tasks
+        # As they are going to be run, for the bar.
+        self.shown = {key_of(c): as_it_comes(study, c, self.done) for c in self.waiting}
+        self.weights = weights_of(list(self.shown.values()))
         # What failed is tried again, so only what was trained counts.
-        self.begun = {
-            key_of(c): min(0.5, progress_of(c, self.folder(c), tasks)) for c in self.waiting
-        }
+        self.begun = {key: 0.5 * trained_share(c, self.folder(c)) for key, c in self.shown.items()}
 
     def run(self) -> list[Result]:
         """Every cell, until none is left."""
@@ -111,8 +110,9 @@ class Runner:
     def share(self) -> float:
         """How many encoders are done; those that were begun count in part."""
         tasks = self.study.config.tasks
+        folders = {key_of(r.cell): r.folder for r in self.running}
         done = self.begun | {
-            key_of(r.cell): progress_of(r.cell, r.folder, tasks) for r in self.running
+            key: progress_of(self.shown[key], folder, tasks) for key, folder in folders.items()
         }
         unfinished = [*self.waiting, *(r.cell for r in self.running)]
         left = sum(self.weights[key] * (1 - done[key]) for key in map(key_of, unfinished))
@@ -127,29 +127,14 @@ class Runner:
             self.waiting.remove(ready)
             self.running.append(self.start(ready, free.pop(0)))
 
-    def trunk_of(self, cell: Cell) -> Cell | None:
-        """The longest run of the cell's recipe and seed, from which it starts."""
-        if cell.starts_at is None:
-            return None
-        same = [c for c in self.study.cells if (c.entry, c.seed) == (cell.entry, cell.seed)]
-        return max(same, key=lambda c: c.steps)
-
-    def start_of(self, cell: Cell) -> Path | None:
-        """The checkpoint from which the cell starts, if it is there."""
-        trunk = self.trunk_of(cell)
-        if trunk is None:
-            return None
-        found = self.folder(trunk) / RUN / f"checkpoint-{cell.starts_at}"
-        return found if found.is_dir() and checkpoint.why_bad(found, hashes=False) is None else None
-
     def is_ready(self, cell: Cell) -> bool:
         """Whether nothing that the cell needs is still to come."""
-        trunk = self.trunk_of(cell)
+        trunk = trunk_of(self.study, cell)
         comes = trunk in self.waiting or any(r.cell is trunk for r in self.running)
-        return not comes or self.start_of(cell) is not None
+        return not comes or start_of(self.study, cell) is not None
 
     def folder(self, cell: Cell) -> Path:
-        return self.study.out / CELLS / folder_name(cell)
+        return home_of(self.study, cell)
 
     def start(self, cell: Cell, core: int | None) -> Running:
         """Starts the process of a cell."""
@@ -164,7 +149,9 @@ class Runner:
             raise UserError(
                 f"{folder / OUTCOME} is in the way ({e.strerror}); move it elsewhere"
             ) from e
-        work = json.dumps(dataclasses.asdict(self.work(cell, folder, core))).encode()
+        work = self.work(cell, folder, core)
+        if work.trunk is None:
+            self.shown[key_of(cell)] = dataclasses.replace(cell, starts_at=None)
         with opened_log(folder / LOG) as errors:
             log_start = os.fstat(errors.fileno()).st_size
             process = subprocess.Popen(
@@ -178,11 +165,11 @@ class Runner:
         assert process.stdin is not None
         # A process that ends at once is found by its status.
         with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(work)
+            process.stdin.write(json.dumps(dataclasses.asdict(work)).encode())
         return Running(cell, folder, process, core, log_start)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
-        start = self.start_of(cell)
+        start = sound_start_of(self.study, cell)
         c = self.study.config
         every = max(1, cell.steps // SAVES)
         recipe = override(
@@ -213,18 +200,15 @@ class Runner:
         return {
             c.starts_at
             for c in self.study.cells
-            if c.starts_at is not None and self.trunk_of(c) is cell
+            if c.starts_at is not None and trunk_of(self.study, c) is cell
         }
 
     def collect(self) -> None:
         """Writes the lines of the processes that have ended."""
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
-            result = result_of(r)
-            had = self.kept.get(result.key)
-            # Existing scores are not given up for a failure that came later.
-            if had is None or not had.scores or PRETRAIN not in result.failed:
-                self.kept[result.key] = result
+            new = result_of(r)
+            result = self.kept[new.key] = joined(self.kept.get(new.key), new)
             self.done = finished(self.study, self.kept.values())
             write_results(self.study.out, self.kept.values())
             said = "; ".join(f"{k}: {v}" for k, v in result.failed.items())
@@ -255,6 +239,18 @@ def result_of(running: Running) -> Result:
         return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
+def joined(had: Result | None, new: Result) -> Result:
+    """The line of a cell that was run again: scores are not given up for a failure that came
+    later."""
+    if had is None or not had.scores:
+        return new
+    if PRETRAIN in new.failed:  # which is why the other tasks have no score yet
+        return dataclasses.replace(had, failed=dict.fromkeys(had.failed, new.failed[PRETRAIN]))
+    scores = had.scores | new.scores
+    failed = {task: reason for task, reason in new.failed.items() if task not in scores}
+    return dataclasses.replace(new, scores=scores, failed=failed)
+
+
 def reason_of(running: Running) -> str:
     """Why a process ended without an outcome."""
     said = last_words(own_tail(running.folder / LOG, running.log_start))
@@ -262,9 +258,18 @@ def reason_of(running: Running) -> str:
     if status == SAVED_EXIT:
         return f"stopped ({said})"
     if status >= 0:
-        return said
+        return as_of_a_cell(said, running.folder)
     memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
     return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
+
+
+def as_of_a_cell(said: str, folder: Path) -> str:
+    """A sentence with another advice where it names an option that the runs of a study do not
+    have."""
+    what, _, advice = said.rpartition("; ")
+    if "--output-dir" not in advice:
+        return said
+    return f"{what}; move {folder} elsewhere, and the encoder is trained again"
 
 
 def summary(result: Result) -> str:

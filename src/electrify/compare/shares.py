@@ -28,12 +28,17 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
 def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
     """How much of a cell is done, from the end of the logs in its folder: its tasks, one after the
     other, are half of it."""
-    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
-    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
-    trained = min(1.0, max(0.0, share))
+    trained = trained_share(cell, folder)
     said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
     told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
     return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
+
+
+def trained_share(cell: Cell, folder: Path) -> float:
+    """How much of the updates that are computed for a cell alone is done."""
+    first = min(cell.config.train.generator_steps, step_in(folder / RUN / GENERATOR_STAGE))
+    share = (first + step_in(folder / RUN) - (cell.starts_at or 0)) / max(1, cell.own_steps)
+    return min(1.0, max(0.0, share))
 
 
 def step_in(run: Path) -> int:

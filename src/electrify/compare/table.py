@@ -91,8 +91,9 @@ class Table:
     """Budget -> recipe -> mean rank over the tasks."""
     crossings: list[Crossing]
     cheaper: list[Cheaper]
-    costs: dict[tuple[str, float], dict[str, float]]
-    """Recipe and budget -> medians of tokens, seconds and joules of pre-training."""
+    costs: dict[tuple[str, float], dict[str, float | None]]
+    """Recipe and budget -> medians of FLOPs, tokens, seconds and joules of pre-training; None where
+    no encoder's were measured."""
     held_out: list[HeldOut]
     equal: Equal = "flops"
     """What budgets count."""
@@ -240,18 +241,24 @@ def _cheaper(curves: Iterable[tuple[list[Point], list[Point]]]) -> Iterator[Chea
         yield Cheaper(ours[0].recipe, ours[0].task, score, at, times)
 
 
-def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float]]:
+def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float | None]]:
     grouped: dict[tuple[str, float], list[Result]] = {}
     for r in results:
         if not r.failed.get(PRETRAIN):
             grouped.setdefault((r.entry, r.budget), []).append(r)
     return {
         key: {
-            name: statistics.median(float(getattr(r, name) or 0.0) for r in found)
+            name: _median(getattr(r, name) for r in found)
             for name in ("flops", "tokens", "seconds", "joules")
         }
         for key, found in grouped.items()
     }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """Of what was measured; None where nothing was."""
+    found = [float(v) for v in values if v is not None]
+    return statistics.median(found) if found else None
 
 
 def _held_out(results: Iterable[Result]) -> Iterator[HeldOut]:

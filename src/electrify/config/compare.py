@@ -87,7 +87,7 @@ class CompareConfig(Checked):
     The same command continues there; results.jsonl and study.yaml alone can be carried to another
     machine."""
     against: Literal["flops", "tokens", "seconds", "joules"] | None = None
-    """The horizontal axis of the picture; by default what --equal says."""
+    """The horizontal axis of the picture of several budgets; by default what --equal says."""
     processes: int = 1
     """Encoders that are trained side by side, each on one core, or on one GPU if there are any."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
