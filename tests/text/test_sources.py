@@ -71,6 +71,8 @@ def test_glob_file_and_each_only_once(tmp_path: Path) -> None:
         ("no/such/folder/", "no such file"),
         ("*.none", "no text file matches"),
         ("hub:", "needs the name"),
+        ("nodata", "no such file or folder: nodata; a data set of the Hub is written hub:nodata"),
+        ("own/er:more", "a data set of the Hub is written hub:own/er:more"),
     ],
 )
 def test_what_is_not_there(item: str, message: str) -> None:
@@ -107,7 +109,7 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
 
 
 def test_names_of_data_sets() -> None:
-    sources, _ = resolve(("wikitext:wikitext-2-raw-v1", "hub:owner/name", "pydocs"))
+    sources, _ = resolve(("hub:wikitext:wikitext-2-raw-v1", "hub:owner/name", "pydocs"))
     assert [(s.format, s.name) for s in sources] == [
         ("hub", "hub:wikitext:wikitext-2-raw-v1"),
         ("hub", "hub:owner/name"),
@@ -124,7 +126,7 @@ def test_folders_of_data_sets_with_one_last_name(
     one, other = (f"hub:{tmp_path / year / 'text'}" for year in ("2023", "2024"))
     sources, _ = resolve((one, other, "hub:2023/text", one + ":", other + ":more"))
     assert [s.hub for s in sources] == [name[4:] for name in (one, other, other + ":more")]
-    names = ("hub:owner/name", "owner/name", "owner/name:more")
+    names = ("hub:owner/name", "hub:owner/name", "hub:owner/name:more")
     assert [s.hub for s in resolve(names)[0]] == ["owner/name", "owner/name:more"]
 
 

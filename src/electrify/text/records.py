@@ -171,13 +171,8 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
     try:
         import datasets
     except ImportError as e:
-        hint = (
-            "no such file or folder, and as a data set of the Hub it"
-            if not source.path.name
-            else "it"
-        )
         raise UserError(
-            f"{source.hub}: {hint} needs `datasets`: pip install 'electrify[data]'"
+            f"{source.name}: a data set needs `datasets`: pip install 'electrify[data]'"
         ) from e
     name, _, config = source.hub.partition(":")
     try:
