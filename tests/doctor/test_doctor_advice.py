@@ -119,7 +119,7 @@ def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
         (
             40,
             0.01,
-            "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13, into",
+            "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13,",
         ),
         (600, 0.01, "prepare with --valid-fraction 0.02, into another"),
         (100_000, 0, "prepare with --valid-fraction 0.01, into another"),
