@@ -58,7 +58,8 @@ def prepare(args: argparse.Namespace) -> int:
     from .text.summary import report
 
     folder = Path(config.output_dir)
-    manifest = prepare(config)
+    with named_as_flags(["text_column", "encoding_errors", "document_boundary", "valid_fraction"]):
+        manifest = prepare(config)
     show(report(manifest, folder=folder))
     for line in advice(manifest, Corpus(folder, "train").unigram()):
         say(line)

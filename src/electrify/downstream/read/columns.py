@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UserError, nearest
+from ...text.row import TEXT_COLUMNS as TEXT_COLUMNS
+from ...text.row import separator_hint
 from .files import ending_of
 
-# The names that are looked for, in this order.
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
-TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
+# The names that are looked for, in this order, beside TEXT_COLUMNS.
 PAIR_COLUMNS = ("sentence2",)
 LABEL_COLUMNS = ("label", "labels", "category", "class", "target", "intent", "sentiment")
 SHOWN = 30
@@ -80,15 +80,16 @@ def column_named(
                     f"{path}: no column {given}; there are {len(header)}, counted from 0"
                 )
             return header[int(given)]
-        raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+        hint = separator_hint(header) or nearest(given, header)
+        raise UserError(f"{path}: no column {given!r}{hint}")
     found = next((c for c in known if c in header), None)
     if found is None:
-        hint = ""
+        hint = f"; name it with {flag}"
         if ending_of(path) in (".csv", ".tsv") and header != list(map(str, range(len(header)))):
-            hint = ", and with --no-header if the first line is an example"
+            hint += ", and with --no-header if the first line is an example"
         raise UserError(
-            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}; "
-            f"name it with {flag}{hint}"
+            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}"
+            f"{separator_hint(header) or hint}"
         )
     return found
 
