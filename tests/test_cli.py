@@ -347,6 +347,7 @@ def test_bad_corpora(
         (["--document-boundary", "page"], "cannot be 'page'"),
         (["--tokenizer", "bpe", "--vocab-size", "100"], "at least 261"),
         (["--tokenizer", "./nowhere"], "nowhere"),
+        (["--document-boundary", "record"], "--document-boundary must be blank-line, line or file"),
     ],
 )
 def test_bad_options_of_prepare(

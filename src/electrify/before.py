@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from .config.flags import flag_of
 from .config.pretrain import PretrainConfig, with_batch
 from .errors import UserError
-from .export.places import check_place, may_be_on_hub
+from .export.places import check_place
 from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from .progress import say
-from .text.endings import format_of
 from .text.given import is_prepared, prepared
-from .text.sources import HUB
+from .text.sources import HUB, PYDOCS
 
 if TYPE_CHECKING:
     from .train.folder import Resume  # imports torch
@@ -60,12 +59,7 @@ def corpus_for(
 
 def _may_be_text(data: str) -> bool:
     """Whether there may be something to prepare; a mistyped name is reported at once."""
-    return (
-        os.path.exists(data)
-        or glob.has_magic(data)
-        or data.startswith(HUB)
-        or (format_of(Path(data)) is None and may_be_on_hub(data))
-    )
+    return os.path.exists(data) or glob.has_magic(data) or data == PYDOCS or data.startswith(HUB)
 
 
 def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) -> Iterator[str]:

@@ -52,10 +52,17 @@ def prepare(args: argparse.Namespace) -> int:
     if preset:
         say(sentence(preset, vars(args)))
 
+    from .text.judged import advice
     from .text.prepare import prepare
+    from .text.shards import Corpus
     from .text.summary import report
 
-    show(report(prepare(config), folder=Path(config.output_dir)))
+    folder = Path(config.output_dir)
+    with named_as_flags(["text_column", "encoding_errors", "document_boundary", "valid_fraction"]):
+        manifest = prepare(config)
+    show(report(manifest, folder=folder))
+    for line in advice(manifest, Corpus(folder, "train").unigram()):
+        say(line)
     return 0
 
 

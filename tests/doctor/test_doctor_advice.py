@@ -119,9 +119,10 @@ def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
         (
             40,
             0.01,
-            "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13.",
+            "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13,",
         ),
-        (100_000, 0, "prepare with --valid-fraction 0.01."),
+        (600, 0.01, "prepare with --valid-fraction 0.02, into another"),
+        (100_000, 0, "prepare with --valid-fraction 0.01, into another"),
     ],
 )
 def test_validation_that_was_asked_for_and_found_nothing(

@@ -49,6 +49,15 @@ def test_the_same_examples(tmp_path: Path, name: str, text: str, columns: Column
     assert found.train == (Example("good film", None, 1), Example("bad film", None, 0))
 
 
+@pytest.mark.parametrize("columns", [Columns(), Columns(text="text")])
+def test_another_sign_between_the_columns(tmp_path: Path, columns: Columns) -> None:
+    for text in ("text;label\ngood film;1\n", "text;label\ngood, film;1\n"):
+        with pytest.raises(UserError, match="to be separated by ';': save it with commas"):
+            own(tmp_path, text, columns)
+    with pytest.raises(UserError, match="to be separated by tabs: name the file"):
+        own(tmp_path, "text\tlabel\ngood film\t1\n", columns)
+
+
 def test_a_column_may_be_called_like_a_number(tmp_path: Path) -> None:
     found = own(tmp_path, "1,0\na,x\nb,y\n", Columns(text="1", label="0"))
     assert [one.text for one in found.train] == ["a", "b"]

@@ -506,7 +506,9 @@ def test_another_separator_than_the_ending_says(tmp_path: Path, kind: Any) -> No
         path = tmp_path / name
         path.write_text(f"note{sign}label\na nice film{sign}1\n")
         options = PredictConfig(model="m", files=(str(path),))
-        says = rf"{name}: its only column is called 'note.*label', which holds a"
+        says = (
+            rf"{name}: its only column is called 'note.*label'; the columns seem to be separated by"
+        )
         with pytest.raises(UserError, match=says):
             Files(options, kind).check()
         Files(replace(options, text_column="0"), kind).check()

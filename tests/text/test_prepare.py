@@ -23,7 +23,10 @@ import numpy as np
 import pytest
 from vocabularies import some_texts
 
+from electrify.cli import main
+from electrify.config.doctor import DoctorConfig
 from electrify.config.prepare import PrepareConfig
+from electrify.doctor.report import diagnose
 from electrify.errors import UserError
 from electrify.text import choosing, prepare, workspace
 from electrify.text.dedup import digest, fraction
@@ -95,6 +98,7 @@ def test_the_folder_holds_what_was_read(corpus: Path, tmp_path: Path) -> None:
     for line in (
         r"documents +400",
         r"duplicates dropped +50",
+        r"case +lower, accents removed",
         r"seconds +\d",
         r"MB/s +\d",
         r"\[UNK\] rate +\d",
@@ -511,3 +515,30 @@ def test_an_unfinished_folder_of_an_earlier_version_goes_on(
     run(corpus, out)
     run(corpus, tmp_path / "unbroken")
     assert contents(out) == contents(tmp_path / "unbroken")
+
+
+def test_what_shows_only_afterwards_is_said_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was said: not that no document was held out, and not that the vocabulary was too
+    large, which `doctor` says. The share that is named works for this number of documents."""
+    texts = [t for t in some_texts(50) if fraction(digest(t.encode()), stream=0) >= 0.01]
+    text = "\n\n".join(texts[:40])
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+
+    def prepared(name: str, *words: str) -> str:
+        folder = str(tmp_path / name)
+        every = ["prepare", str(tmp_path / "a.txt"), "--output-dir", folder, *words]
+        assert main([*every, "--vocab-size", "600", "--workers", "1"]) == 0
+        return capsys.readouterr().err
+
+    said = prepared("one")
+    wanted = "prepare with --valid-fraction 0.13, into another folder, or remove this corpus first"
+    assert "nothing is set aside for validation, so a run can warn neither" in said
+    assert wanted in said
+    assert re.search(r"of \d+ entries .* fewer than 20 times, .*: .*--vocab-size 256 or so", said)
+    found = diagnose(DoctorConfig(paths=(str(tmp_path / "one"),))).text()
+    assert "fewer than 20 times" in found
+    assert "--vocab-size 256 or so" in found
+    assert "set aside" not in prepared("two", "--valid-fraction", "0.13")
+    assert "set aside" not in prepared("three", "--valid-fraction", "0")

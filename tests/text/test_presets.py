@@ -150,6 +150,23 @@ def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
     assert advised(tmp_path, PROSE + "北京" * 20) == ""
 
 
+def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:
+    """German was written without its umlauts, and nothing said so."""
+    german = "\n\n".join(
+        f"Der Zug aus Köln kam um {n} Uhr an, und niemand war dort. Die Leute gingen nach Hause "
+        "und lasen ein Buch über den Fluss."
+        for n in range(40)
+    )
+    said = advised(tmp_path, german)
+    assert said.startswith("a.txt looks as if accents carried a meaning (8.0% of the words")
+    assert "consider --no-strip-accents, or --no-lowercase, which keeps case, too (docs/" in said
+    assert advised(tmp_path, german, strip_accents=False) == ""
+    assert advised(tmp_path, german, lowercase=False) == ""
+    only = advised(tmp_path, german, lowercase=False, strip_accents=True)
+    assert only.endswith("consider --no-strip-accents (docs/other_text.md)")
+    assert advised(tmp_path, german.encode("ascii", "ignore").decode() + " Café" * 3) == ""
+
+
 def test_rows_have_their_boundaries(tmp_path: Path) -> None:
     source = tmp_path / "a.csv"
     source.write_text("text\n" + SMILES)

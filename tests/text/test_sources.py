@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from electrify.config.prepare import PrepareConfig
 from electrify.config.presets import from_preset
 from electrify.errors import UserError
 from electrify.text import choosing, walk
+from electrify.text.documents import documents
 from electrify.text.sources import resolve
 
 
@@ -71,6 +74,8 @@ def test_glob_file_and_each_only_once(tmp_path: Path) -> None:
         ("no/such/folder/", "no such file"),
         ("*.none", "no text file matches"),
         ("hub:", "needs the name"),
+        ("nodata", "no such file or folder: nodata; a data set of the Hub is written hub:nodata"),
+        ("own/er:more", "a data set of the Hub is written hub:own/er:more"),
     ],
 )
 def test_what_is_not_there(item: str, message: str) -> None:
@@ -107,7 +112,7 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
 
 
 def test_names_of_data_sets() -> None:
-    sources, _ = resolve(("wikitext:wikitext-2-raw-v1", "hub:owner/name", "pydocs"))
+    sources, _ = resolve(("hub:wikitext:wikitext-2-raw-v1", "hub:owner/name", "pydocs"))
     assert [(s.format, s.name) for s in sources] == [
         ("hub", "hub:wikitext:wikitext-2-raw-v1"),
         ("hub", "hub:owner/name"),
@@ -124,7 +129,7 @@ def test_folders_of_data_sets_with_one_last_name(
     one, other = (f"hub:{tmp_path / year / 'text'}" for year in ("2023", "2024"))
     sources, _ = resolve((one, other, "hub:2023/text", one + ":", other + ":more"))
     assert [s.hub for s in sources] == [name[4:] for name in (one, other, other + ":more")]
-    names = ("hub:owner/name", "owner/name", "owner/name:more")
+    names = ("hub:owner/name", "hub:owner/name", "hub:owner/name:more")
     assert [s.hub for s in resolve(names)[0]] == ["owner/name", "owner/name:more"]
 
 
@@ -141,6 +146,57 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> 
 
 
 # ------------------------------------------------------------------ what is left out is said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column"),
+    [
+        ("a.csv", "id,body\n1,hello\n", "body"),
+        ("a.tsv", "content\tid\nhello\t1\n", "content"),
+        ("a.jsonl", '\n{"id": 1, "review": "hello"}\n', "review"),
+        ("a.csv", "body,text\nno,hello\n", ""),
+    ],
+)
+def test_a_column_with_a_known_name_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, column: str
+) -> None:
+    """`finetune` found such columns and `prepare` did not: named, by a pattern, in a folder."""
+    (tmp_path / name).write_text(text)
+    for item in (tmp_path / name, tmp_path / "a.*", tmp_path):
+        config = PrepareConfig(inputs=(str(item),), output_dir="x")
+        (source,) = choosing.choose_sources(config)
+        assert list(documents(source, config, counts=Counter())) == ["hello"]
+        said = capsys.readouterr().err
+        wanted = f"the text is read from {column!r}; --text-column names another one\n"
+        assert said.endswith(wanted) if column else said == ""
+
+
+def test_a_column_of_parquet_with_a_known_name(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"content": ["hello"], "n": [1]}), tmp_path / "a.parquet")
+    config = PrepareConfig(inputs=(str(tmp_path / "a.parquet"),), output_dir="x")
+    (source,) = choosing.choose_sources(config)
+    assert list(documents(source, config, counts=Counter())) == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.csv", "body,review\na,b\n", "has no 'text'; it has body, review; choose one with text"),
+        ("a.csv", "text;label\na;b\n", "to be separated by ';': save it with commas"),
+        ("a.csv", "text\tlabel\na\tb\n", "to be separated by tabs: name the file .tsv"),
+    ],
+)
+def test_which_column_cannot_be_known(tmp_path: Path, name: str, text: str, says: str) -> None:
+    (tmp_path / name).write_text(text)
+    config = PrepareConfig(inputs=(str(tmp_path / name),), output_dir="x")
+    (source,) = choosing.choose_sources(config)
+    with pytest.raises(UserError, match=says):
+        list(documents(source, config, counts=Counter()))
+    with pytest.raises(UserError, match=r"has a column 'text'; (choose one with|the columns seem)"):
+        choosing.choose_sources(replace(config, inputs=(str(tmp_path / "*.csv"),)))
 
 
 def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:

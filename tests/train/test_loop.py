@@ -386,11 +386,16 @@ def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
 def test_why_nothing_is_validated() -> None:
     def data(rows: int | None, group: int = 1) -> TrainingData:
         valid: Any = None if rows is None else SimpleNamespace(num_rows=rows)
+        train = {"train": [SimpleNamespace(documents=21)]}
+        manifest = SimpleNamespace(splits=train, options={"valid_fraction": 0.01})
+        loader: Any = SimpleNamespace(corpus=SimpleNamespace(manifest=manifest))
         return TrainingData(
-            loader=Any, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group
-        )  # type: ignore[arg-type]
+            loader=loader, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group
+        )
 
-    assert "no valid split" in str(data(None).unvalidated(512, processes=1))
+    without = str(data(None).unvalidated(512, processes=1))
+    assert "no valid split" in without
+    assert "prepare with --valid-fraction 0.24, into another" in without
     said = data(20, group=32).unvalidated(512, processes=1)
     assert said is not None
     assert said.startswith("the corpus's valid split has 20 rows and the contrast compares 32")

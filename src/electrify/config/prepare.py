@@ -88,7 +88,8 @@ class PrepareConfig(Checked):
     jsonl, csv, tsv, parquet and data sets, a sequence of fasta and a molecule of smi is always a
     document"""
     text_column: str = "text"
-    """the key or column that holds the text"""
+    """the key or column that holds the text; where a file has no `text`, its only column with a
+    name that `finetune` knows (sentence, content, review, body, ...)"""
     dataset_split: str = "train"
     """the split of a `hub:` data set"""
     encoding_errors: Literal["strict", "replace", "skip"] = "strict"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config.prepare import PrepareConfig
 from ..config.pretrain import load_recipe
 from ..data.phases import phases_of
+from ..text.judged import more_validation
 from ..text.manifest import Manifest
 from ..train.monitor import GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
@@ -166,33 +166,8 @@ def validation(manifest: Manifest) -> Iterator[Finding]:
         yield warning(
             "no-valid",
             "nothing is set aside for validation",
-            f"{effect}: {more_validation(manifest)}",
+            f"{effect}: {more_validation(manifest)}.",
         )
-
-
-# A number of documents; fewer say little. Where this many are expected, there is at least one with
-# a probability of 99 %.
-WANTED = 5
-
-
-def more_validation(manifest: Manifest) -> str:
-    """Advice on how to get validation documents. They are chosen by the hash of their text, so from
-    a small corpus there may be none."""
-    share = manifest.options.get("valid_fraction")
-    documents = sum(s.documents for s in manifest.splits.get("train", []))
-    default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
-    if not share and documents * default >= WANTED:
-        return f"prepare with --valid-fraction {default}."
-    if documents >= 2 * WANTED:
-        needed = -(-100 * WANTED // documents) / 100
-        return (
-            f"of {documents:,} documents a share of {share or default} is too small; prepare with "
-            f"--valid-fraction {needed}."
-        )
-    return (
-        f"{documents:,} documents are too few to set some aside; add more, or cut them at another "
-        "--document-boundary (blank-line, line)."
-    )
 
 
 def dropped(manifest: Manifest) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..config.prepare import TRAINED
 from ..text.counts import UNK_DOCUMENTS
+from ..text.judged import smaller, trained_here, use_of
 from ..text.shards import Manifest
 from ..text.unknown import share_of
 from .findings import Finding, note, ok, warning
@@ -17,8 +17,6 @@ from .findings import Finding, note, ok, warning
 # sequences of 128 tokens contains an unknown word.
 UNK_NOTE = 0.001
 UNK_WARNING = 0.01
-# An entry needs some dozens of occurrences before its embedding is more than its initial value.
-RARE = 20
 
 
 def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[Finding]:
@@ -61,28 +59,19 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
         )
 
 
-def trained_here(manifest: Manifest) -> bool:
-    """Whether the tokenizer was trained on this text, rather than an existing one."""
-    return manifest.options.get("tokenizer") in TRAINED
-
-
 def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
     v = manifest.vocab_size
     if manifest.options.get("tokenizer") == "byte":
         yield ok("vocabulary", "every byte has an entry, whether the text has it or not")
         return
-    own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
-    unused = int((own == 0).sum())
-    rare = int((own < RARE).sum())
-    fact = (
-        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
-        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times"
-    )
-    if rare > v / 2:
+    used = use_of(manifest, unigram_V)
+    fact, unused = used.fact, used.unused
+    if used.is_too_large:
         yield warning(
             "vocabulary-too-large",
             fact,
-            f"Their embeddings hardly move from their initial values: {smaller(manifest, rare)}.",
+            "Their embeddings hardly move from their initial values: "
+            f"{smaller(manifest, used.rare)}.",
         )
     elif unused > v / 5 and trained_here(manifest):
         yield note(
@@ -106,25 +95,6 @@ def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
             f"the vocabulary of {v:,} is not a multiple of 8, with which GPUs multiply faster",
             rounder(manifest),
         )
-
-
-def smaller(manifest: Manifest, rare: int) -> str:
-    """Advice for getting a vocabulary that this text can fill."""
-    v = manifest.vocab_size
-    size = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
-    if size >= v:
-        return "the text is too short for any vocabulary: add text"
-    if trained_here(manifest):
-        own = "a vocabulary for this text is smaller"
-    else:
-        own = "train one on this text (leave --tokenizer out)"
-    return f"{own}, --vocab-size {size} or so"
-
-
-def smallest(manifest: Manifest) -> int:
-    """The smallest vocabulary to advise: a smaller one has hardly more than the letters."""
-    # A vocabulary of bpe has all 256 bytes before its first piece.
-    return 512 if manifest.options.get("tokenizer") == "bpe" else 256
 
 
 def rounder(manifest: Manifest) -> str:

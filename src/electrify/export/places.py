@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files.hub import must_be_reachable
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import is_there
@@ -26,8 +27,8 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is not one, before the Hub is asked
-    (offline that takes half a minute)."""
+    """Raises UserError for a name that is meant as a folder and is not one, and for one that the
+    Hub, asked once, does not know."""
     if Path(path).is_dir():
         must_be_whole(Path(path))
         if not (Path(path) / "config.json").is_file():
@@ -48,6 +49,7 @@ def check_place(path: str) -> None:
         raise UserError(f"{path}: a file, not a folder")
     if not may_be_on_hub(path):
         raise UserError(f"{path}: no such folder")
+    must_be_reachable(path, "model")
 
 
 def must_be_run(run: Path) -> None:

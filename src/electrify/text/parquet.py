@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from .row import Advance, no_column, valid_text
+from .row import Advance, column_of, no_column, valid_text
 from .source import Source
 from .streams import BOMB_BYTES, BOMB_RATIO
 
@@ -31,22 +33,24 @@ def of_parquet(
             f"reading {source.path} needs pyarrow: pip install 'electrify[data]'"
         ) from e
     row_number = 0
+    column = column_of(source, options)
     try:
         # Without a buffer in advance, which would hold all of a row group's bytes.
         with parquet.ParquetFile(
             source.path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         ) as file:
             names = file.schema_arrow.names
-            if options.text_column not in names:
-                raise no_column(str(source.path), options, names)
-            if names.count(options.text_column) > 1:
-                raise UserError(f"{source.path}: the column {options.text_column!r} occurs twice")
+            if column not in names:
+                raise no_column(str(source.path), column, names)
+            if names.count(column) > 1:
+                raise UserError(f"{source.path}: the column {column!r} occurs twice")
             total = max(file.metadata.num_rows, 1)
             _must_be_no_bomb(source, file.metadata)
-            for batch in _batches(file, options.text_column):
+            for batch in _batches(file, column):
                 for text in batch.column(0).to_pylist():
                     row_number += 1
-                    valid = valid_text(text, f"{source.path}, row {row_number}", options, counts)
+                    where = f"{source.path}, row {row_number}"
+                    valid = valid_text(text, where, column, options, counts)
                     if valid is not None:
                         yield valid
                 if advance is not None:
@@ -57,9 +61,16 @@ def of_parquet(
             f"({str(e).splitlines()[0]}); fetch or make it again"
         ) from e
     except UnicodeDecodeError as e:
-        raise UserError(
-            f"{source.path}, row {row_number + 1}: {options.text_column!r} is not UTF-8"
-        ) from e
+        raise UserError(f"{source.path}, row {row_number + 1}: {column!r} is not UTF-8") from e
+
+
+def columns_of(path: Path) -> list[str]:
+    """The columns of a parquet file; none if it cannot be read, which its reader reports."""
+    with suppress(Exception):  # not installed, not parquet, damaged
+        from pyarrow import parquet
+
+        return parquet.read_schema(path).names
+    return []
 
 
 def _batches(file: Any, column: str) -> Iterator[Any]:

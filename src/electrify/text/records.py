@@ -15,9 +15,9 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from . import parquet
 from .decoding import decode, text_chunks
-from .parquet import of_parquet
-from .row import Advance, no_column, valid_text
+from .row import Advance, column_of, no_column, valid_text
 from .source import Source
 
 MAX_LINE = 1 << 26
@@ -31,7 +31,7 @@ def texts(
     if source.format == "hub":
         return _of_dataset(source, options, counts)
     if source.format == "parquet":
-        return of_parquet(source, options, counts, advance)
+        return parquet.of_parquet(source, options, counts, advance)
     if source.format == "jsonl":
         return _of_jsonl(source, options, counts, advance)
     return _of_csv(source, options, counts, advance)
@@ -58,7 +58,8 @@ def _lines(source: Source, advance: Advance) -> Iterator[tuple[int, bytes]]:
 def _of_jsonl(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
-    once = _each_once(options.text_column)
+    column = column_of(source, options)
+    once = _each_once(column)
     for number, raw in _lines(source, advance):
         where = f"{source.path}, line {number}"
         line = decode(raw, options.encoding_errors, counts, lambda where=where: where)
@@ -77,9 +78,9 @@ def _of_jsonl(
             raise UserError(
                 f"{where} is not a JSON object but {type(row).__name__}; write one object a line"
             )
-        if options.text_column not in row:
-            raise no_column(where, options, row)
-        text = valid_text(row[options.text_column], where, options, counts)
+        if column not in row:
+            raise no_column(where, column, row)
+        text = valid_text(row[column], where, column, options, counts)
         if text is not None:
             yield text
 
@@ -101,6 +102,7 @@ def _of_csv(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     csv.field_size_limit(MAX_LINE)
+    column = column_of(source, options)
     lines = (line.decode("utf-8", "surrogateescape") + "\n" for _, line in _lines(source, advance))
     # Tab-separated files in common use do not quote (GLUE, WikiANN ...), comma-separated ones do.
     rows = (
@@ -110,51 +112,52 @@ def _of_csv(
     )
     try:
         header = next(rows, [])
-        if options.text_column not in header:
-            raise no_column(str(source.path), options, header)
-        if header.count(options.text_column) > 1:
-            raise UserError(
-                f"{source.path}, line 1: the column {options.text_column!r} occurs twice"
-            )
-        column = header.index(options.text_column)
+        if column not in header:
+            raise no_column(str(source.path), column, header)
+        if header.count(column) > 1:
+            raise UserError(f"{source.path}, line 1: the column {column!r} occurs twice")
+        at = header.index(column)
         for row in rows:
             where = f"{source.path}, line {rows.line_num}"
             if not row:
                 continue
             if len(row) != len(header):
                 raise UserError(f"{where} has {len(row)} fields where the header has {len(header)}")
-            text = valid_text(row[column], where, options, counts)
+            text = valid_text(row[at], where, column, options, counts)
             if text is not None:
                 yield text
     except csv.Error as e:
         raise UserError(f"{source.path}, line {rows.line_num} is not valid CSV ({e})") from e
 
 
-def has_column(source: Source, options: PrepareConfig) -> bool:
-    """Whether the header of a CSV or TSV file, or the object in the first line of a file of JSON
-    lines, has the text column."""
+def columns_of(source: Source) -> list[str]:
+    """The columns in the header of a table, or the keys in the first line of a file of JSON lines;
+    none if it has neither."""
+    if source.format == "parquet":
+        return parquet.columns_of(source.path)
     lines = (line.decode("utf-8", "replace") for _, line in _lines(source, None))
     if source.format == "jsonl":
         try:
             row = json.loads(next(filter(str.strip, lines), ""))
         except (ValueError, RecursionError):
-            return False
-        return isinstance(row, dict) and options.text_column in row
+            return []
+        return list(row) if isinstance(row, dict) else []
     delimiter = "\t" if source.format == "tsv" else ","
     csv.field_size_limit(MAX_LINE)
-    return options.text_column in next(csv.reader([next(lines, "")], delimiter=delimiter), [])
+    return next(csv.reader([next(lines, "")], delimiter=delimiter), [])
 
 
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:
     rows = _open_dataset(source, options)
+    column = column_of(source, options)
     number = 0
     try:
         for row in rows:
             number += 1
             where = f"data set {source.name}, row {number}"
-            if options.text_column not in row:
-                raise no_column(where, options, row)
-            text = valid_text(row[options.text_column], where, options, counts)
+            if column not in row:
+                raise no_column(where, column, row)
+            text = valid_text(row[column], where, column, options, counts)
             if text is not None:
                 yield text
     except UserError:
@@ -171,13 +174,8 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
     try:
         import datasets
     except ImportError as e:
-        hint = (
-            "no such file or folder, and as a data set of the Hub it"
-            if not source.path.name
-            else "it"
-        )
         raise UserError(
-            f"{source.hub}: {hint} needs `datasets`: pip install 'electrify[data]'"
+            f"{source.name}: a data set needs `datasets`: pip install 'electrify[data]'"
         ) from e
     name, _, config = source.hub.partition(":")
     try:

@@ -25,6 +25,8 @@ class Source:
     """data set name or a local folder, followed by `:CONFIG` if one was given"""
     in_folder: bool = False
     """found in a folder or by a glob, not named by the user"""
+    column: str = ""
+    """the column that holds the texts, if it is not the one that the options name"""
 
     @property
     def size(self) -> int:

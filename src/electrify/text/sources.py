@@ -122,11 +122,11 @@ def _resolve_one(
         if not sources:
             raise UserError(f"no text file matches {item!r}")
         return sources
-    # It is a mistyped name and not a name on the Hub, which would take half a minute to answer.
+    # The Hub is asked only where hub: says so: for a mistyped folder that would take a minute.
     beside_a_folder = "/" in item and path.parent.is_dir()
-    if format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item):
-        return [_hub(item)]
-    raise UserError(f"no such file or folder: {item}")
+    may_be_meant = format_of(path) is None and not beside_a_folder and _HUB_NAME.fullmatch(item)
+    hint = f"; a data set of the Hub is written {HUB}{item}" if may_be_meant else ""
+    raise UserError(f"no such file or folder: {item}{hint}")
 
 
 def _hub(name: str) -> Source:

@@ -10,6 +10,7 @@ from ..files.reading import read_object
 from ..files.schema import check
 from .counts import UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS
+from .judged import trained_here
 from .manifest import Manifest
 from .unknown import share_of
 
@@ -41,6 +42,16 @@ def _unknown(manifest: Manifest) -> list[tuple[str, str]]:
     return [("  of the characters", f"{found:.4%}"), ("  documents, half or more", f"{lost:,.0f}")]
 
 
+def _case(manifest: Manifest) -> list[tuple[str, str]]:
+    """The row about what a tokenizer that was trained here makes of letters; none for a given one,
+    which decides by itself."""
+    options = manifest.options
+    if not trained_here(manifest) or not {"lowercase", "strip_accents"} <= options.keys():
+        return []
+    case = "lower" if options["lowercase"] else "kept"
+    return [("case", f"{case}, accents {'removed' if options['strip_accents'] else 'kept'}")]
+
+
 def report(manifest: Manifest, *, folder: Path | None = None) -> str:
     """The statistics of the corpus, as a table in plain text. With `folder` (that of the manifest),
     it also has the seconds and the rate of the run that made it."""
@@ -55,6 +66,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         *_unknown(manifest),
         ("duplicates dropped", f"{c['duplicates']:,.0f}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
+        *_case(manifest),
         ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
     ]
     for name, shown in (

@@ -16,6 +16,7 @@ from typing import Any
 from ..config.prepare import MAX_VOCABULARY
 from ..config.schema import brief
 from ..errors import UserError, failing_as
+from ..files.hub import must_be_reachable
 from ..files.reading import json_of, read_bytes, sha256_of
 from ..files.tokenizers import (
     MAX_FILE_BYTES,
@@ -109,17 +110,17 @@ def load_tokenizer(name: str | Path) -> Any:
     """The transformers tokenizer in a folder or on the Hub. Raises UserError if there is none, or
     it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
-    file = folder / TOKENIZER_FILE
     if folder.is_dir() and not any(
         (folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")
     ):
         raise UserError(
             f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
         )
-    must_be_sound(file)
+    must_be_sound(folder / TOKENIZER_FILE)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
-        what = f"{brief(str(name))} is neither a folder here nor a tokenizer that can be reached"
+        must_be_reachable(str(name), "tokenizer")
+        what = f"the tokenizer {brief(str(name))} cannot be loaded from the Hub"
     else:
         try:
             must_be_plain(folder)

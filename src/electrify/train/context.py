@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.loader import Loader, Rows
+from ..text.judged import more_validation
 from .dist import World
 
 
@@ -58,10 +59,8 @@ class TrainingData:
     def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
         """Why nothing is validated; None if something is."""
         if self.valid is None:
-            return (
-                "the corpus has no valid split, so nothing is validated; prepare it with "
-                "--valid-fraction 0.01"
-            )
+            advice = more_validation(self.loader.corpus.manifest)
+            return f"the corpus has no valid split, so nothing is validated: {advice}"
         if self.validated(eval_rows, processes=processes)[0]:
             return None
         return (

@@ -8,23 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UserError, nearest
+from ...text.row import TEXT_COLUMNS as TEXT_COLUMNS
+from ...text.row import separator_hint
 from .files import ending_of
 
-# The names that are looked for, in this order.
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
-TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
+# The names that are looked for, in this order, beside TEXT_COLUMNS.
 PAIR_COLUMNS = ("sentence2",)
 LABEL_COLUMNS = ("label", "labels", "category", "class", "target", "intent", "sentiment")
 SHOWN = 30
 """Characters of an example value in a message."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 Cells = dict[str, Any]
-# What separates columns, by ending, and what somebody else's program may have written instead.
-_OWN = {".csv": "commas", ".tsv": "tabs"}
-_OTHERS = {
-    ".csv": {";": "semicolon", "\t": "tab"},
-    ".tsv": {";": "semicolon", ",": "comma"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +80,16 @@ def column_named(
                     f"{path}: no column {given}; there are {len(header)}, counted from 0"
                 )
             return header[int(given)]
-        raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+        hint = separator_hint(header) or nearest(given, header)
+        raise UserError(f"{path}: no column {given!r}{hint}")
     found = next((c for c in known if c in header), None)
     if found is None:
-        hint = ""
+        hint = f"; name it with {flag}"
         if ending_of(path) in (".csv", ".tsv") and header != list(map(str, range(len(header)))):
-            hint = ", and with --no-header if the first line is an example"
+            hint += ", and with --no-header if the first line is an example"
         raise UserError(
-            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}; "
-            f"name it with {flag}{hint}"
+            f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}"
+            f"{separator_hint(header) or hint}"
         )
     return found
 
@@ -105,13 +100,12 @@ def only_column(path: str, cells: Cells) -> str | None:
     if len(cells) != 1:
         return None
     (name,) = cells
-    for sign, shown in _OTHERS.get(ending_of(path), {}).items():
-        if sign in name:
-            raise UserError(
-                f"{path}: its only column is called {name[:SHOWN]!r}, which holds a {shown}; write "
-                f"{_OWN[ending_of(path)]} between columns, or say that there is one column with "
-                "--text-column 0, or with --no-header if the first line is a text"
-            )
+    hint = separator_hint([name]) if ending_of(path) in (".csv", ".tsv") else ""
+    if hint:
+        raise UserError(
+            f"{path}: its only column is called {name[:SHOWN]!r}{hint}; if there is one column, "
+            "say so with --text-column 0, or with --no-header if the first line is a text"
+        )
     return name
 
 

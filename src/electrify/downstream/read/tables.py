@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import UserError
 from ...text.endings import FASTA, SMILES
 from ...text.records import MAX_LINE
+from ...text.row import separator_hint
 from ...text.small_files import json_lines, json_rows, lines_of, must_be_characters
 from ..tasks import Kind
 from .files import bare, ending_of, whole
@@ -120,7 +121,8 @@ def _header(path: str, cells: list[str], has_header: bool) -> list[str]:
 
 def _row(path: str, number: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
-        raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {len(header)}")
+        wrong = f"{len(cells)} columns, expected {len(header)}{separator_hint(header)}"
+        raise UserError(f"{path}, line {number}: {wrong}")
     return number, dict(zip(header, cells, strict=True))
 
 

@@ -1,0 +1,75 @@
+"""The Hub is asked once for a name that is no folder here, and says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
+
+from electrify.errors import UserError
+from electrify.export.places import check_place
+from electrify.files.hub import must_be_reachable
+from electrify.text.tokenizer import load_tokenizer
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What was asked for. The name of a model is the error that the Hub answers with."""
+    seen: list[str] = []
+    answers: dict[str, Exception] = {
+        "unreachable": OSError("no route to it"),
+        "unknown": _http(RepositoryNotFoundError),
+        "gated": _http(GatedRepoError),
+        "tokenizer-only": _http(RemoteEntryNotFoundError),
+    }
+
+    def answer(url: str, **_: Any) -> None:
+        seen.append(url)
+        name = url.split("/")[3]
+        if name in answers:
+            raise answers[name]
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", answer)
+    must_be_reachable.cache_clear()
+    yield seen
+    must_be_reachable.cache_clear()
+
+
+def _http(kind: type[Exception]) -> Exception:
+    error = kind.__new__(kind)
+    error.response = SimpleNamespace(headers={}, request=None)  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("unreachable", "reached on the Hub .OSError: no route"), ("unknown", "how it is")],
+)
+def test_a_name_that_no_model_has_is_reported_after_one_question(
+    asked: list[str], name: str, says: str
+) -> None:
+    with pytest.raises(UserError, match=f"'{name}' is neither a folder here nor a model .*{says}"):
+        check_place(name)
+    assert len(asked) == 1
+    with pytest.raises(UserError, match=f"'{name}' is neither a folder here nor a tokenizer"):
+        load_tokenizer(name)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "gated", "tokenizer-only"])
+def test_models_of_the_hub_without_a_slash_pass(asked: list[str], name: str) -> None:
+    for _ in range(2):
+        check_place(name)
+    assert len(asked) == 1
+
+
+def test_what_the_cache_holds_is_not_asked_for(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: "config.json")
+    check_place("unreachable")
+    assert asked == []
