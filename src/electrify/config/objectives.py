@@ -222,7 +222,7 @@ OBJECTIVES: dict[str, Objective] = {
         help="energies by noise contrast",
         corruptors=("two_tower", "unigram", "uniform"),
         losses={"nce": 50.0},
-        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word"),
+        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word", "mask_unit=span"),
         logits="energy",
         card=Card(
             title="Electric encoder",
