@@ -207,6 +207,23 @@ def test_what_cannot_be_planned(
     assert not (tmp_path / "run").exists()
 
 
+def test_every_part_of_the_run_comes(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """57.6 s hold seven updates of 7 s, and a validation; .9 of seven leave none to detect."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: 7 / 64)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
+    words = pretrain_words(small_data, tmp_path / "run", **fields)
+    said = mistake(capsys, *words, "--train-minutes", "1")
+    assert "train_minutes 1: mlm_share 0.9 of 7 updates leaves none for what comes after" in said
+    assert said.endswith("give a smaller one, or more minutes")
+    assert not (tmp_path / "run").exists()
+
+
 def test_one_length_only(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
