@@ -128,6 +128,14 @@ def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(
     assert torch.equal(b.out.weight, plain.out.weight)
 
 
+@pytest.mark.parametrize(("share", "rate"), [(0.7, 0.225), (0.0, 0.4)])
+def test_the_bias_is_that_of_the_share_at_which_detection_begins(share: float, rate: float) -> None:
+    """Of a mask rate that falls from .4 to .15, .7 of the way."""
+    falls = {"mask_rate": 0.4, "mask_rate_end": 0.15, "mlm_share": share}
+    head = built("corrective-tiny", init_rtd_bias="replaced", **falls).kept.head
+    assert float(head.out.bias.detach().sigmoid()) == pytest.approx(rate, rel=1e-5)
+
+
 @pytest.mark.parametrize("tie", TIES)
 def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
     g = tied(tie).exports["generator"]

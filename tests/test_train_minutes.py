@@ -207,6 +207,41 @@ def test_what_cannot_be_planned(
     assert not (tmp_path / "run").exists()
 
 
+def test_every_part_of_the_run_comes(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """57.6 s hold seven updates of 7 s, and a validation; .9 of seven leave none to detect."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: 7 / 64)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
+    words = pretrain_words(small_data, tmp_path / "run", **fields)
+    said = mistake(capsys, *words, "--train-minutes", "1")
+    assert "train_minutes 1: mlm_share 0.9 of 7 updates leaves none for what comes after" in said
+    assert said.endswith("give a smaller one, or more minutes")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_cautions_are_those_of_the_run(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of 88 updates a thousandth are none; of the recipe's 30 the warm-up would have no end."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    given = {"max_steps": 30, "warmup_steps": 40, "max_minutes": 1e-9}
+    config = recipe(batch_size_schedule={2: 0.001}, **given)
+    pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=1)
+    said = capsys.readouterr().err
+    assert "not below max_steps" not in said
+    assert "none of 88 updates has 2" in said
+    assert "give more train_minutes, or other shares" in said
+
+
 def test_one_length_only(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,9 +96,16 @@ def build(
     )
     for_rows(encoders, last)
     if m.init_rtd_bias == "replaced":
-        c = config.corruption
-        built.kept.head.start_at(c.mask_rate * (1 - c.clean_rate))
+        built.kept.head.start_at(first_share(config))
     return built
+
+
+def first_share(config: PretrainConfig) -> float:
+    """The share of the tokens that are chosen where the kept head is first asked."""
+    c, o = config.corruption, config.objective
+    end = c.mask_rate if c.mask_rate_end is None else c.mask_rate_end
+    rate = c.mask_rate + (end - c.mask_rate) * o.row.silent_share(o.options)
+    return rate * (1 - c.clean_rate)
 
 
 def at_step(built: Built, config: PretrainConfig, step: int) -> Built:

@@ -96,8 +96,6 @@ def _pretrain(
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
-    for caution in cautions(config) if world.is_main else ():
-        say(caution)
     job = Job(data, output_dir, config, resume, starts, world, deadline, milestones, trunk)
     try:
         with dist.companions():
@@ -107,6 +105,9 @@ def _pretrain(
                 with dist.together():
                     refuse(output_dir, resume)
                 job = in_time(job, train_minutes)
+            asked = "max_steps" if train_minutes is None else "train_minutes"
+            for caution in cautions(job.config, asked) if world.is_main else ():
+                say(caution)
             return two_stages(job) if t.generator_steps else train_run(job)
     finally:
         dist.stop()

@@ -11,7 +11,7 @@ from time import monotonic
 
 import torch
 
-from .config.checks import check_minutes
+from .config.checks import check_minutes, check_periods
 from .config.pretrain import PretrainConfig, load_file, override, with_batch
 from .data.loader import prefetch
 from .data.phases import phases_of
@@ -64,6 +64,7 @@ def in_time(job: Job, minutes: float) -> Job:
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine; "
             "give more minutes, or a smaller recipe"
         )
+    check_periods(config, of=f"train_minutes {minutes:g}: ", more="more minutes")
     if job.world.is_main:
         say(
             f"{minutes:g} minutes hold {config.train.max_steps:,} updates, the first "

@@ -220,6 +220,14 @@ def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
         cells([better], [budget], [0], COST)
 
 
+def test_a_budget_holds_every_part_of_a_run() -> None:
+    """The message names the entry, and what `compare` takes for more updates."""
+    entry = read_entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
+    says = r"^corrective-tiny:mlm_share=.9999,warmup_steps=0: mlm_share 0.9999 of .* larger budgets"
+    with pytest.raises(UserError, match=says):
+        cells([entry], [1e13], [0], COST)
+
+
 def entry_parts(text: str) -> tuple[str, dict[str, str]]:
     found = read_entry(text)
     return found.recipe, found.changes

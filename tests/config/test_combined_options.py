@@ -26,7 +26,7 @@ LOWER = SHALLOW | {"tie": "lower", "tie_layers": 2}
         ("electra-tiny", {"tie": "tokens", "generator_dropout": 0.0}),
         ("electra-tiny", {"clip": "apart", "generator_warmup_steps": 50, "init_scale": "depth"}),
         ("bert-tiny", {"mask_rate": 0.3, "mask_rate_end": 0.15, "mask_unit": "span"}),
-        ("electric-tiny", {"mask_rate_end": 0.3, "mask_unit": "span", "clip": "apart"}),
+        ("electric-tiny", {"mask_rate_end": 0.3, "clip": "apart"}),
         (
             "two-stage-tiny",
             {"temperature": 2.0, "temperature_end": 1.0, "temperature_schedule": "exponential"},
@@ -99,6 +99,10 @@ def test_they_go_together(recipe: str, fields: dict[str, Any], tmp_path: Path) -
         ("electric-tiny", {"init_rtd_bias": "replaced"}, "is for heads that detect replaced"),
         ("electra-15-tiny", {"init_rtd_bias": "replaced"}, "leave one of the two out"),
         ("electra-tiny", {"mask_rate_end": 1.0}, "mask_rate_end must lie between 0 and 1"),
+        *[
+            ("electric-tiny", {"mask_unit": unit}, "exact for plain draws only: leave mask_unit at")
+            for unit in ("word", "span")
+        ],
         ("electra-tiny", {"span_length": 5}, "span_length is for mask_unit span, not token"),
         ("electra-tiny", {"mask_unit": "span", "span_length": 1}, "must lie between 2 and 64"),
         (

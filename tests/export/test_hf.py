@@ -17,7 +17,7 @@ from safetensors import safe_open
 from transformers import AutoTokenizer
 
 from electrify.config.architectures import ARCHITECTURES
-from electrify.config.pretrain import PretrainConfig
+from electrify.config.pretrain import PretrainConfig, override
 from electrify.errors import UserError
 from electrify.export import agreement
 from electrify.export.agreement import ExportError
@@ -375,6 +375,88 @@ def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
     for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s", "energy | 5 kWh"):
         assert f"| {row} |" in card
     assert "passes over the corpus" not in card
+
+
+def card_of(tmp_path, config, part="discriminator"):
+    run = tmp_path / "run"
+    return (export_run(run, built=write_run(run, config))[part] / "README.md").read_text()
+
+
+DETECTS = "to say of every token whether it is original or was replaced"
+
+
+@pytest.mark.parametrize(
+    ("objective", "weights", "says", "not_said"),
+    [
+        (
+            "corrective",
+            {"rtd": 50, "correct": 0},
+            ["run: ELECTRA discriminator\n", f"{DETECTS} (RTD).", ".sigmoid()"],
+            ["which token stood", "METRO", "learned nothing"],
+        ),
+        (
+            "corrective",
+            {"rtd": 0, "correct": 1},
+            ["run: encoder\n", "to say which token stood at", "its loss, `rtd`, has weight 0."],
+            [DETECTS, "discriminator\n", ".sigmoid()"],
+        ),
+        (
+            "selective",
+            {"rtd": 5, "select": 0},
+            ["run: ELECTRA discriminator\n", f"{DETECTS} (RTD).", ".sigmoid()"],
+            ["candidates", "TEAMS"],
+        ),
+        (
+            "selective",
+            {"rtd": 0, "select": 2},
+            ["run: encoder\n", "as all but the last layer of a branch", "has weight 0."],
+            [DETECTS, ".sigmoid()"],
+        ),
+        (
+            "rtd",
+            {"rtd": 0},
+            ["run: encoder\n", "without a task of its own", "AutoModel", "last_hidden_state"],
+            [DETECTS, ".sigmoid()"],
+        ),
+    ],
+)
+def test_a_card_tells_nothing_of_a_loss_without_weight(
+    tmp_path, objective, weights, says, not_said
+):
+    fields = {"objective": objective, "term_weights": {"generator": 1.0} | weights}
+    card = card_of(tmp_path, override(RTD, fields)).partition("## Recipe")[0]
+    for text in says:
+        assert text in card
+    for text in not_said:
+        assert text not in card
+
+
+def test_a_checkpoint_before_detection_begins(tmp_path, capsys):
+    """It is of update 4, and the first that detects is the ninth."""
+    weights = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
+    config = override(RTD, {"objective": "corrective", "term_weights": weights, "mlm_share": 0.8})
+    run = tmp_path / "run"
+    write_run(run, config, steps=(4, 8, 9))
+
+    def card(part, step):
+        out = export(run, output_dir=tmp_path / f"{part}-{step}", part=part, step=step)
+        return (out / "README.md").read_text(), capsys.readouterr().err
+
+    so_far = "At this checkpoint it is still a masked language model."
+    for step in (4, 8):
+        text, err = card("discriminator", step)
+        assert (
+            f"{so_far} Its head has learned nothing yet: it is first asked after update 8" in text
+        )
+        assert "# run: encoder\n" in text
+        assert ".sigmoid()" not in text
+        assert err.count(so_far) == 1
+        assert f"{so_far} It has read [MASK]" in card("corrector", step)[0]
+        assert so_far not in card("generator", step)[0]
+    text, err = card("discriminator", 9)
+    assert "# run: ELECTRA discriminator\n" in text
+    assert ".sigmoid()" in text
+    assert so_far not in text + err + card("corrector", 9)[0]
 
 
 def test_the_recipe_in_the_card_runs_again(tmp_path):

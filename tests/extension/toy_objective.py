@@ -155,6 +155,6 @@ ROW = Objective(
     card=Card(
         title="margin detector",
         tag="toy-margin",
-        asked=lambda o: f"to keep replaced tokens {o.margin:g} apart from others",
+        asked=lambda weights, o: f"to keep replaced tokens {o.margin:g} apart from others",
     ),
 )

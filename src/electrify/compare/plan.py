@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config.checks import check
+from ..config.checks import check, check_periods
 from ..config.compare import UNITS
 from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
@@ -251,6 +251,7 @@ def _of_one_seed(
     trunk = next(iter(runs.values()))[0]
     found = []
     for budget, (config, flops) in runs.items():
+        check_periods(config, of=f"{entry.name}: ", more="larger budgets")
         check(config)
         shared = config is not trunk and can_share(config)
         starts_at = leaves_at(config, trunk) if shared else None

@@ -99,13 +99,14 @@ def check_by_rows(config: PretrainConfig) -> None:
             )
 
 
-def check_periods(config: PretrainConfig) -> None:
-    """Whether the later parts of a run come at all."""
+def check_periods(config: PretrainConfig, *, of: str = "", more: str = "more max_steps") -> None:
+    """Whether the later parts of a run come at all. of: what decides the number of updates, for the
+    message. more: what to give for a higher one."""
     steps = config.train.max_steps
     for name in config.objective.row.moving:
         share = getattr(config.objective.options, name)
         need(
             share * steps <= steps - 1,
-            f"{name} {share} of {steps:,} updates leaves none for what comes after; give a smaller "
-            "one, or more max_steps",
+            f"{of}{name} {share} of {steps:,} updates leaves none for what comes after; give a "
+            f"smaller one, or {more}",
         )

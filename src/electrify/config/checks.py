@@ -67,14 +67,14 @@ def check_idle(config: PretrainConfig, given: Iterable[str]) -> None:
         need(why is None, f"{name} does nothing here: {why}; leave it out")
 
 
-def cautions(config: PretrainConfig) -> Iterator[str]:
+def cautions(config: PretrainConfig, asked: str = "max_steps") -> Iterator[str]:
     """Warnings, shown at the start of a run, about settings that work but are probably not
-    intended."""
+    intended. asked: the field that decides the number of updates."""
     t = config.train
     yield from _endless_warmups(config)
-    yield from _idle_parts(config, "max_steps")
+    yield from _idle_parts(config, "max_steps", asked)
     if t.generator_steps:
-        yield from _idle_parts(config, "generator_steps")
+        yield from _idle_parts(config, "generator_steps", "generator_steps")
 
 
 def _endless_warmups(config: PretrainConfig) -> Iterator[str]:
@@ -99,9 +99,9 @@ def _endless_warmups(config: PretrainConfig) -> Iterator[str]:
             )
 
 
-def _idle_parts(config: PretrainConfig, whole: str) -> Iterator[str]:
+def _idle_parts(config: PretrainConfig, whole: str, asked: str) -> Iterator[str]:
     """Parts of schedules that never happen in the updates of a stage, and shorter rows that are not
-    shorter. whole: the field with their number."""
+    shorter. whole: the field with their number. asked: the one that decides it."""
     d, t = config.data, config.train
     updates = getattr(t, whole)
     for length in d.seq_length_schedule if whole == "max_steps" else ():
@@ -120,7 +120,7 @@ def _idle_parts(config: PretrainConfig, whole: str) -> Iterator[str]:
             if value not in taken:
                 yield (
                     f"{name} with {last_name} {last}: none of {updates:,} updates has {value}, "
-                    f"whose share rounds to 0 updates; give more {whole}, or other shares"
+                    f"whose share rounds to 0 updates; give more {asked}, or other shares"
                 )
 
 

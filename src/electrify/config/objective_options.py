@@ -140,16 +140,21 @@ def selective_check(model: Any, o: SelectiveOptions) -> str | None:
     return None
 
 
-def rtd_asked(o: RTDOptions) -> str:
+def rtd_asked(weights: Mapping[str, float], o: RTDOptions) -> str:
+    if not weights["rtd"]:
+        return "to say of every text whether anything in it was replaced" * bool(
+            weights.get("sentence")
+        )
     if o.correct_as_replaced:
         drawn = (
             "to say of every token whether it is original or was drawn, where a draw that is the "
             "original counts as drawn"
         )
         return f"{drawn} (ELECTRA with Electric's labels)"
-    return "to say of every token whether it is original or was replaced (ELECTRA)"
+    return f"{_DETECTS} (ELECTRA)"
 
 
+_DETECTS = "to say of every token whether it is original or was replaced"
 _CORRECTIONS = {
     "plain": "RTD and correction, as METRO-LM",
     "gate": "RTD and correction with a gate, by which a token that passes for the original teaches "
@@ -158,35 +163,40 @@ _CORRECTIONS = {
 }
 
 
-def corrective_asked(o: CorrectiveOptions) -> str:
-    return _corrective_tokens(o) + _contrast_asked(o)
-
-
-def _contrast_asked(o: CorrectiveOptions) -> str:
-    if not o.contrast_rows:
-        return ""
-    return f"; and to find the crop of a sequence among those of {o.contrast_rows} rows"
-
-
-def _corrective_tokens(o: CorrectiveOptions) -> str:
+def corrective_asked(weights: Mapping[str, float], o: CorrectiveOptions) -> str:
     first = f"after {o.mlm_share:.0%} of the run as a masked language model, " * bool(o.mlm_share)
-    if o.correction == "none":
-        return f"{first}to say of every token whether it is original or was replaced (RTD)"
+    crops = f"to find the crop of a sequence among those of {o.contrast_rows} rows"
+    parts = [_corrective_tokens(weights, o), crops * bool(o.contrast_rows)]
+    return first + "; and ".join(filter(None, parts))
+
+
+def _corrective_tokens(weights: Mapping[str, float], o: CorrectiveOptions) -> str:
+    corrects = weights["correct"] and o.correction != "none"
+    if not weights["rtd"]:
+        return "to say which token stood at the places of replacements (Replace MLM)" * bool(
+            corrects
+        )
+    if not corrects:
+        return f"{_DETECTS} (RTD)"
     return (
-        f"{first}to say of every token whether it is original or was replaced, and at the places "
-        f"of replacements which token stood there ({_CORRECTIONS[o.correction]})"
+        f"{_DETECTS}, and at the places of replacements which token stood there "
+        f"({_CORRECTIONS[o.correction]})"
     )
 
 
-def selective_asked(o: SelectiveOptions) -> str:
-    return (
-        "to say of every token whether it is original or was replaced, beside a branch with "
-        f"another last layer that learned to find the original among {o.candidates} candidates "
-        "(RTD and multi-word selection, as TEAMS)"
-    )
+def selective_asked(weights: Mapping[str, float], o: SelectiveOptions) -> str:
+    found = f"that learned to find the original among {o.candidates} candidates"
+    selection = "multi-word selection, as TEAMS"
+    if not weights["select"]:
+        return f"{_DETECTS} (RTD)" * bool(weights["rtd"])
+    if not weights["rtd"]:
+        return f"as all but the last layer of a branch {found} ({selection})"
+    return f"{_DETECTS}, beside a branch with another last layer {found} (RTD and {selection})"
 
 
-def all_tokens_asked(o: AllTokensOptions) -> str:
+def all_tokens_asked(weights: Mapping[str, float], o: AllTokensOptions) -> str:
+    if not weights["all_tokens"]:
+        return ""
     if not o.copy_gate:
         return (
             "to predict the original of every token (All-Tokens MLM without the gate that copies "

@@ -36,9 +36,9 @@ class Card:
 
     title: str
     tag: str
-    asked: Callable[[Any], str]
-    """What the network was asked to do, from the objective's own options: `to say of every token
-    ...`."""
+    asked: Callable[[Mapping[str, float], Any], str]
+    """What the network was asked to do, from the weights of the losses and the objective's own
+    options: `to say of every token ...`; empty if nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Objective:
     """The corruptors whose text it can grade."""
     losses: dict[str, float]
     """The losses that it weighs and their default weights, without `generator`, which comes with a
-    generator that learns by likelihood."""
+    generator that learns by likelihood. The first is that of the kept network's head."""
     optional: dict[str, str] = field(default_factory=dict)
     """Further losses that a weight switches on, each with the option, of the corruption or its own,
     that must not be 0."""
@@ -98,8 +98,9 @@ class Objective:
         return {name: its for name, its in self.leaves.items() if name not in untrained}
 
 
-def _always(text: str) -> Callable[[Any], str]:
-    return lambda options: text
+def _by(loss: str, text: str) -> Callable[[Mapping[str, float], Any], str]:
+    """What one loss asks for."""
+    return lambda weights, options: text if weights[loss] else ""
 
 
 # The draws must come from the very distribution that the loss is about.
@@ -116,7 +117,7 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="masked language model",
             tag="masked-language-modelling",
-            asked=_always("to predict the original of the changed tokens (Replace MLM)"),
+            asked=_by("mlm", "to predict the original of the changed tokens (Replace MLM)"),
         ),
     ),
     "rtd": Objective(
@@ -211,9 +212,10 @@ OBJECTIVES: dict[str, Objective] = {
         card=Card(
             title="ELECTRA discriminator",
             tag="adversarial",
-            asked=_always(
+            asked=_by(
+                "rtd",
                 "to say of every token whether it is original or was replaced by a generator that "
-                "was paid for fooling it"
+                "was paid for fooling it",
             ),
         ),
     ),
@@ -222,14 +224,15 @@ OBJECTIVES: dict[str, Objective] = {
         help="energies by noise contrast",
         corruptors=("two_tower", "unigram", "uniform"),
         losses={"nce": 50.0},
-        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word"),
+        uncovered=(*_DRAWING, "clean_rate", "mask_choice", "mask_unit=word", "mask_unit=span"),
         logits="energy",
         card=Card(
             title="Electric encoder",
             tag="electric",
-            asked=_always(
+            asked=_by(
+                "nce",
                 "to give every token an energy, low where it fits the others (Electric); minus "
-                "their sum is a pseudo-log-likelihood"
+                "their sum is a pseudo-log-likelihood",
             ),
         ),
     ),

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from ..architectures.exported import ExportedModel
-from ..config.networks import beside, generator_words
+from ..config.networks import KEPT, beside, generator_words
 from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
 from ..train.decisive import STARTS
-from .learned import learning
+from .learned import learning, so_far
 from .wording import HUB_ID, number, start_name, wall_time
 
 LOGITS = {  # a line of code for what the head says
@@ -58,6 +58,10 @@ def model_card(
     config = load_file(run / "config.yaml", within=run)
     start = getattr(config.train, f"init_{part}", None)
     shown = beside(config).get(part) or _kept(config, facts)
+    note = so_far(config, part=part, state=state)
+    unlearned = part == KEPT and note is not None
+    if unlearned:
+        shown = replace(shown, title="encoder")
     parameters = sum(p.numel() for p in model.parameters().values())
     learned = learning(run, config, part=part, state=state)
     if model.head.kind == "token" and model.architecture.token_note:
@@ -68,8 +72,8 @@ def model_card(
     sections = [
         _metadata(config, shown, start=start),
         f"# {name}: {shown.title}",
-        f"{shown.purpose} {learned.origin}",
-        _use(model, says=shown.logits, fills=shown.fills),
+        " ".join(filter(None, (shown.purpose, note, learned.origin))),
+        _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
         _section("Training", _rows(training)),
         _validation(learned.valid),
         _corpus(facts) if learned.used else "",
@@ -109,8 +113,9 @@ def _kept(config: PretrainConfig, facts: Mapping[str, Any]) -> Exported:
     """The encoder that a run is for, as the card presents it."""
     row = config.objective.row
     corruptor = config.corruption.row
+    asked = row.card.asked(config.objective.term_weights, config.objective.options)
     purpose = corruptor.card.format(
-        asked=row.card.asked(config.objective.options),
+        asked=asked or "without a task of its own, since its losses have weight 0",
         architecture=config.model.row.called,
         generator=generator_words(
             config, width=facts.get("shapes", {}).get("generator", {}).get("hidden_size")
@@ -120,8 +125,18 @@ def _kept(config: PretrainConfig, facts: Mapping[str, Any]) -> Exported:
     return Exported(title=row.card.title, purpose=purpose, logits=row.logits, fills=fills)
 
 
-def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
-    if fills:
+_INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
+
+
+def _use(model: ExportedModel, *, says: Logits | None, fills: bool) -> str:
+    """says: None where the head has learned nothing."""
+    if says is None:
+        code = [
+            *_reading("AutoModel"),
+            _INPUTS,
+            "print(model(**inputs).last_hidden_state)  # a vector for each token",
+        ]
+    elif fills:
         code = [
             "from transformers import pipeline",
             "",
@@ -134,7 +149,7 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
         logits = known.binary_code if detects else "model(**inputs).logits"
         code = [
             *((detects and known.binary_reading) or _reading(model.table().name)),
-            'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")',
+            _INPUTS,
             LOGITS[says].format(logits),
         ]
     head = "\n".join(code)
@@ -145,7 +160,8 @@ def _use(model: ExportedModel, *, says: Logits, fills: bool) -> str:
     known = model.architecture
     if model.head.kind == "binary" and known.binary_tuning:
         auto = f"{auto} {known.binary_tuning}"
-    note = {"binary": known.binary_note, "token": known.token_note}.get(model.head.kind, "")
+    notes = {"binary": known.binary_note, "token": known.token_note} if says else {}
+    note = notes.get(model.head.kind, "")
     return f"## Use\n```python\n{head}\n```\n{f'{note} ' if note else ''}{auto}"
 
 

@@ -42,6 +42,7 @@ from ..files.tokenizers import (
     write_settings,
 )
 from ..model.shape import Shape
+from ..progress import say
 from ..tokens import SpecialIds
 from ..torch_state import known_torch_state
 from ..train import checkpoint
@@ -51,6 +52,7 @@ from ..train.memory import must_fit
 from ..train.saved import current_names, must_be_floats, must_be_state
 from . import card
 from .agreement import check_folder
+from .learned import so_far
 from .places import must_be_run
 from .quiet import quiet
 from .starting_weights import folder_shape
@@ -100,6 +102,8 @@ def export(
             f"{run} has no {part}: its objective {config.objective.objective} trains "
             f"{', '.join(built.exports)} only"
         )
+    if note := so_far(config, part=part, state=state):
+        say(f"{part} of {run}, checkpoint {state['step']:,}: {note}")
     return _write(run, built, part, output_dir, config=config, facts=facts, state=state)
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..config.networks import KEPT, beside
 from ..config.pretrain import PretrainConfig
 from ..console import inert
+from ..model.forward_passes import Period
 from ..train.home import GENERATOR_STAGE
 from ..train.log import FILE, read
 from .wording import number, start_name, wall_time
@@ -45,6 +47,33 @@ def learning(
     begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
     records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
     return _in(records, state, first_stage=_of_first_stage(stage) if begins_there else None)
+
+
+def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None) -> str | None:
+    """Sentences if the network `part` has not learned what its card says, else None. state: as in
+    `learning`."""
+    o = config.objective
+    kept, own = part == KEPT, beside(config).get(part)
+    loss = next(iter(o.row.losses))
+    if kept and not o.term_weights[loss]:
+        return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
+    begins = _silent_until(config, state)
+    if begins is None or not (kept or (own and own.same)):
+        return None
+    waits = (
+        "Its head has learned nothing yet: it is first asked after"
+        if kept
+        else "It has read [MASK] at the chosen positions, and reads samples after"
+    )
+    return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
+
+
+def _silent_until(config: PretrainConfig, state: Mapping[str, Any] | None) -> int | None:
+    """The updates before the head of the kept network is first asked, if a checkpoint is of one of
+    them."""
+    o = config.objective
+    first = Period(o.row.silent_share(o.options), []).first(config.train.max_steps)
+    return None if state is None or state["step"] > first else first
 
 
 def _in(

@@ -56,7 +56,7 @@ class Corrected(Graded):
     model."""
 
     logits_MV: Tensor
-    """The logits of the head that corrects."""
+    """The logits of the head that corrects; none where it does not run."""
     found_K: Tensor | None = None
     """Whether each view of a sequence is most similar to its other view; None without a
     contrast."""
@@ -191,8 +191,8 @@ class Corrective(Objective):
             "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)
         }
         if self.correction == "none":
-            logits_MV = self.idle(self.corrector, states_TD)
-            losses["correct"] = none_of(logits_MV)
+            logits_MV = states_TD[:0]
+            losses["correct"] = none_of(states_TD)
         else:
             logits_MV = self.corrector(states_TD[z.at_M])
             ce_M = token_ce(logits_MV, z.was_M)
@@ -218,24 +218,18 @@ class Corrective(Objective):
         return Loss(loss_K, None if view.valid_S is None else view.valid_S.repeat(2)), found_K
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
-        """A batch of the first part of the run."""
+        """A batch of the first part of the run. The heads that wait do not run: a parameter without
+        a gradient is left as it is by the optimiser, and one with zeros would decay."""
         assert plan.shown_M is not None
         states_TD = self.encoder(substitute(tokens, plan, plan.shown_M))
         logits_MV = self.corrector(states_TD[z.at_M])
-        replaced_N = self.idle(self.head, states_TD)
         losses = self.corruptor.likelihood(z) | {
-            "rtd": none_of(replaced_N),
+            "rtd": none_of(states_TD),
             "correct": Loss(token_ce(logits_MV, z.was_M), z.valid_M),
         }
         if self.vectors is not None:
-            losses["contrast"] = none_of(self.idle(self.vectors, states_TD))
-        return Corrected(z, losses, states_TD, replaced_N, logits_MV=logits_MV)
-
-    @staticmethod
-    def idle(head: Head, states_TD: Tensor) -> Tensor:
-        """Logits of a head that learns nothing in this update, for one token. Processes that
-        average their gradients wait for every parameter, so it gets zeros."""
-        return head(states_TD[:1])
+            losses["contrast"] = none_of(states_TD)
+        return Corrected(z, losses, states_TD, states_TD[:0], logits_MV=logits_MV)
 
     def watch(self, graded: Corrected) -> Terms:
         z = graded.corrupted
@@ -267,11 +261,11 @@ def correction_rates(graded: Corrected) -> Terms:
     }
 
 
-def none_of(logits: Tensor) -> Loss:
-    """A loss over no token, which still gives a head a gradient of zeros (and not NaN, whatever its
-    logits are)."""
-    values_N = torch.where(torch.zeros_like(logits, dtype=torch.bool), logits, 0.0).flatten()[:1]
-    return Loss(values_N, torch.zeros_like(values_N, dtype=torch.bool))
+def none_of(states_TD: Tensor) -> Loss:
+    """A loss over no token, on the device of these states."""
+    return Loss(
+        states_TD.new_zeros(1, dtype=torch.float32), states_TD.new_zeros(1, dtype=torch.bool)
+    )
 
 
 def corrected(ce_M: Tensor, detected_M: Tensor, kept_M: Tensor, correction: Correction) -> Tensor:

@@ -131,6 +131,8 @@ def optimizer_tensors(
 def load_optimizer_tensors(
     optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor]
 ) -> None:
+    # A parameter that had no gradient up to there has no state in them.
+    optimizer.state.clear()
     for key, t in tensors.items():
         name, slot = key.rsplit(".", 1)
         p = named[name]
