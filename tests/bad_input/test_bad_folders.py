@@ -225,7 +225,7 @@ def test_a_sentence_has_an_end(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         capsys, "prepare", tmp_path / "a.jsonl", "--output-dir", tmp_path / "out", longest=760
     )
     assert " ... " in sentence
-    assert sentence.endswith("choose one with text_column")
+    assert sentence.endswith("choose one with --text-column")
 
 
 @pytest.mark.parametrize("name", EVIL)

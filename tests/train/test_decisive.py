@@ -107,7 +107,7 @@ def test_a_recipe_that_was_edited(
     assert "put that back" in mistake(capsys, *same, longest=600)
 
 
-def test_another_recipe_is_told_by_what_both_have(
+def test_another_recipe(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The options that one of the two objectives alone has come last, and not all of them."""

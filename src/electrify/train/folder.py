@@ -27,7 +27,7 @@ from .home import GENERATOR_STAGE, TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
 CONFIG = "config.yaml"
-MOST_LISTED = 4
+MOST_LISTED = 3
 
 
 def refuse(folder: Path, resume: Resume) -> None:
