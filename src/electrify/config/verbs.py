@@ -51,7 +51,7 @@ def prepare_flags(p: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="CORPUS",
-        help="files, folders, globs, a data set by Hub name, or pydocs",
+        help="files, folders, globs, data sets of the Hub (hub:NAME), or pydocs",
     )
     p.add_argument_group("a kind of text").add_argument(
         "--preset",
