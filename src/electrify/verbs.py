@@ -7,6 +7,7 @@ may contain foreign names and words, so it is cleaned of anything that controls 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,7 @@ def prepare(args: argparse.Namespace) -> int:
 def pretrain(args: argparse.Namespace) -> int:
     config = wanted(args)
     output_dir = Path(args.output_dir)
-    if not (args.recipe or args.config):
+    if not (args.recipe or args.config) and os.environ.get("RANK", "0") == "0":
         say(
             f"the recipe is {DEFAULT_RECIPE}, which takes a GPU; on a CPU begin with --recipe "
             "electra-tiny"

@@ -642,8 +642,13 @@ def test_scores_of_several_attempts_are_joined() -> None:
 
     had = attempt({"c": "no disk"}, a=0.1, b=0.2)
     new = attempt({"a": "no disk today", "d": "no file"}, b=0.3, c=0.4)
-    assert joined(had, new) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
-    assert joined(None, new) == new
+    tasks = ("a", "b", "c", "d")
+    assert joined(had, new, tasks) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
+    assert joined(None, new, tasks) == new
+    # A task that was added later has no score because of it.
+    killed = attempt({PRETRAIN: "killed"})
+    whole = attempt({}, a=0.1, b=0.2)
+    assert joined(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
 
 
 def test_the_advice_of_a_cell_can_be_followed(small_data: Path, tmp_path: Path) -> None:

@@ -517,6 +517,9 @@ def test_another_separator_than_the_ending_says(tmp_path: Path, kind: Any) -> No
     path.write_text("a note\nbad; not good\n")
     (item,) = Files(PredictConfig(model="m", files=(str(path),)), kind)
     assert item.columns == {"a note": "bad; not good"}
+    path.write_text('"a note, in full"\n"bad, not good"\n')
+    (item,) = Files(PredictConfig(model="m", files=(str(path),)), kind)
+    assert item.columns == {"a note, in full": "bad, not good"}
 
 
 @pytest.mark.slow

@@ -453,3 +453,11 @@ def test_two_names_of_one_file_are_one_and_what_is_made_is_not_read(tmp_path: Pa
         (f"{tmp_path}/**",),
     ):
         assert [s.path.name for s in resolve(inputs, output=tmp_path / "out")[0]] == ["x.txt"]
+
+
+def test_a_quoted_header_of_a_tsv_is_read_as_its_rows_are(tmp_path: Path) -> None:
+    """Tab-separated rows do not quote, so no column is announced that could not be found then."""
+    path = tmp_path / "q.tsv"
+    path.write_text('"sentence"\t"label"\n"a nice film"\t1\n')
+    (source,) = choosing.choose_sources(PrepareConfig(inputs=(str(path),), output_dir="x"))
+    assert not source.column

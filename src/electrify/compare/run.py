@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,10 +209,12 @@ class Runner:
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
             new = result_of(r)
-            result = self.kept[new.key] = joined(self.kept.get(new.key), new)
+            result = self.kept[new.key] = joined(
+                self.kept.get(new.key), new, self.study.config.tasks
+            )
             self.done = finished(self.study, self.kept.values())
             write_results(self.study.out, self.kept.values())
-            said = "; ".join(f"{k}: {v}" for k, v in result.failed.items())
+            said = "; ".join(f"{k}: {v}" for k, v in new.failed.items())
             say(f"{folder_name(r.cell)}: {f'failed ({said})' if said else summary(result)}")
 
     def stop(self) -> None:
@@ -239,13 +242,15 @@ def result_of(running: Running) -> Result:
         return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
-def joined(had: Result | None, new: Result) -> Result:
-    """The line of a cell that was run again: scores are not given up for a failure that came
-    later."""
+def joined(had: Result | None, new: Result, tasks: Sequence[str]) -> Result:
+    """The line of a cell that was run again: scores are not given up for a failure that came later.
+    tasks: those that are asked for."""
     if had is None or not had.scores:
         return new
     if PRETRAIN in new.failed:  # which is why the other tasks have no score yet
-        return dataclasses.replace(had, failed=dict.fromkeys(had.failed, new.failed[PRETRAIN]))
+        missing = [task for task in tasks if task not in had.scores]
+        reason = new.failed[PRETRAIN]
+        return dataclasses.replace(had, failed=dict.fromkeys((*had.failed, *missing), reason))
     scores = had.scores | new.scores
     failed = {task: reason for task, reason in new.failed.items() if task not in scores}
     return dataclasses.replace(new, scores=scores, failed=failed)

@@ -43,7 +43,7 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
     if left_out:
         say(sentence(left_out))
     if not chosen:
-        hints = (separator_hint(columns_of(source)) for source in aside)
+        hints = (separator_hint(columns_of(source), source.format or "") for source in aside)
         hint = next(filter(None, hints), "; choose one with text_column")
         raise UserError(
             f"no file of {', '.join(options.inputs)} has a column {options.text_column!r}{hint}"

@@ -11,6 +11,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from ..config.prepare import PrepareConfig
@@ -104,16 +105,11 @@ def _of_csv(
     csv.field_size_limit(MAX_LINE)
     column = column_of(source, options)
     lines = (line.decode("utf-8", "surrogateescape") + "\n" for _, line in _lines(source, advance))
-    # Tab-separated files in common use do not quote (GLUE, WikiANN ...), comma-separated ones do.
-    rows = (
-        csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        if source.format == "tsv"
-        else csv.reader(lines, strict=True)
-    )
+    rows = _rows(source, lines)
     try:
         header = next(rows, [])
         if column not in header:
-            raise no_column(str(source.path), column, header)
+            raise no_column(str(source.path), column, header, source.format or "")
         if header.count(column) > 1:
             raise UserError(f"{source.path}, line 1: the column {column!r} occurs twice")
         at = header.index(column)
@@ -142,9 +138,18 @@ def columns_of(source: Source) -> list[str]:
         except (ValueError, RecursionError):
             return []
         return list(row) if isinstance(row, dict) else []
-    delimiter = "\t" if source.format == "tsv" else ","
     csv.field_size_limit(MAX_LINE)
-    return next(csv.reader([next(lines, "")], delimiter=delimiter), [])
+    with suppress(csv.Error):  # which its reader reports
+        return next(_rows(source, iter([next(lines, "")])), [])
+    return []
+
+
+def _rows(source: Source, lines: Iterator[str]) -> Any:
+    """The rows of a table. Tab-separated files in common use do not quote (GLUE, WikiANN ...),
+    comma-separated ones do."""
+    if source.format == "tsv":
+        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, strict=True)
 
 
 def _of_dataset(source: Source, options: PrepareConfig, counts: Counter[str]) -> Iterator[str]:

@@ -14,11 +14,18 @@ from .source import Source
 # The names of columns that hold texts, in the order in which they are looked for.
 TEXT_COLUMNS = ("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles")
 TEXT_COLUMNS += ("code", "review", "utterance", "tweet", "body")
+# What may separate the columns of a table, by its format, in place of its own separator.
 _SEPARATORS = {
-    "\t": "tabs: name the file .tsv",
-    ";": "';': save it with commas",
-    "|": "'|': save it with commas",
-    ",": "commas: name the file .csv",
+    "csv": {
+        "\t": "tabs: name the file .tsv",
+        ";": "';': save it with commas",
+        "|": "'|': save it with commas",
+    },
+    "tsv": {
+        ",": "commas: name the file .csv",
+        ";": "';': save it with tabs",
+        "|": "'|': save it with tabs",
+    },
 }
 _HALF = re.compile("[\ud800-\udfff]")
 Advance = Callable[[int], None] | None
@@ -29,11 +36,12 @@ def column_of(source: Source, options: PrepareConfig) -> str:
     return source.column or options.text_column
 
 
-def separator_hint(columns: Sequence[str]) -> str:
+def separator_hint(columns: Sequence[str], kind: str) -> str:
     """What to say about a table that seems to have one column because another sign separates them;
-    empty if it does not seem so."""
+    empty if it does not seem so. kind: csv or tsv; nothing is said of others."""
     only = columns[0] if len(columns) == 1 else ""
-    found = next((said for sign, said in _SEPARATORS.items() if sign in only), "")
+    signs = _SEPARATORS.get(kind.removeprefix("."), {})
+    found = next((said for sign, said in signs.items() if sign in only), "")
     return f"; the columns seem to be separated by {found}" if found else ""
 
 
@@ -59,9 +67,10 @@ def valid_text(
     return text
 
 
-def no_column(where: str, column: str, found: Iterable[Any]) -> UserError:
+def no_column(where: str, column: str, found: Iterable[Any], kind: str = "") -> UserError:
+    """kind: csv or tsv, of a table."""
     names = list(map(str, found))
-    hint = separator_hint(names) or "; choose one with text_column"
+    hint = separator_hint(names, kind) or "; choose one with text_column"
     return UserError(f"{where} has no {column!r}; it has {', '.join(names) or 'nothing'}{hint}")
 
 

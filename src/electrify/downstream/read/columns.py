@@ -80,7 +80,7 @@ def column_named(
                     f"{path}: no column {given}; there are {len(header)}, counted from 0"
                 )
             return header[int(given)]
-        hint = separator_hint(header) or nearest(given, header)
+        hint = separator_hint(header, ending_of(path)) or nearest(given, header)
         raise UserError(f"{path}: no column {given!r}{hint}")
     found = next((c for c in known if c in header), None)
     if found is None:
@@ -89,7 +89,7 @@ def column_named(
             hint += ", and with --no-header if the first line is an example"
         raise UserError(
             f"{path}: none of its columns ({_with_values(first)}) is called {', '.join(known)}"
-            f"{separator_hint(header) or hint}"
+            f"{separator_hint(header, ending_of(path)) or hint}"
         )
     return found
 
@@ -100,7 +100,7 @@ def only_column(path: str, cells: Cells) -> str | None:
     if len(cells) != 1:
         return None
     (name,) = cells
-    hint = separator_hint([name]) if ending_of(path) in (".csv", ".tsv") else ""
+    hint = separator_hint([name], ending_of(path))
     if hint:
         raise UserError(
             f"{path}: its only column is called {name[:SHOWN]!r}{hint}; if there is one column, "

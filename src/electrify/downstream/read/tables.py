@@ -121,8 +121,10 @@ def _header(path: str, cells: list[str], has_header: bool) -> list[str]:
 
 def _row(path: str, number: int, header: list[str], cells: list[str]) -> Row:
     if len(cells) != len(header):
-        wrong = f"{len(cells)} columns, expected {len(header)}{separator_hint(header)}"
-        raise UserError(f"{path}, line {number}: {wrong}")
+        hint = separator_hint(header, ending_of(path))
+        raise UserError(
+            f"{path}, line {number}: {len(cells)} columns, expected {len(header)}{hint}"
+        )
     return number, dict(zip(header, cells, strict=True))
 
 
