@@ -150,9 +150,9 @@ def has_begun(folder: Path) -> bool:
 
 
 def _listed(differ: list[str], flat: list[dict[str, Any]]) -> str:
-    """What differs between our values and theirs (flat), the options that only one of the two has
-    last; the first MOST_LISTED of them."""
-    odd = sorted(differ, key=lambda k: not all(k in values for values in flat))
+    """What differs between our values and theirs (flat): the objective first, the options that only
+    one of the two has last; MOST_LISTED of them."""
+    odd = sorted(differ, key=lambda k: (k != "objective", any(k not in values for values in flat)))
     shown = [f"{k} {flat[1].get(k)} there, {flat[0].get(k)} here" for k in odd[:MOST_LISTED]]
     more = len(odd) - len(shown)
     return "; ".join(shown) + f"; and {more} more" * bool(more)
