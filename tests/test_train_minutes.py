@@ -29,6 +29,12 @@ def recipe(**fields: object) -> PretrainConfig:
     return override(load_recipe("electra-tiny"), SMALL | {"warmup_steps": 5} | fields)
 
 
+def measured_as(monkeypatch: pytest.MonkeyPatch, per_slot: float) -> None:
+    """A machine whose slots take this many seconds, and on which measuring takes no time."""
+    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: per_slot)
+    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+
+
 def test_by_hand() -> None:
     """One validation of 16 rows of 16 tokens at the end: a third of 2.56 s. Of 60 s 59.15 are left,
     which hold 92 updates of .64 s."""
@@ -69,8 +75,7 @@ def test_the_updates_are_those_of_the_batch_that_is_trained(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    measured_as(monkeypatch, PER_SLOT)
     split = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
     found = []
     for batch in ({"train_batch_size": 64}, {"train_batch_size": 4} | split):
@@ -152,8 +157,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
 def test_an_interrupted_run_keeps_its_number(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    measured_as(monkeypatch, PER_SLOT)
     folder = tmp_path / "run"
     short = recipe(max_minutes=1e-9)
     assert not pretrain(
@@ -173,8 +177,7 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It begins anew; one that goes on says that it keeps its number."""
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    measured_as(monkeypatch, PER_SLOT)
     words = pretrain_words(small_data, tmp_path / "run")
     monkeypatch.setenv(faults.VARIABLE, "int:update@1")
     assert run(*words, "--train-minutes", "1") == 75
@@ -214,8 +217,7 @@ def test_every_part_of_the_run_comes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """57.6 s hold seven updates of 7 s, and a validation; .9 of seven leave none to detect."""
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: 7 / 64)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    measured_as(monkeypatch, 7 / 64)
     fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
     words = pretrain_words(small_data, tmp_path / "run", **fields)
     said = mistake(capsys, *words, "--train-minutes", "1")
@@ -231,8 +233,7 @@ def test_the_cautions_are_those_of_the_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of 88 updates a thousandth are none; of the recipe's 30 the warm-up would have no end."""
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: PER_SLOT)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    measured_as(monkeypatch, PER_SLOT)
     given = {"max_steps": 30, "warmup_steps": 40, "max_minutes": 1e-9}
     config = recipe(batch_size_schedule={2: 0.001}, **given)
     pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=1)

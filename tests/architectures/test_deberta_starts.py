@@ -19,25 +19,15 @@ from electrify import cli
 from electrify.export.quiet import quiet
 from electrify.scoring.detect import detect
 from electrify.text.shards import Corpus
+from published import DEBERTA_V3
 from small import mistake, pretrain_words
 
-# What config.json of microsoft/deberta-v3-base says beside its sizes: no class, and not `legacy`.
-PUBLISHED: dict[str, Any] = {
+# What config.json of microsoft/deberta-v3-base says, which names neither a class nor `legacy`;
+# without dropout.
+PUBLISHED: dict[str, Any] = DEBERTA_V3 | {
     "model_type": "deberta-v2",
     "attention_probs_dropout_prob": 0.0,
-    "hidden_act": "gelu",
     "hidden_dropout_prob": 0.0,
-    "initializer_range": 0.02,
-    "max_position_embeddings": 512,
-    "relative_attention": True,
-    "position_buckets": 256,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": "p2c|c2p",
-    "layer_norm_eps": 1e-7,
-    "max_relative_positions": -1,
-    "position_biased_input": False,
-    "type_vocab_size": 0,
     "pooler_dropout": 0,
     "pooler_hidden_act": "gelu",
 }
@@ -72,7 +62,7 @@ def published(path: Path, data: Path, blocks: int = 2) -> Path:
     and a config.json without class and form of the head."""
     folder_of(path, data, "DebertaV2ForMaskedLM", blocks, legacy=False)
     config = json.loads((path / "config.json").read_text())
-    kept = {key: config[key] for key in (*PUBLISHED, *SMALL, "num_hidden_layers", "vocab_size")}
+    kept = {key: config[key] for key in PUBLISHED}
     (path / "config.json").write_text(json.dumps(kept | {"pos_att_type": "p2c|c2p"}))
     weights = load_file(path / "model.safetensors")
     rng = torch.Generator().manual_seed(9)

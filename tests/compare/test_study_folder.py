@@ -35,7 +35,7 @@ from electrify.compare.results import (
     read_results,
     write_results,
 )
-from electrify.compare.run import Runner, Running, joined, result_of, run_study
+from electrify.compare.run import Runner, Running, merged, result_of, run_study
 from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
@@ -643,12 +643,12 @@ def test_scores_of_several_attempts_are_joined() -> None:
     had = attempt({"c": "no disk"}, a=0.1, b=0.2)
     new = attempt({"a": "no disk today", "d": "no file"}, b=0.3, c=0.4)
     tasks = ("a", "b", "c", "d")
-    assert joined(had, new, tasks) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
-    assert joined(None, new, tasks) == new
+    assert merged(had, new, tasks) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
+    assert merged(None, new, tasks) == new
     # A task that was added later has no score because of it.
     killed = attempt({PRETRAIN: "killed"})
     whole = attempt({}, a=0.1, b=0.2)
-    assert joined(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
+    assert merged(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
 
 
 def test_the_advice_of_a_cell_can_be_followed(small_data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from families import DEBERTA, PUBLISHED, deberta_shape
+from families import DEBERTA, deberta_shape
 from two_networks import PAD, SPECIAL, close, numbers, padded, shaken
 
 from electrify.architectures.deberta_shape import DebertaShape
@@ -16,6 +16,7 @@ from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.errors import UserError
 from electrify.tokens import Tokens
+from published import DEBERTA_V3
 
 KNOWN = DEBERTA.architecture
 
@@ -26,7 +27,7 @@ def test_a_configuration_has_the_later_head() -> None:
 
 def test_the_published_configuration() -> None:
     """It does not name its class, nor the form of the language model's head."""
-    config = transformers.DebertaV2Config(**PUBLISHED)
+    config = transformers.DebertaV2Config(**DEBERTA_V3)
     KNOWN.must_compute_the_same("it", config)
     assert config.legacy
     assert not KNOWN.as_read(config).legacy
@@ -39,7 +40,7 @@ def test_the_published_configuration() -> None:
         intermediate_size=3072,
         max_position_embeddings=512,
     )
-    same = transformers.DebertaV2Config(**PUBLISHED | {"max_relative_positions": 512})
+    same = transformers.DebertaV2Config(**DEBERTA_V3 | {"max_relative_positions": 512})
     KNOWN.must_compute_the_same("it", same)
 
 
@@ -66,7 +67,7 @@ def test_the_published_configuration() -> None:
 )
 def test_what_we_do_not_compute_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as found:
-        KNOWN.must_compute_the_same("it", transformers.DebertaV2Config(**PUBLISHED | fields))
+        KNOWN.must_compute_the_same("it", transformers.DebertaV2Config(**DEBERTA_V3 | fields))
     assert str(found.value) == f"it computes what our encoder does not: {says}"
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from families import PUBLISHED as DEBERTA
 from torch import nn
 
 import electrify
@@ -19,6 +18,7 @@ from electrify.build import generator_shape, kept_shape
 from electrify.config.pretrain import PretrainConfig, parse
 from electrify.model.shape import Shape
 from electrify.special import SpecialIds
+from published import DEBERTA_V3
 
 RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
 PUBLISHED = {
@@ -135,7 +135,7 @@ def test_modernbert_base_has_the_published_configuration(objective: str) -> None
 @pytest.mark.parametrize("size", ["small", "base"])
 def test_deberta_has_the_published_configuration(objective: str, size: str) -> None:
     """That of microsoft/deberta-v3-small and -base; no limit of distances but the positions."""
-    numbers = DEBERTA | {"num_hidden_layers": {"small": 6, "base": 12}[size]}
+    numbers = DEBERTA_V3 | {"num_hidden_layers": {"small": 6, "base": 12}[size]}
     ours = exported(f"{objective}-deberta-{size}", 128_100)
     found = differing(ours, transformers.DebertaV2Config(**numbers))
     assert sorted(found.pop("pos_att_type")) == ["c2p", "p2c"], "in the other order"

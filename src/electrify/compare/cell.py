@@ -108,7 +108,7 @@ def do(work: Work) -> None:
         milestones=frozenset(work.milestones),
         trunk=Path(work.trunk) if work.trunk else None,
     )
-    # A signal in the last update or save stops the training no more, but what comes after it.
+    # A signal in the last update or save is too late for the training, not for what follows.
     if not result.summary.finished or result.summary.signalled:
         raise Unfinished("training was stopped and saved")
     first = run / GENERATOR_STAGE

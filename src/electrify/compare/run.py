@@ -209,7 +209,7 @@ class Runner:
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
             new = result_of(r)
-            result = self.kept[new.key] = joined(
+            result = self.kept[new.key] = merged(
                 self.kept.get(new.key), new, self.study.config.tasks
             )
             self.done = finished(self.study, self.kept.values())
@@ -242,7 +242,7 @@ def result_of(running: Running) -> Result:
         return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
-def joined(had: Result | None, new: Result, tasks: Sequence[str]) -> Result:
+def merged(had: Result | None, new: Result, tasks: Sequence[str]) -> Result:
     """The line of a cell that was run again: scores are not given up for a failure that came later.
     tasks: those that are asked for."""
     if had is None or not had.scores:

@@ -24,6 +24,13 @@ def every_one_beside() -> dict[str, Exported]:
     return {name: its for row in rows for name, its in row.leaves.items()}
 
 
+# What a card says of ways to share that a successor of ELECTRA brought.
+_TIES = {
+    "gdes": "sharing word embeddings with the encoder by disentangled gradients (as in DeBERTaV3, "
+    "arXiv 2111.09543)",
+}
+
+
 def generator_words(config: PretrainConfig, *, width: int | None = None) -> str:
     """The generator in the sentence of the model card, with what some successors of ELECTRA changed
     in it. width: that of a generator whose folder decided it."""
@@ -35,12 +42,7 @@ def generator_words(config: PretrainConfig, *, width: int | None = None) -> str:
     size = [f"{like} the encoder"] if width >= m.hidden_size else []
     dry = ["without dropout"] if m.generator_dropout == 0 and m.dropout else []
     noun = f"{'frozen ' * frozen}{'small ' * (not size)}generator"
-    more = []
-    if m.tie == "gdes":
-        more.append(
-            "sharing word embeddings with the encoder by disentangled gradients (as in DeBERTaV3, "
-            "arXiv 2111.09543)"
-        )
+    more = [_TIES[m.tie]] if m.tie in _TIES else []
     end = c.temperature if c.temperature_end is None else c.temperature_end
     if end != c.temperature:
         source = " (as in Fast-ELECTRA, arXiv 2310.07347)" * (frozen and end < c.temperature)

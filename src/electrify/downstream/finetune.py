@@ -32,7 +32,7 @@ from .fitting import require_use
 from .names import folder_name
 from .one_run import Outcome, finetune_one
 from .page import write_report
-from .plan import Run, is_done, is_wanted, must_be_makeable, must_be_sayable, planned
+from .plan import Run, is_done, is_wanted, models_of, must_be_makeable, must_be_sayable, planned
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
@@ -207,10 +207,7 @@ def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome
 
 
 def _models(options: FinetuneConfig) -> list[str]:
-    names = [
-        RANDOM + name.removeprefix(RANDOM) if options.random_weights else name
-        for name in options.models
-    ]
+    names = models_of(options)
     if options.random_baseline:
         names += [RANDOM + name.removeprefix(RANDOM) for name in names]
     once: dict[tuple[bool, str], str] = {}

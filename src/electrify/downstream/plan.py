@@ -57,6 +57,13 @@ def _label(model: str, out: Path) -> str:
     return prefix + relative(path, out)
 
 
+def models_of(options: FinetuneConfig) -> list[str]:
+    """The encoders that somebody named, by their shapes alone if the weights are to be random."""
+    if not options.random_weights:
+        return list(options.models)
+    return [RANDOM + name.removeprefix(RANDOM) for name in options.models]
+
+
 def planned(
     options: FinetuneConfig, out: Path, models: list[str], tasks: list[TaskData]
 ) -> Iterator[Run]:

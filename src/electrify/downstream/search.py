@@ -31,6 +31,7 @@ from .fitting import require_use
 from .metrics import better
 from .names import LONGEST, short
 from .page import write_report
+from .plan import models_of
 from .plot import write_plot
 from .report import Report, Row, percent
 from .tasks import TaskData
@@ -80,8 +81,7 @@ def _must_fit(
     lengths = {settings.max_seq_length or 0: settings for settings in points}
     if len(lengths) > 1:
         longest = lengths[max(lengths)]
-        for name in options.models:
-            model = RANDOM + name.removeprefix(RANDOM) if options.random_weights else name
+        for model in models_of(options):
             width_of(model, tasks, longest, loop.device_named(longest.device))
 
 

@@ -28,7 +28,9 @@ def must_be_reachable(name: str, what: str) -> None:
         huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
     except HfHubHTTPError as e:
         if isinstance(e, RepositoryNotFoundError) and not isinstance(e, GatedRepoError):
-            raise UserError(f"{missing} of the Hub; look at how it is written") from e
+            raise UserError(
+                f"{missing} of the Hub; look at how it is written, and log in if it is private"
+            ) from e
         # Every other answer shows that it is reached; the libraries say what is wrong.
     except Exception as e:  # no network: each version of the client has its own exceptions
         said = " ".join(str(e).split())[:200]

@@ -51,8 +51,8 @@ class Summary:
     seconds: float
     """Wall time of the run, including the time before it was resumed."""
     signalled: bool = False
-    """Whether a signal came, to whichever process. In the last update, validation or save it stops
-    the run no more, but what would come after it."""
+    """Whether a signal came, to whichever process. In the last update, validation or save it is
+    too late for the run, not for what would follow."""
 
 
 @dataclass(frozen=True)
