@@ -9,6 +9,7 @@ import pytest
 
 from electrify.downstream.examples import Answer, Example, Question
 from electrify.downstream.known_tasks import ANSWERING, GLUE, TAGGING
+from electrify.downstream.read import hub
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 
@@ -124,6 +125,7 @@ def test_a_place_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         raise ConnectionError("no network")
 
+    monkeypatch.setattr(hub, "must_be_reachable", lambda *_: None)
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(
         UserError,
@@ -135,6 +137,22 @@ def test_a_place_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_task(GLUE["cola"], None)
     with pytest.raises(UserError, match="data set rajpurkar/squad cannot be loaded"):
         read_task(ANSWERING["squad1"], None)
+
+
+def test_a_name_that_nobody_knows_is_asked_for_once(monkeypatch: pytest.MonkeyPatch):
+    """`datasets` would ask for half a minute."""
+
+    def unknown(*_: object) -> None:
+        raise UserError("'gleu' is neither a folder here nor a data set")
+
+    def loaded(*_: object) -> None:
+        raise AssertionError("the library was asked")
+
+    monkeypatch.setattr(hub, "must_be_reachable", unknown)
+    monkeypatch.setattr(datasets, "load_dataset", loaded)
+    for task in (GLUE["cola"], ANSWERING["squad1"]):
+        with pytest.raises(UserError, match="nor a data set; --data-dir takes a folder, too"):
+            read_task(task, "gleu")
 
 
 def test_a_mistyped_folder_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,12 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
+from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.export.places import check_place
 from electrify.files.hub import must_be_reachable
+from electrify.text import documents
+from electrify.text.source import Source
 from electrify.text.tokenizer import load_tokenizer
 
 
@@ -29,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def answer(url: str, **_: Any) -> None:
         seen.append(url)
-        name = url.split("/")[3]
+        name = url.removeprefix("https://huggingface.co/").removeprefix("datasets/").split("/")[0]
         if name in answers:
             raise answers[name]
 
@@ -70,6 +74,18 @@ def test_models_of_the_hub_without_a_slash_pass(asked: list[str], name: str) -> 
 def test_what_the_cache_holds_is_not_asked_for(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: "config.json")
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
     check_place("unreachable")
     assert asked == []
+
+
+def test_a_data_set_is_asked_for_as_such(asked: list[str]) -> None:
+    must_be_reachable("owner/name", "data set")
+    assert [url.split("/resolve/")[0] for url in asked] == [
+        f"{huggingface_hub.constants.ENDPOINT}/datasets/owner/name"
+    ]
+    source = Source("hub:unreachable", "hub", hub="unreachable")
+    options = PrepareConfig(inputs=("x",), output_dir="unused")
+    with pytest.raises(UserError, match="'unreachable' is neither a folder here nor a data set"):
+        list(documents.documents(source, options, counts=Counter()))
+    assert len(asked) == 2

@@ -219,9 +219,7 @@ def test_data_set_of_a_local_folder(tmp_path: Path) -> None:
     source = Source("hub:local", "hub", hub=str(tmp_path))
     assert list(documents.documents(source, options, counts=Counter())) == ["one", "two"]
     missing = Source("hub:none", "hub", hub=str(tmp_path / "none"))
-    with pytest.raises(
-        UserError, match="neither a file or folder here nor a data set that can be reached"
-    ):
+    with pytest.raises(UserError, match="neither a folder here nor a data set that can be reached"):
         list(documents.documents(missing, options, counts=Counter()))
     column = PrepareConfig(inputs=("x",), output_dir="unused", text_column="body")
     with pytest.raises(UserError, match=r"row 1 has no 'body'; it has text"):

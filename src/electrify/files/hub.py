@@ -1,30 +1,38 @@
-"""Asks the Hub once whether it has a model, before the libraries ask for its files: where there is
-no network, or a folder is mistyped, they ask again and again for a minute."""
+"""Asks the Hub once whether it has a model or a data set, before the libraries ask for its files:
+where there is no network, or a folder is mistyped, they ask again and again for up to a minute."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 from ..console import brief
 from ..errors import UserError
 
 SECONDS = 10  # until an answer must be there
-# A repository of a model or a tokenizer has at least one of these.
-_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json")
+_MODEL = ("config.json", "tokenizer_config.json", "tokenizer.json")
+# For each kind: the type of its repository, and the files of which it has at least one.
+_KINDS = {
+    "model": ("model", _MODEL),
+    "tokenizer": ("model", _MODEL),
+    "data set": ("dataset", ("README.md",)),
+}
 
 
 @cache
-def must_be_reachable(name: str, what: str) -> None:
+def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]) -> None:
     """Raises UserError if a name that is no folder here is neither in the Hub's cache nor known to
-    the Hub. what: the kind of thing that it is to be, for the message."""
+    the Hub. what: the kind of thing that it is to be."""
     import huggingface_hub
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
     missing = f"{brief(name)} is neither a folder here nor a {what}"
+    kind, files = _KINDS[what]
     try:
-        if any(isinstance(huggingface_hub.try_to_load_from_cache(name, f), str) for f in _FILES):
+        had = (huggingface_hub.try_to_load_from_cache(name, f, repo_type=kind) for f in files)
+        if any(isinstance(file, str) for file in had):
             return
-        url = huggingface_hub.hf_hub_url(name, _FILES[0])
+        url = huggingface_hub.hf_hub_url(name, files[0], repo_type=kind)
         huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
     except HfHubHTTPError as e:
         if isinstance(e, RepositoryNotFoundError) and not isinstance(e, GatedRepoError):

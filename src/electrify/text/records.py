@@ -12,10 +12,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from ..files.hub import must_be_reachable
 from . import parquet
 from .decoding import decode, text_chunks
 from .row import Advance, column_of, no_column, valid_text
@@ -183,6 +185,8 @@ def _open_dataset(source: Source, options: PrepareConfig) -> Any:
             f"{source.name}: a data set needs `datasets`: pip install 'electrify[data]'"
         ) from e
     name, _, config = source.hub.partition(":")
+    if not Path(name).is_dir():
+        must_be_reachable(name, "data set")
     try:
         return datasets.load_dataset(
             name, config or None, split=options.dataset_split, streaming=True

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
+from ...files.hub import must_be_reachable
 from ..examples import Example, Question
 from ..tasks import AnswerTask, TaskData, TextTask
 from .squad import gathered, question_of
@@ -97,6 +99,11 @@ def _sets(source: str, config: str | None) -> Any:
         raise UserError(
             f"{source}: a data set of the Hub needs `datasets`: pip install 'electrify[data]'"
         ) from e
+    if not Path(source).is_dir():
+        try:
+            must_be_reachable(source, "data set")
+        except UserError as e:
+            raise UserError(f"{e}; --data-dir takes a folder, too") from e
     try:
         return datasets.load_dataset(source, config)
     # Not found, no network, no such configuration: each raises its own kind of exception.
