@@ -267,6 +267,14 @@ def test_reliability_names_tests_that_are_there() -> None:
         assert not test or f"def {test}(" in tests[last], f"{last}::{test}"
 
 
+def test_the_design_names_files_that_are_there() -> None:
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w/]+\.py\b", text))
+    assert len(named) > 40
+    there = [f"/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob("[!.]*/**/*.py")]
+    assert [n for n in sorted(named) if not any(p.endswith(f"/{n}") for p in there)] == []
+
+
 SLOW = re.compile(r"^@pytest\.mark\.slow$", re.MULTILINE)
 
 
