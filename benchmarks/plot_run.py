@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electrify.train.log import FILE, read
+from electrify.files.run_folder import METRICS
+from electrify.train.log import read
 
 LOSSES = ("generator_loss_masked", "mlm_loss_masked", "rtd", "correct_loss_replaced")
 RATES = ("rtd_detection_auc", "rtd_detection_recall", "rtd_detection_precision", "replaced")
@@ -39,9 +40,9 @@ def main(run: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    records = [r for r in read(run / FILE) if r["kind"] != "event"]
+    records = [r for r in read(run / METRICS) if r["kind"] != "event"]
     if not records:
-        sys.exit(f"{run / FILE} has no record yet")
+        sys.exit(f"{run / METRICS} has no record yet")
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     known = {name for r in records for name in r}
     # A loss on [MASK] of the kept encoder is there in its first period alone.

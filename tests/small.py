@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+from electrify.files.run_folder import METRICS, numbered
 from electrify.train import checkpoint, log
 
 SMALL: dict[str, Any] = {
@@ -292,7 +293,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def steps_of(run: Path) -> list[int]:
     """Steps of the checkpoint folders, whatever is in them."""
-    return sorted(found.step for found in checkpoint.numbered(run))
+    return sorted(found.step for found in numbered(run))
 
 
 def parameters_sha256(run: Path, step: int) -> str:
@@ -309,12 +310,12 @@ def optimizer_sha256(run: Path, step: int) -> str:
 
 def records(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
     """metrics.jsonl without what the machine's speed decides."""
-    return [r for r in log.comparable(log.read(run / log.FILE)) if kind in (None, r["kind"])]
+    return [r for r in log.comparable(log.read(run / METRICS)) if kind in (None, r["kind"])]
 
 
 def logged_step(run: Path) -> int:
     """The last step in metrics.jsonl, 0 where there is none."""
-    path = run / log.FILE
+    path = run / METRICS
     return max((r["step"] for r in log.read(path)), default=0) if path.is_file() else 0
 
 

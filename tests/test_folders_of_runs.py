@@ -14,9 +14,10 @@ import pytest
 from electrify import cli
 from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
 from electrify.files.model_folder import model_mark
+from electrify.files.run_folder import METRICS
 from electrify.train import dist
 from electrify.train.folder import is_run
-from electrify.train.log import FILE, read
+from electrify.train.log import read
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words
 
 SHORT: dict[str, Any] = {"max_steps": 4, "logging_steps": 2, "save_steps": 2}
@@ -379,7 +380,7 @@ def test_the_last_updates_are_in_the_log(small_data: Path, tmp_path: Path) -> No
     """Also those after the last multiple of logging_steps: the FLOPs of the whole run."""
     folder = tmp_path / "run"
     assert cli.main(words(small_data, folder, max_steps=5, logging_steps=3, eval_steps=0)) == 0
-    lines = [r for r in read(folder / FILE) if r["kind"] == "train"]
+    lines = [r for r in read(folder / METRICS) if r["kind"] == "train"]
     assert [r["step"] for r in lines] == [3, 5]
     assert lines[1]["flops"] == pytest.approx(lines[0]["flops"] * 5 / 3)
     assert "| updates | 5 |" in (folder / "discriminator" / "README.md").read_text()

@@ -21,6 +21,7 @@ from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.files.reading import sha256_of
+from electrify.files.run_folder import METRICS, numbered
 from electrify.text.manifest import read_manifest
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse
@@ -588,7 +589,7 @@ def test_the_cards_of_two_stages(small_data: Path, stages: Path, tmp_path: Path)
     weights."""
     cards = {part: (stages / part / "README.md").read_text() for part in BOTH}
     first, second = (
-        log.read(folder / log.FILE)[-1]["tokens"] for folder in (stages / "generator-stage", stages)
+        log.read(folder / METRICS)[-1]["tokens"] for folder in (stages / "generator-stage", stages)
     )
     assert "| updates | 4 |" in cards["generator"]
     assert f"| tokens seen | {first:,} |" in cards["generator"]
@@ -682,7 +683,7 @@ def test_a_checkpoint_of_another_size(
     from electrify.train import checkpoint
 
     run = copied(finished, tmp_path / "run")
-    found = checkpoint.numbered(run)[0]
+    found = numbered(run)[0]
     tensors, state = checkpoint.load(found.path)
     found.path.rename(tmp_path / "with-recipe")
     without = {name: value for name, value in state.items() if name != "recipe"}

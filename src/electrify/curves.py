@@ -9,6 +9,7 @@ from typing import Any
 
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
+from .files.run_folder import METRICS
 from .files.whole import written
 from .progress import say
 from .starting import unigram_entropy
@@ -27,8 +28,7 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
         say("no plot: install electrify[plot]")
         return None
     records = [
-        json.loads(line)
-        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()
     ]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     by_frequency = unigram_entropy(Corpus(data, "train"))

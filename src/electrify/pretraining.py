@@ -17,6 +17,7 @@ from .config.sections import GENERATOR_SIZES
 from .draws import hashed
 from .errors import UserError
 from .export.starting_vocabulary import check_vocabulary
+from .files.run_folder import GENERATOR_STAGE, numbered
 from .flops.count import outline
 from .progress import say
 from .running import Job, Result, plan, train_run
@@ -26,10 +27,8 @@ from .timed import in_time
 from .torch_state import known_torch_state
 from .train import dist
 from .train.allocator import keep_memory
-from .train.checkpoint import numbered
 from .train.device import pick_device
 from .train.folder import Resume, find_checkpoint, refuse, refuse_stages
-from .train.home import GENERATOR_STAGE
 from .train.precision import with_precision
 from .train.space import bytes_needed, require_space, sizes_of
 

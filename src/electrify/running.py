@@ -17,6 +17,7 @@ from .data.loader import Loader, Rows
 from .data.phases import phases_of
 from .export.hf import export_run
 from .files.folders import aside
+from .files.run_folder import HEADER, TOKENIZER
 from .flops.count import first_stage_flops
 from .model.shape import Shape
 from .progress import say
@@ -28,7 +29,7 @@ from .train.context import RunContext, TrainingData
 from .train.decisive import decisive
 from .train.folder import Resume, earlier_threads, fingerprint, refuse
 from .train.header import header_lost, write_header
-from .train.home import HEADER, TOKENIZER, Home
+from .train.home import Home
 from .train.log import MetricsLog, begin_log
 from .train.loop import Run, Summary
 from .train.memory import run_must_fit

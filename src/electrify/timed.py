@@ -16,10 +16,11 @@ from .config.pretrain import PretrainConfig, load_file, override, with_batch
 from .data.loader import prefetch
 from .data.phases import phases_of
 from .errors import UserError
+from .files.run_folder import CONFIG
 from .progress import say
 from .running import Job, assembled, plan, threads_of
 from .train.dist import World, any_across, sum_across, together
-from .train.folder import CONFIG, has_begun
+from .train.folder import has_begun
 from .train.loop import Run
 from .train.threads import computing_with
 

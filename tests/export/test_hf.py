@@ -279,6 +279,8 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
     run, out = tmp_path / "run", tmp_path / "out"
     if case != "no run":
         write_run(run, MLM, steps=() if case == "no checkpoint" else (5,))
+    if case == "no such step":
+        (run / "checkpoint-0007").mkdir()  # a copy that somebody made: it has another name
     if case == "foreign folder":
         out.mkdir()
         (out / "thesis.tex").write_text("years of work")

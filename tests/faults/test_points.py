@@ -14,6 +14,7 @@ import pytest
 from breaking import KILLED, SAVED, SHORT, core, run
 
 from electrify import faults
+from electrify.files.run_folder import METRICS
 from electrify.train import log
 from small import (
     Process,
@@ -179,7 +180,7 @@ def test_a_save_that_fails(
     assert "the run goes on, and tries again at its next save" in said
     assert [
         r["step"]
-        for r in log.read(whole / log.FILE)
+        for r in log.read(whole / METRICS)
         if "could not be written" in r.get("warning", "")
     ] == [14]
     same_ending(unbroken, whole, step=24)

@@ -24,6 +24,7 @@ from electrify.cli import ending_of
 from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
 from electrify.files.lock import lock
+from electrify.files.run_folder import Found
 from electrify.train import checkpoint
 from electrify.train.saved import current_names
 from electrify.train.space import bytes_needed, require_space
@@ -36,7 +37,7 @@ def test_save_then_newest_then_load(tmp_path: Path) -> None:
     path = save(tmp_path / "run", 5)
     assert path == tmp_path / "run" / "checkpoint-5"
     assert sorted(p.name for p in path.iterdir()) == sorted(FILES)
-    assert checkpoint.newest(tmp_path / "run") == checkpoint.Found(path, 5)
+    assert checkpoint.newest(tmp_path / "run") == Found(path, 5)
     assert holds(path, 5)
 
 
@@ -160,14 +161,14 @@ def test_strange_folders_are_passed_over(
     for name in FILES:
         (tmp_path / "checkpoint-13" / name).touch()
     (tmp_path / f"checkpoint-{10**60}").mkdir()
-    assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-7", 7)
+    assert checkpoint.newest(tmp_path) == Found(tmp_path / "checkpoint-7", 7)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1] for line in lines] == [
         f" passing over checkpoint-{n}" for n in (10**60, 13, 12, 11, 10)
     ]
 
     save(tmp_path, 8, keep=1)  # and they neither count nor vanish
-    assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-8", 8)
+    assert checkpoint.newest(tmp_path) == Found(tmp_path / "checkpoint-8", 8)
     assert {"checkpoint-abc", "checkpoint-08", "checkpoint-10", "checkpoint-13"} < folders(tmp_path)
     assert "checkpoint-7" not in folders(tmp_path)
 
@@ -200,7 +201,7 @@ def test_rotation_never_takes_the_one_just_written(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
     save(tmp_path, 400, keep=1)
     assert folders(tmp_path) == {"checkpoint-400", "checkpoint-500"}
-    assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-400", 400)
+    assert checkpoint.newest(tmp_path) == Found(tmp_path / "checkpoint-400", 400)
     save(tmp_path, 500, keep=1)  # written anew when the run gets there
     assert folders(tmp_path) == {"checkpoint-500"}
     assert holds(tmp_path / "checkpoint-500", 500)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
+from electrify.files.run_folder import Found
 from electrify.train import checkpoint
 
 
@@ -23,7 +24,7 @@ def test_a_cut_file_is_named_and_passed_over(
     whole = path.read_bytes()
     for size in sorted({len(whole) * k // 10 for k in range(10)} | {len(whole) - 2}):
         path.write_bytes(whole[:size])
-        assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-1", 1)
+        assert checkpoint.newest(tmp_path) == Found(tmp_path / "checkpoint-1", 1)
         warning = capsys.readouterr().err
         assert "passing over checkpoint-2" in warning
         assert name in warning

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from checkpoints import folders, holds, save
 
+from electrify.files.run_folder import Found
 from electrify.train import checkpoint
 from small import listing
 
@@ -97,7 +98,7 @@ def test_rotation_leaves_the_files_of_the_user(
         )
         == 1
     )
-    assert checkpoint.newest(tmp_path) == checkpoint.Found(tmp_path / "checkpoint-4", 4)
+    assert checkpoint.newest(tmp_path) == Found(tmp_path / "checkpoint-4", 4)
 
 
 def test_rotation_leaves_links_alone(tmp_path: Path) -> None:

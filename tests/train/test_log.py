@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
+from electrify.files.run_folder import METRICS
 from electrify.train import log
-from electrify.train.log import FILE, MetricsLog, comparable, read
+from electrify.train.log import MetricsLog, comparable, read
 
 
 def open_log(
@@ -37,7 +38,7 @@ def test_one_json_object_a_line_at_once_on_the_disk(tmp_path: Path) -> None:
     with open_log(tmp_path / "run") as log:
         log.write({"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"})
         log.write({"kind": "event", "step": 1, "warning": "two\nlines"})
-        text = (tmp_path / "run" / FILE).read_text(encoding="utf-8")  # while it is still open
+        text = (tmp_path / "run" / METRICS).read_text(encoding="utf-8")  # while it is still open
     assert text == (
         '{"kind": "train", "step": 1, "loss": 1.5, "word": "naïve"}\n{"kind": "event", "step": '
         '1, "warning": "two\\nlines"}\n'
@@ -55,7 +56,7 @@ def test_numbers_that_json_has_no_word_for(tmp_path: Path) -> None:
     }
     with open_log(tmp_path) as log:
         log.write({"kind": "train", "step": 1, **fields})
-    got = strict((tmp_path / FILE).read_text())
+    got = strict((tmp_path / METRICS).read_text())
     assert got == {
         "kind": "train",
         "step": 1,
@@ -73,7 +74,7 @@ def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
     for loss in (1.0, 2.0):
         with open_log(tmp_path) as log:
             log.write({"kind": "train", "step": 1, "loss": loss})
-    assert [r["loss"] for r in read(tmp_path / FILE)] == [2.0]
+    assert [r["loss"] for r in read(tmp_path / METRICS)] == [2.0]
 
 
 def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
@@ -83,14 +84,14 @@ def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
             log.write({"kind": "valid", "step": step})
     with open_log(tmp_path, resume_step=20) as log:
         log.write({"kind": "train", "step": 30, "again": True})
-    assert [(r["kind"], r["step"]) for r in read(tmp_path / FILE)] == [
+    assert [(r["kind"], r["step"]) for r in read(tmp_path / METRICS)] == [
         ("train", 10),
         ("valid", 10),
         ("train", 20),
         ("valid", 20),
         ("train", 30),
     ]
-    assert [p.name for p in tmp_path.iterdir()] == [FILE]
+    assert [p.name for p in tmp_path.iterdir()] == [METRICS]
 
 
 @settings(
@@ -101,7 +102,7 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(
     tmp_path: Path, every: int, saved: int, data: st.DataObject
 ) -> None:
     """Killed at any byte after what was there when step `saved` was saved."""
-    path = tmp_path / FILE
+    path = tmp_path / METRICS
 
     def leg(start: int, speed: float, resume_step: int | None) -> None:
         with open_log(tmp_path, resume_step=resume_step) as log:
@@ -140,11 +141,14 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(
 def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
     with open_log(tmp_path) as log:
         log.write({"kind": "train", "step": 1})
-    with (tmp_path / FILE).open("ab") as f:
+    with (tmp_path / METRICS).open("ab") as f:
         f.write(torn)
     with open_log(tmp_path, resume_step=5) as log:
         log.write({"kind": "train", "step": 6})
-    assert [strict(line)["step"] for line in (tmp_path / FILE).read_text().splitlines()] == [1, 6]
+    assert [strict(line)["step"] for line in (tmp_path / METRICS).read_text().splitlines()] == [
+        1,
+        6,
+    ]
 
 
 def test_a_line_without_end_is_not_read_into_memory(
@@ -155,7 +159,7 @@ def test_a_line_without_end_is_not_read_into_memory(
     long = b'{"kind": "train", "step": 1, "x": "' + 1000 * b"x" + b'"}\n'
     full = b'{"kind": "train", "step": 3, "x": "'.ljust(97, b"x") + b'"}\n'
     assert len(full) == 100
-    path = tmp_path / FILE
+    path = tmp_path / METRICS
     path.write_bytes(first + long + full + last)
     assert [record["step"] for record in log.read(path)] == [1, 3, 2]
     assert log.torn(path) == [2]
@@ -197,7 +201,7 @@ def test_a_full_disk_warns_once_and_nothing_is_lost_when_there_is_space_again(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         log.write({"kind": "train", "step": 5})
-    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3, 4, 5]
+    assert [r["step"] for r in read(tmp_path / METRICS)] == [1, 2, 3, 4, 5]
     assert capsys.readouterr().err.count("the run goes on") == 1
 
 
@@ -264,12 +268,12 @@ def test_going_back(
                 log.write({"kind": "train", "step": step, "loss": loss})
             log.rewind(1) if loss == 1.0 else None
         once = [(1, 1.0), (2, 2.0), (3, 2.0), (4, 2.0)]
-        assert [(r["step"], r["loss"]) for r in read(tmp_path / FILE)] == once
+        assert [(r["step"], r["loss"]) for r in read(tmp_path / METRICS)] == once
         assert scalars(tmp_path) == {"train/loss": once}
         monkeypatch.setattr(Path, "replace", refuse)
         log.rewind(3)
         log.write({"kind": "train", "step": 4, "loss": 3.0})
-    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3, 4, 4]
+    assert [r["step"] for r in read(tmp_path / METRICS)] == [1, 2, 3, 4, 4]
     assert "cannot be rewritten (No space left on device)" in capsys.readouterr().err
     MetricsLog(tmp_path / "other", resume_step=None, report_to=(), rank=1).rewind(3)
 
@@ -281,7 +285,7 @@ def test_a_failing_tracker_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFi
         log._board.close()  # as if its disk had gone
         log.write({"kind": "train", "step": 2, "loss": 2.0})
         log.write({"kind": "train", "step": 3, "loss": 3.0})
-    assert [r["step"] for r in read(tmp_path / FILE)] == [1, 2, 3]
+    assert [r["step"] for r in read(tmp_path / METRICS)] == [1, 2, 3]
     assert capsys.readouterr().err.count("TensorBoard failed") == 1
 
 
@@ -290,8 +294,8 @@ def test_a_link_beside_the_record_is_not_written_through(tmp_path: Path):
     secret.write_text("mine")
     with open_log(tmp_path) as log:
         log.write({"kind": "event", "step": 1})
-    (tmp_path / f"{FILE}.part").symlink_to(secret)
+    (tmp_path / f"{METRICS}.part").symlink_to(secret)
     with open_log(tmp_path, resume_step=1):
         pass
     assert secret.read_text() == "mine"
-    assert [r["step"] for r in read(tmp_path / FILE)] == [1]
+    assert [r["step"] for r in read(tmp_path / METRICS)] == [1]

@@ -19,6 +19,7 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
+from electrify.files.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.starting import kept_names, unigram_entropy
@@ -355,7 +356,7 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
         assert (r["tokens"], r["flops"]) == (tokens, pytest.approx(flops))
     assert run.data.valid is not None
     assert run.data.valid.row_length == 16
-    for r in (r for r in log.read(tmp_path / "run" / log.FILE) if r["kind"] == "train"):
+    for r in (r for r in log.read(tmp_path / "run" / METRICS) if r["kind"] == "train"):
         assert r["flops_per_s"] > 0
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
 

@@ -16,6 +16,7 @@ from electrify import cli
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
+from electrify.files.run_folder import METRICS
 from electrify.train import log
 from small import (
     CLOSE,
@@ -310,7 +311,7 @@ def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: st
         ELECTRIFY_FAULT_AT="nan:batch@7%1",
     )
     one, two = (
-        [r for r in log.read(tmp_path / run / log.FILE) if r["kind"] == "event"]
+        [r for r in log.read(tmp_path / run / METRICS) if r["kind"] == "event"]
         for run in ("one", "two")
     )
     assert "update 7 is not finite" in two[0]["warning"]

@@ -13,6 +13,7 @@ import torch
 
 from electrify import cli, faults
 from electrify.downstream.finetune import FinetuneConfig
+from electrify.files.run_folder import METRICS, numbered
 from electrify.train import checkpoint, log
 from electrify.train import meter as meter_module
 from electrify.train import threads as threads_module
@@ -150,7 +151,7 @@ def kept(run: Path) -> list[int]:
     """By the checkpoints, oldest first."""
     return [
         checkpoint.load(found.path)[1]["fingerprint"]["threads"]
-        for found in reversed(checkpoint.numbered(run))
+        for found in reversed(numbered(run))
     ]
 
 
@@ -289,7 +290,7 @@ def test_a_run_says_so_once(
     assert pretrain(small_data, tmp_path / "run") == 0
     told = [
         r
-        for r in log.read(tmp_path / "run" / log.FILE)
+        for r in log.read(tmp_path / "run" / METRICS)
         if "the rate fell from" in r.get("warning", "")
     ]
     assert [r["step"] for r in told] == [6]

@@ -9,8 +9,8 @@ import pytest
 
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
+from electrify.files.run_folder import numbered
 from electrify.pretraining import pretrain
-from electrify.train import checkpoint
 from electrify.train.trunk import leaves_at
 from small import SMALL, same_ending
 
@@ -27,7 +27,7 @@ def trunk_of(data: Path, folder: Path, config: PretrainConfig) -> Path:
     long = override(config, {"max_steps": LONG, "save_steps": 7, "save_total_limit": 1})
     step = leaves_at(config, long)
     pretrain(data, output_dir=folder, config=long, milestones=frozenset({step}))
-    assert {c.step for c in checkpoint.numbered(folder)} == {step, LONG}
+    assert {c.step for c in numbered(folder)} == {step, LONG}
     return folder / f"checkpoint-{step}"
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cores import wait_briefly
 from ..errors import Unfinished, UserError
+from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Interruptible, Stopped
 
@@ -96,7 +97,6 @@ def do(work: Work) -> None:
     from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
     from ..train.facts import read_facts
-    from ..train.home import GENERATOR_STAGE
 
     folder = Path(work.folder)
     run = folder / RUN
@@ -139,7 +139,7 @@ def _last(run: Path, name: str) -> float | None:
     none, or if it is null there: a run whose energy is not known from some update on."""
     from ..train import log
 
-    records = log.read(run / log.FILE) if (run / log.FILE).is_file() else []
+    records = log.read(run / METRICS) if (run / METRICS).is_file() else []
     found = [r[name] for r in records if name in r]
     return None if not found or found[-1] is None else float(found[-1])
 

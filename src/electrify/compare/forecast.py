@@ -23,9 +23,9 @@ from ..config.pretrain import dump, override
 from ..console import size
 from ..errors import UserError
 from ..files.reading import read_object
+from ..files.run_folder import FACTS, METRICS
 from ..progress import Progress, aligned, duration
 from ..train import log
-from ..train.facts import FACTS
 from .cell import RUN, Work, last_words
 from .cost import tokens_of
 from .logs import LOG, own_tail
@@ -259,9 +259,9 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
 
 def updates_of(run: Path) -> list[dict[str, Any]]:
     """The records of a log that has a record for each update."""
-    if not (run / log.FILE).is_file():
+    if not (run / METRICS).is_file():
         return []
-    return [r for r in log.read(run / log.FILE) if r["kind"] == "train"]
+    return [r for r in log.read(run / METRICS) if r["kind"] == "train"]
 
 
 def enough(updates: list[dict[str, Any]]) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..files.schema import is_count
-from ..train import log
-from ..train.home import GENERATOR_STAGE
 from .cell import RUN, ends
 from .logs import LOG, own_tail
 from .plan import Cell
@@ -44,7 +43,7 @@ def trained_share(cell: Cell, folder: Path) -> float:
 def step_in(run: Path) -> int:
     """The last update that the end of a run's log names."""
     steps = [0]
-    for line in own_tail(run / log.FILE).splitlines()[1:]:
+    for line in own_tail(run / METRICS).splitlines()[1:]:
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
             if isinstance(record, dict) and is_count(record.get("step")):

@@ -6,6 +6,7 @@ from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
+from ..files.run_folder import checkpoint_folder, numbered
 from ..progress import say
 from ..train import checkpoint
 from .cell import RUN
@@ -30,9 +31,9 @@ def trunk_of(study: Study, cell: Cell) -> Cell | None:
 def start_of(study: Study, cell: Cell) -> Path | None:
     """The checkpoint from which the cell starts, if it is there. Its hashes are not verified."""
     trunk = trunk_of(study, cell)
-    if trunk is None:
+    if trunk is None or cell.starts_at is None:
         return None
-    found = home_of(study, trunk) / RUN / f"checkpoint-{cell.starts_at}"
+    found = checkpoint_folder(home_of(study, trunk) / RUN, cell.starts_at)
     return found if found.is_dir() and checkpoint.why_bad(found, hashes=False) is None else None
 
 
@@ -66,4 +67,4 @@ def as_it_comes(study: Study, cell: Cell, done: Container[Key]) -> Cell:
 def saved_step(study: Study, cell: Cell) -> int:
     """The update of the newest checkpoint that a cell has, which may be damaged; 0 if it has
     none."""
-    return max((found.step for found in checkpoint.numbered(home_of(study, cell) / RUN)), default=0)
+    return max((found.step for found in numbered(home_of(study, cell) / RUN)), default=0)

@@ -12,6 +12,7 @@ from ..config.pretrain import PretrainConfig
 from ..errors import UserError
 from ..files.lock import holder
 from ..files.reading import UnreadableError
+from ..files.run_folder import CONFIG, FACTS, numbered
 from ..train import checkpoint
 from ..train.contents import damage
 from ..train.decisive import must_be_of_recipe
@@ -20,13 +21,10 @@ from .files import AGAIN, Bar, files_below, is_regular, named, read_bytes, read_
 from .findings import Finding, as_sentence, error, note, ok
 from .weights import Header, open_header
 
-CONFIG = "config.yaml"
-FACTS = "run.json"
-
 
 def checkpoints_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     """Every checkpoint; the newest good one goes into `kept`."""
-    there = checkpoint.numbered(folder)
+    there = numbered(folder)
     files = [f for c in there for f in files_below(c.path)]
     with Bar(files, title=f"reading {folder.name}") as bar:
         whys: dict[int, str | None] = {}

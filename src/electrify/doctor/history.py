@@ -10,6 +10,7 @@ from typing import Any
 
 from ..config.pretrain import PretrainConfig
 from ..data.phases import phases_of
+from ..files.run_folder import METRICS
 from ..train import log
 from ..train.monitor import GRACE_TOKENS
 from ..train.saving import OPEN_HERE
@@ -38,11 +39,11 @@ OVER = (
 def history_findings(
     run: Path, config: PretrainConfig, *, unigram_entropy: float | None
 ) -> Iterator[Finding]:
-    path = run / log.FILE
+    path = run / METRICS
     if not is_regular(path):
         yield warning(
             "no-log",
-            f"{log.FILE} is missing",
+            f"{METRICS} is missing",
             "Nothing is known of how the run went; it is written anew when the run continues.",
         )
         return
@@ -50,13 +51,13 @@ def history_findings(
     if torn:
         yield warning(
             "torn",
-            f"{log.FILE} has torn lines ({len(torn):,}, the first is line {torn[0]:,})",
+            f"{METRICS} has torn lines ({len(torn):,}, the first is line {torn[0]:,})",
             "A kill or a full disk leaves such; continuing the run drops them.",
         )
     records = [r for r in log.read(path) if r.get("kind") in log.KINDS]
     yield from order(records)
     if not records:
-        yield note("empty-log", f"{log.FILE} has no record yet")
+        yield note("empty-log", f"{METRICS} has no record yet")
         return
     warnings = [r for r in records if r["kind"] == "event" and isinstance(r.get("warning"), str)]
     lasting = troubles(records, config, unigram_entropy)
@@ -78,7 +79,7 @@ def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
     if back:
         yield warning(
             "log-order",
-            f"the steps in {log.FILE} go back {back:,} times",
+            f"the steps in {METRICS} go back {back:,} times",
             "Two runs wrote there, or the file was joined by hand: its curves mislead.",
         )
 

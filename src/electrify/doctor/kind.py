@@ -7,6 +7,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..files.lock import LOCK
 from ..files.reading import UnreadableError
+from ..files.run_folder import CONFIG, FACTS, METRICS, any_checkpoint
 from ..text.manifest import MANIFEST
 from ..text.placed import UNFINISHED, unfinished_state
 from ..train.home import must_not_be_in_first_stage
@@ -27,8 +28,8 @@ def kind_of(path: Path) -> Kind:
     if "state.json" in names and any(n.endswith(".safetensors") for n in names):
         raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
     # Another program's checkpoints may lie in the folder of its model.
-    numbered = any(n.startswith("checkpoint-") for n in names) and "config.json" not in names
-    if numbered or names & {"config.yaml", "run.json", "metrics.jsonl"}:
+    numbered = any_checkpoint(names) and "config.json" not in names
+    if numbered or names & {CONFIG, FACTS, METRICS}:
         return "RUN"
     if (
         names & {MANIFEST, "unigram.npy"}

@@ -16,13 +16,13 @@ from ..errors import UserError
 from ..export.hf import special_ids
 from ..files.folders import sha256
 from ..files.lock import holder
+from ..files.run_folder import CONFIG, FACTS, GENERATOR_STAGE, METRICS, TOKENIZER, numbered
 from ..files.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
-from ..train import checkpoint, log
+from ..train import log
 from ..train.decisive import must_agree
 from ..train.facts import read_facts
-from ..train.home import GENERATOR_STAGE
-from .checkpoints import CONFIG, FACTS, checkpoints_findings
+from .checkpoints import checkpoints_findings
 from .consistency import entropy_of, with_data
 from .data import Data
 from .files import AGAIN, is_regular, links_out, named, read_bytes, read_json
@@ -138,7 +138,7 @@ def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     facts = kept.get("facts")
     if facts is None:
         return
-    path = folder / "tokenizer" / TOKENIZER_FILE
+    path = folder / TOKENIZER / TOKENIZER_FILE
     read_bytes(path)
     wanted = dict(written) if isinstance(written := facts.get("tokenizer_files"), dict) else {}
     if "tokenizer_sha256" in facts:
@@ -152,9 +152,9 @@ def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
             "Copy the folder `tokenizer` of the prepared corpus there (continuing the run does): "
             "with another one the ids mean other words.",
         )
-    yield from guarded(lambda: leading_out(folder / "tokenizer"))
+    yield from guarded(lambda: leading_out(folder / TOKENIZER))
     yield from check_tokenizer(
-        folder / "tokenizer", vocab_size=facts["vocab_size"], special=kept["special"]
+        folder / TOKENIZER, vocab_size=facts["vocab_size"], special=kept["special"]
     )
 
 
@@ -198,7 +198,7 @@ def progress_findings(
 
 def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) -> Finding:
     """The finding for a run without a complete checkpoint."""
-    there = checkpoint.numbered(folder)
+    there = numbered(folder)
     if there:
         return error(
             "no-checkpoint",
@@ -213,8 +213,8 @@ def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) 
             "It cannot be continued; its models are complete in themselves.",
         )
     last = 0
-    if is_regular(folder / log.FILE):
-        last = max((r["step"] for r in log.read(folder / log.FILE)), default=0)
+    if is_regular(folder / METRICS):
+        last = max((r["step"] for r in log.read(folder / METRICS)), default=0)
     return warning(
         "no-checkpoint",
         f"nothing has been saved yet (the log ends at step {last:,}, --save-steps is "

@@ -15,6 +15,7 @@ from ..config.networks import KEPT, beside, generator_words
 from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import Exported, Logits
 from ..console import inert
+from ..files.run_folder import CONFIG
 from ..model.shape import Shape
 from ..train.decisive import STARTS
 from .learned import learning, so_far
@@ -55,7 +56,7 @@ def model_card(
     part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
     that of the exported checkpoint, None at the end of a run.
     """
-    config = load_file(run / "config.yaml", within=run)
+    config = load_file(run / CONFIG, within=run)
     start = getattr(config.train, f"init_{part}", None)
     shown = beside(config).get(part) or _kept(config, facts)
     note = so_far(config, part=part, state=state)

@@ -33,6 +33,7 @@ from ..errors import UserError
 from ..files.folders import sha256
 from ..files.model_folder import CARD, may_write, replaced, sealed
 from ..files.reading import is_there
+from ..files.run_folder import CONFIG, FACTS, TOKENIZER, checkpoint_folder, numbered
 from ..files.schema import check
 from ..files.tokenizers import (
     copy_tokenizer,
@@ -47,7 +48,7 @@ from ..tokens import SpecialIds
 from ..torch_state import known_torch_state
 from ..train import checkpoint
 from ..train.decisive import must_agree, must_be_of_recipe
-from ..train.facts import FACTS, read_facts
+from ..train.facts import read_facts
 from ..train.memory import must_fit
 from ..train.saved import current_names, must_be_floats, must_be_state
 from . import card
@@ -111,7 +112,7 @@ def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
     """Recipe and facts of a run folder. Raises UserError if it is not one, or if the two are not of
     one run."""
     must_be_run(run)
-    config, facts = load_file(run / "config.yaml", within=run), read_facts(run)[1]
+    config, facts = load_file(run / CONFIG, within=run), read_facts(run)[1]
     must_agree(run, config, facts)
     return config, facts
 
@@ -122,18 +123,14 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
 
 
 def _checkpoint(run: Path, step: int | None) -> Path:
-    there = sorted(
-        int(p.name.removeprefix("checkpoint-"))
-        for p in run.glob("checkpoint-*")
-        if p.name.removeprefix("checkpoint-").isdecimal()
-    )
+    there = sorted(found.step for found in numbered(run))
     if step is not None:
         if step not in there:
             raise UserError(
                 f"{run} has no checkpoint of step {step}; there are: "
                 f"{', '.join(map(str, there)) or 'none'}"
             )
-        return run / f"checkpoint-{step}"
+        return checkpoint_folder(run, step)
     found = checkpoint.newest(run)
     if found is None:
         raise UserError(
@@ -148,7 +145,7 @@ def _found(
     """The networks of the wanted checkpoint and its state. A run at work removes old checkpoints:
     if none was asked for, the newest is looked for again."""
     for left in reversed(range(TRIES)):
-        there = [found.path for found in checkpoint.numbered(run)]
+        there = [found.path for found in numbered(run)]
         try:
             return _restored(config, facts, _checkpoint(run, step))
         except UserError:
@@ -209,7 +206,7 @@ def identity_of(
 ) -> dict[str, Any]:
     """What tells this network from others, for its mark: the same run at another step is the same
     model."""
-    recipe = sha256(run / "config.yaml")
+    recipe = sha256(run / CONFIG)
     if recipe is None:
         raise UserError(f"{run / 'config.yaml'} is gone; put it back, and export again")
     return {
@@ -277,7 +274,7 @@ def _copy_tokenizer(
 ) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
-    source = run / "tokenizer"
+    source = run / TOKENIZER
     if not is_there(source / "tokenizer.json"):
         raise UserError(
             f"{source} has no tokenizer.json; the run folder is damaged: copy the folder "

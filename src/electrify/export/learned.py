@@ -10,9 +10,9 @@ from typing import Any
 from ..config.networks import KEPT, beside
 from ..config.pretrain import PretrainConfig
 from ..console import inert
+from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..model.forward_passes import Period
-from ..train.home import GENERATOR_STAGE
-from ..train.log import FILE, read
+from ..train.log import read
 from .wording import number, start_name, wall_time
 
 
@@ -87,7 +87,7 @@ def _in(
 
 
 def _records(run: Path) -> list[dict[str, Any]]:
-    path = run / FILE
+    path = run / METRICS
     return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
 
 

@@ -13,10 +13,10 @@ from ..files.hub import must_be_reachable
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import is_there
+from ..files.run_folder import HEADER
 from ..train.home import must_not_be_in_first_stage
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
-RUN_FILES = ("config.yaml", "run.json")
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -55,7 +55,7 @@ def check_place(path: str) -> None:
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     must_not_be_in_first_stage(run)
-    for name in RUN_FILES:
+    for name in HEADER:
         if not is_there(run / name):
             raise UserError(
                 f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify "

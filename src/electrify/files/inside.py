@@ -4,14 +4,12 @@ to somewhere else."""
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from ..console import brief
 from ..errors import UserError
+from .run_folder import HEADER, NUMBERED
 
-CHECKPOINT = re.compile(r"checkpoint-(0|[1-9][0-9]*)")
-_OF_A_RUN = ("config.yaml", "run.json")  # beside a run's checkpoints
 _OF_A_CHECKPOINT = ("manifest.json", "state.json")
 
 
@@ -40,9 +38,9 @@ def must_not_be_in_a_checkpoint(folder: Path) -> None:
     come and go while the run trains."""
     real = Path(os.path.realpath(folder))
     for path in (real, *real.parents):
-        if not CHECKPOINT.fullmatch(path.name):
+        if not NUMBERED.fullmatch(path.name):
             continue
-        if any((path.parent / name).is_file() for name in _OF_A_RUN) or all(
+        if any((path.parent / name).is_file() for name in HEADER) or all(
             (path / name).is_file() for name in _OF_A_CHECKPOINT
         ):
             what = "a checkpoint" if path == real else f"in {path}, a checkpoint"

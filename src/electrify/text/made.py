@@ -11,13 +11,13 @@ from ..config.compare import STUDY, STUDY_MARK
 from ..config.pretrain import RUN_MARK
 from ..files.folders import KEY, MARK, SCORES, SCORES_PAGE, own_bytes, own_object
 from ..files.reading import UnreadableError
+from ..files.run_folder import CONFIG, TOKENIZER
 from ..files.seals import SEAL
 from .manifest import MANIFEST
 from .placed import unfinished_state
 
 MARKS = (MARK, "finetune.json")
-TOKENIZER = "tokenizer"  # the folder inside a corpus and a run
-_BEGINNINGS = {"config.yaml": RUN_MARK, STUDY: STUDY_MARK}
+_BEGINNINGS = {CONFIG: RUN_MARK, STUDY: STUDY_MARK}
 
 
 def is_made(folder: Path) -> bool:

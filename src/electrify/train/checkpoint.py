@@ -23,7 +23,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +34,13 @@ from .. import faults
 from ..errors import UserError, is_of_memory
 from ..files.folders import aside
 from ..files.reading import json_of, read_bytes, sha256_of
+from ..files.run_folder import Found, checkpoint_folder, numbered
 from ..files.whole import sync
 from ..progress import say
-from .contents import FORMAT, MANIFEST, NUMBERED, STATE, contents_of, damage, why_bad, written_here
+from .contents import FORMAT, MANIFEST, STATE, contents_of, damage, why_bad, written_here
 
 RETRY_S = 1.0
 _TEMPORARY = re.compile(r"\.tmp-[0-9]+-[0-9a-f]{32}")
-
-
-@dataclass(frozen=True)
-class Found:
-    """A complete checkpoint whose every hash is right."""
-
-    path: Path
-    step: int
 
 
 # --- writing
@@ -72,7 +64,7 @@ def save(
     has changed.
     """
     assert keep is None or keep >= 1
-    final = run / f"checkpoint-{step}"
+    final = checkpoint_folder(run, step)
     if os.path.lexists(final) and not why_bad(final):
         _rotate(run, step, keep, milestones)
         return final
@@ -225,15 +217,6 @@ def _remove(path: Path) -> None:
 
 
 # --- reading
-
-
-def numbered(run: Path) -> list[Found]:
-    """Every folder named checkpoint-<number>, whatever is in it, highest step first. (Modification
-    times are not used because they are wrong after a restored backup.)"""
-    if not run.is_dir():
-        return []
-    named = ((NUMBERED.fullmatch(path.name), path) for path in run.iterdir())
-    return sorted((Found(path, int(m[1])) for m, path in named if m), key=lambda found: -found.step)
 
 
 def newest(run: Path) -> Found | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..console import brief
-from ..files.inside import CHECKPOINT as NUMBERED
 from ..files.reading import FileError, UnreadableError, must_be_regular, read_object, sha256_of
+from ..files.run_folder import NUMBERED
 from ..files.schema import Count, FileName, SchemaError, check, is_file_name
 
 MANIFEST = "manifest.json"

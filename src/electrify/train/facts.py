@@ -11,12 +11,12 @@ from ..config.architectures import ARCHITECTURES
 from ..console import brief
 from ..errors import UserError
 from ..files.reading import FileError, MissingError, read_object
+from ..files.run_folder import FACTS
 from ..files.schema import FileName, Positive, SchemaError, Sha256, check
 from ..files.seals import unsealed
 from ..text.manifest import SourceRow
 from ..tokens import SpecialIds
 
-FACTS = "run.json"
 RESTORE = "without it the vocabulary is unknown: restore it from a copy"
 
 

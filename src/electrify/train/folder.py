@@ -17,16 +17,14 @@ from ..errors import UserError
 from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
+from ..files.run_folder import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, has_checkpoints, numbered
 from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .board import BOARD
 from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing
-from .facts import FACTS
-from .home import GENERATOR_STAGE, TOKENIZER
 
 Resume = Literal["auto", "never", "must"]
-CONFIG = "config.yaml"
 MOST_LISTED = 3
 
 
@@ -36,7 +34,7 @@ def refuse(folder: Path, resume: Resume) -> None:
     must_lead_somewhere(folder)
     must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
-    saved = any(folder.glob("checkpoint-*"))
+    saved = has_checkpoints(folder)
     begun = os.path.lexists(folder / CONFIG)
     if (folder / CONFIG).is_symlink():
         raise UserError(
@@ -71,7 +69,7 @@ def refuse(folder: Path, resume: Resume) -> None:
 
 def refuse_stages(folder: Path, resume: Resume) -> None:
     """As `refuse`, of a run of two stages: there may be something to continue in the first only."""
-    waiting = resume == "must" and any((folder / GENERATOR_STAGE).glob("checkpoint-*"))
+    waiting = resume == "must" and has_checkpoints(folder / GENERATOR_STAGE)
     refuse(folder, "auto" if waiting else resume)
 
 
@@ -108,7 +106,7 @@ def find_checkpoint(folder: Path) -> checkpoint.Found | None:
     """The checkpoint to continue from, or None in a new folder. Raises UserError if there are only
     damaged ones, because a new run must never begin over an old one."""
     found = checkpoint.newest(folder)
-    if found is None and any(folder.glob("checkpoint-*")):
+    if found is None and has_checkpoints(folder):
         raise UserError(
             f"{folder} has checkpoints and none of them is complete; choose another --output-dir, "
             "or remove them to begin anew"
@@ -135,7 +133,7 @@ def is_run(folder: Path) -> bool:
         return True
     if any(
         (own_object(found.path / checkpoint.MANIFEST) or {}).get("step") == found.step
-        for found in checkpoint.numbered(folder)
+        for found in numbered(folder)
     ):
         return True
     try:
@@ -146,7 +144,7 @@ def is_run(folder: Path) -> bool:
 
 def has_begun(folder: Path) -> bool:
     """Whether a run of ours would go on in the folder, and not begin anew."""
-    return is_run(folder) and bool(checkpoint.numbered(folder))
+    return is_run(folder) and bool(numbered(folder))
 
 
 def _listed(differ: list[str], flat: list[dict[str, Any]]) -> str:

@@ -18,18 +18,16 @@ from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
 from ..files.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
 from ..files.reading import UnreadableError
+from ..files.run_folder import CONFIG, FACTS, HEADER, TOKENIZER, numbered
 from ..files.seals import sealed
 from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
 from ..files.whole import write_atomically
 from ..model.shape import Shape
 from ..progress import say
 from ..text.manifest import Manifest
-from .checkpoint import numbered
 from .decisive import STARTS, decisive, differing
 from .device import describe
-from .facts import FACTS, read_facts
-from .folder import CONFIG
-from .home import HEADER, TOKENIZER
+from .facts import read_facts
 from .threads import Threads
 
 

@@ -18,11 +18,9 @@ from ..errors import UserError
 from ..files.folders import aside
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
+from ..files.run_folder import CONFIG, GENERATOR_STAGE, HEADER, TOKENIZER
 from ..files.whole import free_name, write_atomically
 
-HEADER = ("config.yaml", "run.json")
-TOKENIZER = "tokenizer"
-GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
 LARGEST = 256 << 20  # limit on the bytes of one file kept in memory; tokenizers have a few MB
 AGAIN = "run the same command again to continue"
 
@@ -138,7 +136,7 @@ def must_not_be_in_first_stage(folder: Path) -> None:
     """Raises UserError for the folder of a run whose first stage has begun and its second has not,
     naming the run of that stage."""
     stage = folder / GENERATOR_STAGE
-    if os.path.lexists(stage / HEADER[0]) and not os.path.lexists(folder / HEADER[0]):
+    if os.path.lexists(stage / CONFIG) and not os.path.lexists(folder / CONFIG):
         raise UserError(f"{folder} is a run in its first stage; name the run of that, {stage}")
 
 

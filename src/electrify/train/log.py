@@ -20,6 +20,7 @@ from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..files.folders import aside
 from ..files.reading import open_regular
+from ..files.run_folder import METRICS
 from ..files.schema import is_count
 from ..files.whole import write_atomically
 from ..progress import say
@@ -27,7 +28,6 @@ from .board import BOARD, Board, numbers, open_board
 
 MAX_LINE = 1 << 20  # bytes; a record has a few hundred
 KINDS = ("train", "valid", "event")
-FILE = "metrics.jsonl"
 # Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
 TIMING_FIELDS = frozenset(
     {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
@@ -54,7 +54,7 @@ class MetricsLog:
         self._failing = False
         if rank != 0:
             return
-        self._path = path = run / FILE
+        self._path = path = run / METRICS
         try:
             run.mkdir(parents=True, exist_ok=True)
             rewind(path, resume_step)
@@ -80,7 +80,7 @@ class MetricsLog:
             # A full disk must not end the training: the buffer keeps what it could not write and
             # tries again with the next record.
             if not self._failing:
-                say(f"warning: {FILE} cannot be written ({e.strerror}); the run goes on")
+                say(f"warning: {METRICS} cannot be written ({e.strerror}); the run goes on")
             self._failing = True
         if record["kind"] != "event":
             figures = {k: v for k, v in record.items() if k not in ("kind", "step")}
@@ -96,7 +96,7 @@ class MetricsLog:
         except Exception as e:  # noqa: BLE001
             say(
                 f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; "
-                f"{FILE} goes on"
+                f"{METRICS} goes on"
             )
             self._board = None
 
@@ -118,8 +118,8 @@ class MetricsLog:
             self._file = self._path.open("a+b")
         except OSError as e:
             say(
-                f"warning: {FILE} cannot be rewritten ({e.strerror}): its lines after step {step} "
-                "stay, and these steps follow again"
+                f"warning: {METRICS} cannot be rewritten ({e.strerror}): its lines after step "
+                f"{step} stay, and these steps follow again"
             )
         self._show(lambda board: board.forget(step + 1))
 
@@ -142,7 +142,7 @@ class MetricsLog:
             return True
         except OSError as e:
             say(
-                f"warning: {FILE} was lost and cannot be written again ({e.strerror}); the run "
+                f"warning: {METRICS} was lost and cannot be written again ({e.strerror}); the run "
                 "goes on"
             )
             return False
@@ -162,7 +162,7 @@ class MetricsLog:
             if self._file is not None:
                 self._file.close()
         except OSError as e:
-            say(f"warning: the end of {FILE} could not be written ({e.strerror})")
+            say(f"warning: the end of {METRICS} could not be written ({e.strerror})")
         self._file = None
         if self._board is not None:
             try:
@@ -201,10 +201,10 @@ def rewind(path: Path, resume_step: int | None) -> None:
 def begin_log(run: Path, *, trunk: Path, step: int) -> None:
     """Gives a run that starts after `step` of another one, in the folder `trunk`, the records up to
     there, if they exist, as if it had trained that far itself."""
-    earlier = trunk / FILE
+    earlier = trunk / METRICS
     if earlier.is_file():
         kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)
-        write_atomically(run / FILE, b"".join(line.rstrip(b"\n") + b"\n" for line in kept))
+        write_atomically(run / METRICS, b"".join(line.rstrip(b"\n") + b"\n" for line in kept))
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:

@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 
 from ..config.pretrain import PretrainConfig, load_file, override
+from ..files.run_folder import CONFIG
 from ..progress import say
 from .device import supports_bf16
 from .dist import World, any_across, together
-from .folder import CONFIG, has_begun
+from .folder import has_begun
 
 
 def with_precision(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
+from ..files.run_folder import checkpoint_folder
 from . import checkpoint
 from .context import RunContext, TrainingData
 from .dist import sum_across, together
@@ -112,7 +113,7 @@ class Safety:
         spent = meter.seconds_before, meter.joules_before
         left_out = behind.step + state.left_out - step
         state.sums = MetricSums(world.device)
-        path = self.context.folder / f"checkpoint-{step}"
+        path = checkpoint_folder(self.context.folder, step)
         with together():
             tensors, facts = checkpoint.load(path)
             tensors = current_names(tensors)

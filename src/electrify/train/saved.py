@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from ..errors import UserError
+from ..files.run_folder import checkpoint_folder
 from ..files.schema import Count, Rule, SchemaError, check
 from .guard import LOSSES
 
@@ -94,7 +95,7 @@ def must_be_state(path: Path, state: dict[str, Any]) -> None:
         found = check(State, state, f"{path}/state.json", more=True)
     except SchemaError as e:
         raise UserError(f"{e}; {EARLIER}") from e
-    if path.name != f"checkpoint-{found.step}":
+    if path != checkpoint_folder(path.parent, found.step):
         raise UserError(f"{path}/state.json is of step {found.step}; {EARLIER}")
 
 

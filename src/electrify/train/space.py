@@ -11,7 +11,8 @@ from torch import Tensor
 from ..config.pretrain import TrainConfig
 from ..console import size
 from ..errors import UserError
-from .checkpoint import numbered, temporaries
+from ..files.run_folder import numbered
+from .checkpoint import temporaries
 from .contents import contents_of, why_bad
 
 
