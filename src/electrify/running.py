@@ -133,7 +133,7 @@ def assembled(job: Job, planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         built.objective,
         config.train,
         opened(planned.loader, config, planned.micro_rows),
-        context_of(job, config, planned.corpus, built),
+        context_of(job, config, planned.corpus),
         weights=config.objective.term_weights,
         kept=kept_names(built),
     )
@@ -168,7 +168,7 @@ def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingD
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
 
-def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -> RunContext:
+def context_of(job: Job, config: PretrainConfig, corpus: Corpus) -> RunContext:
     """Where the run runs."""
     dtype = torch.bfloat16 if config.train.bf16 else torch.float32
     return RunContext(
@@ -178,7 +178,9 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
         recipe=decisive(config),
         deadline=job.deadline,
         peak=machine_peak(job.world.device, dtype) if job.world.is_main else math.inf,
-        flops_before=first_stage_flops(config, built, convention="hardware"),
+        flops_before=first_stage_flops(
+            config, vocab_size=corpus.manifest.vocab_size, convention="hardware"
+        ),
         milestones=job.milestones,
     )
 
