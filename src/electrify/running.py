@@ -131,10 +131,9 @@ def assembled(job: Job, planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         )
     run = Run(
         built.objective,
-        config.train,
+        config,
         opened(planned.loader, config, planned.micro_rows),
         context_of(job, config, planned.corpus),
-        weights=config.objective.term_weights,
         kept=kept_names(built),
     )
     return run, built

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, with_batch
+from ..config.pretrain import PretrainConfig, first_update, with_batch
 from ..config.stages import stages_of
 from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
@@ -112,7 +112,7 @@ def flops_of_periods(
     rows: see passes_flops."""
     how: dict[str, Any] = {"convention": convention, "rows": rows}
     return [
-        PeriodFlops(p.first(max_steps), by_length(p.passes, phases, **how))
+        PeriodFlops(first_update(p.start, max_steps), by_length(p.passes, phases, **how))
         for p in objective.periods()
     ]
 
