@@ -126,8 +126,8 @@ class Ours:
             seed=0,
         )
         read = TrainingData(loader, None, case.rows // world.size, unigram_entropy=9.0)
-        more = {"weights": config.objective.term_weights, "kept": kept_names(built)}
-        self.run = Run(built.objective, config.train, read, RunContext(world, folder), **more)
+        context = RunContext(world, folder)
+        self.run = Run(built.objective, config, read, context, kept=kept_names(built))
 
     def __call__(self) -> None:
         self.run.update(self.run.batch(self.run.step))

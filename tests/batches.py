@@ -191,10 +191,9 @@ def one_update(config: PretrainConfig, folder: Path) -> dict[str, float]:
     loader: Any = SimpleNamespace(phases=phases, batch=batch)
     run = Run(
         made.objective,
-        config.train,
+        config,
         TrainingData(loader, None, rows, unigram_entropy=4.0),
         RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder),
-        weights=config.objective.term_weights,
         kept=kept_names(made),
     )
     run.update(run.batch(0))

@@ -125,7 +125,8 @@ def compose(
     kept, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
     dropout = own_dropout(config.model)
-    parts = Parts(corruptor, kept, architecture, o.term_weights, dropout)
+    shows_mask = config.corruption.row.shows_mask
+    parts = Parts(corruptor, kept, architecture, o.term_weights, shows_mask, dropout)
     objective = class_at(o.row.cls).build(parts, **vars(o.options))
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"

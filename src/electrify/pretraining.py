@@ -6,14 +6,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from .config.checks import cautions, check, check_minutes
 from .config.given import checked, must_be, path_of
 from .config.networks import KEPT
 from .config.pretrain import PretrainConfig, override
 from .config.schema import convert
-from .config.sections import GENERATOR_SIZES
+from .config.stages import stages_of
 from .draws import hashed
 from .errors import UserError
 from .export.starting_vocabulary import check_vocabulary
@@ -153,7 +152,7 @@ def stages(job: Job) -> tuple[Job, Job]:
     starts = job.starts | {"generator": str(folder / KEPT)}
     if config.train.discriminator_start == "generator":
         starts |= {KEPT: starts["generator"]}
-    first = replace(job, folder=folder, config=generator_stage(config), starts={})
+    first = replace(job, folder=folder, config=first_stage(config), starts={})
     return first, replace(job, config=config, starts=starts)
 
 
@@ -172,42 +171,15 @@ def must_hold_both(first: Job, second: Job) -> None:
     require_space(second.folder, needed)
 
 
-def generator_stage(config: PretrainConfig) -> PretrainConfig:
-    """The first stage: the generator of `config` as a masked language model of its own.
+def first_stage(config: PretrainConfig) -> PretrainConfig:
+    """The first of the two runs of `config`, whose warm-up ends with it at the latest.
 
     It has another seed: with the same seed, each text of the second stage would get the very masks
     with which the generator was trained.
     """
-    t = config.train
-    warmup = t.warmup_steps if t.generator_warmup_steps is None else t.generator_warmup_steps
-    dropout = config.model.generator_dropout
-    fields: dict[str, Any] = config.model.generator_numbers() | {
-        "corruptor": "mask",
-        "clean_rate": 0.0,
-        "generator_training": "joint",
-        "objective": "mlm",
-        "max_steps": t.generator_steps,
-        "generator_steps": 0,
-        "discriminator_start": "generator",
-        "learning_rate": t.generator_learning_rate or t.learning_rate,
-        "generator_learning_rate": None,
-        "generator_warmup_steps": None,
-        "generator_dropout": None,
-        "clip": "together",
-        "init_rtd_bias": "zero",
-        "temperature": 1.0,
-        "temperature_end": None,
-        "temperature_schedule": "linear",
-        "temperature_decay": 0.1,
-        "mask_rate_end": None,
-        "disallow_correct": False,
-        "init_discriminator": None,
-        "warmup_steps": min(warmup, t.generator_steps),
-        "seed": int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1,
-    }
-    if dropout is not None:
-        fields |= {"dropout": dropout, "attention_dropout": dropout}
-    fields |= dict.fromkeys(f"generator_{name}" for name in GENERATOR_SIZES)
-    stage = override(config, fields)
+    stage, _ = stages_of(config)
+    t = stage.train
+    seed = int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1
+    stage = override(stage, {"warmup_steps": min(t.warmup_steps, t.max_steps), "seed": seed})
     check(stage)
     return stage

@@ -132,10 +132,9 @@ def assembled(job: Job, planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         )
     run = Run(
         built.objective,
-        config.train,
+        config,
         opened(planned.loader, config, planned.micro_rows),
-        context_of(job, config, planned.corpus, built),
-        weights=config.objective.term_weights,
+        context_of(job, config, planned.corpus),
         kept=kept_names(built),
     )
     return run, built
@@ -169,7 +168,7 @@ def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingD
     return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
 
 
-def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -> RunContext:
+def context_of(job: Job, config: PretrainConfig, corpus: Corpus) -> RunContext:
     """Where the run runs."""
     dtype = torch.bfloat16 if config.train.bf16 else torch.float32
     return RunContext(
@@ -179,7 +178,9 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus, built: Built) -
         recipe=decisive(config),
         deadline=job.deadline,
         peak=machine_peak(job.world.device, dtype) if job.world.is_main else math.inf,
-        flops_before=first_stage_flops(config, built, convention="hardware"),
+        flops_before=first_stage_flops(
+            config, vocab_size=corpus.manifest.vocab_size, convention="hardware"
+        ),
         milestones=job.milestones,
     )
 

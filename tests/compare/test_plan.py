@@ -200,6 +200,15 @@ def test_a_budget_within_the_warm_up_is_refused() -> None:
         ("electra-tiny:generator_warmup_steps=0,warmup_steps=100000", 1e13, "the warm-up of 100"),
         ("electra-tiny:mask_rate=.3,tie=gdes", 1e12, "within the warm-up of"),
         ("bert-tiny", 1e12, "within the warm-up of"),
+        # An adversarial generator learns in both stages, and this warm-up ends in the first one.
+        (
+            (
+                "adversarial-tiny:generator_steps=20000,discriminator_start=random,"
+                "generator_warmup_steps=3000"
+            ),
+            1e14,
+            "updates, which end within the generator's warm-up of 3,000",
+        ),
     ],
 )
 def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:

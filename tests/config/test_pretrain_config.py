@@ -23,6 +23,8 @@ from electrify.config.pretrain import (
     recipe_names,
     section_of,
 )
+from electrify.config.sections import CorruptionConfig
+from electrify.config.stages import stages_of
 from electrify.errors import UserError
 
 ELECTRA, BERT = load_recipe("electra-tiny"), load_recipe("bert-tiny")
@@ -540,3 +542,41 @@ def test_every_refusal_is_one_line() -> None:
         with pytest.raises(UserError) as e:
             check(override(ELECTRA, fields))
         assert "\n" not in str(e.value)
+
+
+# ---------------------------------------------------------------- two stages
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaterCorruption(CorruptionConfig):
+    """A section with an option that does not exist yet."""
+
+    later: float = 0.0
+
+
+def test_a_first_stage_keeps_which_tokens_are_chosen_and_no_other_corruption() -> None:
+    chosen: dict[str, Any] = {"mask_rate": 0.3, "mask_mix": (0.8, 0.1, 0.1), "mask_unit": "span"}
+    chosen |= {"span_length": 5, "mask_choice": "rare"}
+    others: dict[str, Any] = {"mask_rate_end": 0.4, "clean_rate": 0.1, "temperature": 0.9}
+    others |= {"temperature_end": 0.5, "temperature_schedule": "exponential"}
+    others |= {"temperature_decay": 0.2, "disallow_correct": True, "later": 1.0}
+    others |= {"generator_training": "frozen", "corruptor": "generator"}
+    corruption = LaterCorruption(**chosen, **others)
+    assert {*chosen, *others, "options"} == {f.name for f in dataclasses.fields(corruption)}
+    stages = {"generator_steps": 10, "discriminator_start": "random", "tie": "none"}
+    config = override(ELECTRA, stages | {"max_steps": 30})
+    first, second = stages_of(dataclasses.replace(config, corruption=corruption))
+    assert second.corruption is corruption
+    assert first.corruption == CorruptionConfig(corruptor="mask", **chosen)
+    assert (first.objective.objective, first.objective.term_weights) == ("mlm", {"mlm": 1.0})
+    assert (first.train.max_steps, stages_of(first)) == (10, [first])
+
+
+@pytest.mark.parametrize("name", [n for n in recipe_names() if n.startswith(("two-stage", "fast"))])
+def test_both_stages_of_a_recipe_go_together(name: str) -> None:
+    config = load_recipe(name)
+    first, second = stages_of(config)
+    assert second is config
+    check(first)
+    numbers = config.model.generator_numbers()
+    assert {n: getattr(first.model, n) for n in numbers} == numbers

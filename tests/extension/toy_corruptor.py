@@ -17,7 +17,7 @@ from electrify.corruption.source import Source
 from electrify.draws import Draws
 from electrify.model.forward_passes import Pass
 from electrify.model.network import Network
-from electrify.terms import Loss
+from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 
 
@@ -43,6 +43,9 @@ class Shift(nn.Module):
         return {}
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
         return {}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:

@@ -22,7 +22,7 @@ from electrify.model.forward_passes import Pass
 from electrify.model.heads import Head
 from electrify.model.likelihood import token_ce
 from electrify.model.network import Network
-from electrify.objectives.metrics import generator_rates, histogram, replaced_share
+from electrify.objectives.metrics import histogram, replaced_share
 from electrify.objectives.objective import Graded, Parts
 from electrify.objectives.objective import Objective as Base
 from electrify.terms import Loss, Terms
@@ -119,7 +119,7 @@ class Margin(Base):
 
     def watch(self, graded: Graded) -> Terms:
         z = graded.corrupted
-        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
         if not self.training:
             terms["margin_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
         return terms
@@ -138,7 +138,7 @@ class MarginOptions:
 ROW = Objective(
     cls="toy_objective:Margin",
     help="keep replaced and original tokens apart by a margin",
-    corruptors=("generator", "uniform", "toy_shift"),
+    corruptors=("generator", "uniform", "toy_shift", "toy_guess"),
     losses={"margin": 20.0, "contrast": 0.5, "named": 1.0},
     options=MarginOptions,
     check=lambda model, o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",

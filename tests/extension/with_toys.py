@@ -1,4 +1,4 @@
-"""`python with_toys.py WORDS`: electrify WORDS with a toy objective, a toy corruptor and a toy
+"""`python with_toys.py WORDS`: electrify WORDS with a toy objective, two toy corruptors and a toy
 architecture among its rows."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import sys
 
 import toy_architecture
 import toy_corruptor
+import toy_generator
 import toy_objective
 
 from electrify.config.architectures import ARCHITECTURES
@@ -17,6 +18,7 @@ from electrify.config.objectives import OBJECTIVES
 def put_in() -> None:
     OBJECTIVES["toy_margin"] = toy_objective.ROW
     CORRUPTORS["toy_shift"] = toy_corruptor.ROW
+    CORRUPTORS["toy_guess"] = toy_generator.ROW
     ARCHITECTURES["toy_prenorm"] = toy_architecture.ROW
 
 

@@ -66,15 +66,7 @@ def run_of(name: str, folder: Path) -> Run:
     )
     data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
     context = RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder)
-    weights = config.objective.term_weights
-    return Run(
-        objective.objective,
-        config.train,
-        data,
-        context,
-        weights=weights,
-        kept=kept_names(objective),
-    )
+    return Run(objective.objective, config, data, context, kept=kept_names(objective))
 
 
 def curve(name: str, *, folder: Path) -> list[dict[str, float]]:

@@ -17,7 +17,7 @@ from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, va
 from electrify.config.checks import check
 from electrify.config.flops import Convention
 from electrify.config.networks import beside
-from electrify.config.pretrain import load_recipe, override
+from electrify.config.pretrain import first_update, load_recipe, override
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -211,7 +211,7 @@ def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
     objective: Any = built("corrective-tiny", mlm_share=share).objective
     tokens = ragged_batch()
     _, second = objective.periods()
-    first = second.first(max_steps)
+    first = first_update(second.start, max_steps)
     for step in (first - 1, first):
         plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
         assert plan.masked == (step < first)

@@ -28,6 +28,7 @@ def test_by_hand() -> None:
         MaskMix(Chooser(BASIC, 7, rate=0.9), BASIC, 7, mix=(1.0, 0.0, 0.0)),
         part(encoder),
         part(head),
+        reads_mask=True,
     )
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert encoder.saw_T.tolist() == [2, 4, 4, 3, 0]
@@ -63,6 +64,7 @@ def test_kept_tokens_are_predicted_too() -> None:
         MaskMix(Chooser(BASIC, 7, rate=0.9), BASIC, 7, mix=(0.0, 1.0, 0.0)),
         part(encoder),
         part(HeadAt(torch.zeros(4, 7))),
+        reads_mask=True,
     )
     terms = terms_of(objective, tokens, draws_of(tokens))
     assert encoder.saw_T.tolist() == [2, 5, 6, 3]

@@ -29,7 +29,7 @@ from electrify.objectives.electric import Electric, noise_logit
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.mlm import MLM
 from electrify.running import kept_names
-from electrify.terms import Loss, weighted
+from electrify.terms import Loss, Terms, weighted
 from electrify.tokens import SpecialIds, Tokens
 from systems import STUDY
 
@@ -170,6 +170,9 @@ class Drawn(nn.Module):
 
     def likelihood(self, z: Generated) -> dict[str, Loss]:
         return Generator.likelihood(part(self), z)
+
+    def rates(self, z: Generated, losses: dict[str, Loss]) -> Terms:
+        return Generator.rates(part(self), z, losses)
 
 
 class ByToken(StubHead):

@@ -26,6 +26,7 @@ from batches import (
 from electrify.build import Built
 from electrify.corruption.masking import Masked, substitute
 from electrify.corruption.plan import Plan
+from electrify.corruption.rates import lm_rates
 from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import (
@@ -33,7 +34,6 @@ from electrify.objectives.metrics import (
     REACH,
     detection_summary,
     histogram,
-    lm_rates,
     summarise,
 )
 from electrify.terms import Loss, Term, term, weighted

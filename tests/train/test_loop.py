@@ -67,14 +67,7 @@ def run_of(
         loader, Rows(Corpus(data, "valid"), **rows), micro_rows, unigram_entropy(corpus)
     )
     context = RunContext(ALONE, folder)
-    return Run(
-        built.objective,
-        config.train,
-        read,
-        context,
-        weights=config.objective.term_weights,
-        kept=kept_names(built),
-    )
+    return Run(built.objective, config, read, context, kept=kept_names(built))
 
 
 def pretrain(data: Path, run: Path, **fields: Any) -> int:

@@ -15,9 +15,14 @@ from safetensors.torch import load_file
 from batches import built
 from electrify import cli
 from electrify.build import Vocabulary, build
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
-from electrify.data.phases import Phase, Phases, phases_of
-from electrify.doctor.recipe import silent_tokens
+from electrify.config.pretrain import (
+    PretrainConfig,
+    first_asked,
+    first_update,
+    load_recipe,
+    override,
+)
+from electrify.data.phases import Phase, Phases
 from electrify.flops.count import PeriodFlops, flops_before, recipe_flops
 from electrify.pretraining import pretrain
 from electrify.text.shards import Corpus
@@ -48,7 +53,7 @@ def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
     """As the objective's last period does, to the update: `doctor` has the recipe alone."""
     config = override(load_recipe("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
     last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
-    assert silent_tokens(config) == phases_of(config).slots(last.first(100))
+    assert first_asked(config) == first_update(last.start, 100)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from functools import cache
 from ..config.compare import Equal, with_unit
 from ..config.flops import Convention
 from ..config.pretrain import PretrainConfig
-from ..data.phases import Phases, phases_of, phases_of_first_stage
+from ..config.stages import stages_of
+from ..data.phases import phases_of
 from ..flops.count import recipe_flops
 from ..text.shards import Corpus
 
@@ -42,8 +43,8 @@ class Cost:
         segments = config.data.num_segments
         return sum(
             rows / max(1, self.num_rows(length, segments))
-            for phases, steps in stages(config)
-            for length, rows in phases.rows_taken(steps).items()
+            for stage in stages_of(config)
+            for length, rows in phases_of(stage).rows_taken(stage.train.max_steps).items()
         )
 
     def shown(self, budget: float) -> str:
@@ -53,16 +54,7 @@ class Cost:
 
 def tokens_of(config: PretrainConfig) -> int:
     """Places for tokens that a run reads, padding and a first stage included."""
-    return sum(phases.slots(steps) for phases, steps in stages(config))
-
-
-def stages(config: PretrainConfig) -> list[tuple[Phases, int]]:
-    """The phases and updates of a run, and of its first stage if it has one."""
-    t = config.train
-    found = [(phases_of(config), t.max_steps)]
-    if t.generator_steps:
-        found.append((phases_of_first_stage(config), t.generator_steps))
-    return found
+    return sum(phases_of(stage).slots(stage.train.max_steps) for stage in stages_of(config))
 
 
 def rows_of(corpus: Corpus) -> Callable[[int, int], int]:

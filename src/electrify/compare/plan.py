@@ -20,6 +20,7 @@ from ..config.checks import check, check_periods
 from ..config.compare import UNITS
 from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
+from ..config.stages import endless_warmups
 from ..errors import UserError
 from ..train.trunk import can_share, leaves_at
 from .cost import Cost
@@ -261,22 +262,16 @@ def _of_one_seed(
 
 def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
     """Raises UserError if a learning rate would never reach its peak."""
-    t = config.train
-    own = t.generator_warmup_steps
-    parts = [(t.max_steps, "", "the warm-up", "warmup_steps", t.warmup_steps)]
-    if t.generator_steps:
-        first = t.warmup_steps if own is None else own
-        name = "generator_warmup_steps"
-        parts += [(t.generator_steps, " of a first stage", "the warm-up", name, first)]
-    elif own is not None:
-        parts += [(t.max_steps, "", "the generator's warm-up", "generator_warmup_steps", own)]
-    for steps, of, whose, name, warmup in parts:
-        if steps <= warmup:
-            better = _changed(entry, name, min(steps - 1, max(1, steps // 10)))
-            raise UserError(
-                f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
-                f"{whose} of {warmup:,}; give larger --budgets, or {better}"
-            )
+    for w in endless_warmups(config):
+        steps = w.updates
+        first = w.of == "generator_steps"
+        of = " of a first stage" if first else ""
+        whose = "the warm-up" if first or w.name == "warmup_steps" else "the generator's warm-up"
+        better = _changed(entry, w.change, min(steps - 1, max(1, steps // 10)))
+        raise UserError(
+            f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
+            f"{whose} of {w.steps:,}; give larger --budgets, or {better}"
+        )
 
 
 def _changed(entry: Entry, name: str, value: int) -> str:

@@ -13,8 +13,8 @@ from .check_model import check_model
 from .check_task import check_task
 from .pretrain import PretrainConfig, TrainConfig, starts_of
 from .schema import MAX_TYPO, brief
+from .stages import endless_warmups, stages_of
 
-GENERATOR_WARMUP = "generator_warmup_steps"
 TRACKERS = ("none", "tensorboard")
 
 
@@ -70,46 +70,29 @@ def check_idle(config: PretrainConfig, given: Iterable[str]) -> None:
 def cautions(config: PretrainConfig, asked: str = "max_steps") -> Iterator[str]:
     """Warnings, shown at the start of a run, about settings that work but are probably not
     intended. asked: the field that decides the number of updates."""
-    t = config.train
-    yield from _endless_warmups(config)
-    yield from _idle_parts(config, "max_steps", asked)
-    if t.generator_steps:
-        yield from _idle_parts(config, "generator_steps", "generator_steps")
-
-
-def _endless_warmups(config: PretrainConfig) -> Iterator[str]:
-    """Learning rates that never reach their peak."""
-    t = config.train
-    of_generator = t.generator_learning_rate or t.learning_rate
-    own = t.generator_warmup_steps
-    parts = [("warmup_steps", t.warmup_steps, "max_steps", t.learning_rate)]
-    if t.generator_steps:  # of which a first stage has its own
-        name, steps = ("warmup_steps", t.warmup_steps) if own is None else (GENERATOR_WARMUP, own)
-        parts.append((name, steps, "generator_steps", of_generator))
-    learns_on = not t.generator_steps or config.corruption.generator_training != "frozen"
-    if own is not None and learns_on:
-        parts.append((GENERATOR_WARMUP, own, "max_steps", of_generator))
-    for name, steps, whole, peak in parts:
-        updates = getattr(t, whole)
-        if steps >= updates:
-            flag = (GENERATOR_WARMUP if whole == "generator_steps" else name).replace("_", "-")
-            yield (
-                f"{name} {steps:,} is not below {whole} {updates:,}, so the learning rate "
-                f"never reaches {peak:g}; give --{flag} {updates // 10} or so"
-            )
-
-
-def _idle_parts(config: PretrainConfig, whole: str, asked: str) -> Iterator[str]:
-    """Parts of schedules that never happen in the updates of a stage, and shorter rows that are not
-    shorter. whole: the field with their number. asked: the one that decides it."""
-    d, t = config.data, config.train
-    updates = getattr(t, whole)
-    for length in d.seq_length_schedule if whole == "max_steps" else ():
+    for w in endless_warmups(config):
+        yield (
+            f"{w.name} {w.steps:,} is not below {w.of} {w.updates:,}, so the learning rate never "
+            f"reaches {w.peak:g}; give --{w.change.replace('_', '-')} {w.updates // 10} or so"
+        )
+    d = config.data
+    for length in d.seq_length_schedule:
         if length >= d.max_seq_length:
             yield (
                 f"seq_length_schedule: rows of {length} tokens are not shorter than those of the "
                 f"rest of the run, max_seq_length {d.max_seq_length}"
             )
+    *before, _ = stages_of(config)
+    yield from _idle_parts(config, asked)
+    for stage in before:
+        yield from _idle_parts(stage, "generator_steps")
+
+
+def _idle_parts(config: PretrainConfig, asked: str) -> Iterator[str]:
+    """Parts of schedules that never happen in the updates of a stage. asked: the field that decides
+    their number."""
+    d, t = config.data, config.train
+    updates = t.max_steps
     for name, schedule, last_name, last in (
         ("seq_length_schedule", d.seq_length_schedule, "max_seq_length", d.max_seq_length),
         ("batch_size_schedule", t.batch_size_schedule, "train_batch_size", t.train_batch_size),

@@ -24,7 +24,7 @@ class CorruptorRow:
     learned: bool = False
     """Whether it has networks of its own, of the generator's shape."""
     shows_mask: bool = False
-    """Whether the encoder that is kept reads [MASK]."""
+    """Whether the encoder that is kept reads [MASK]: its class returns a `Masked`."""
     options: type = NoOptions
     """Its own options, a frozen dataclass whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None

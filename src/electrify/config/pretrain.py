@@ -4,6 +4,7 @@ checked before anything runs."""
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from dataclasses import dataclass
 from importlib import resources
@@ -209,6 +210,18 @@ def learns_by_likelihood(c: CorruptionConfig, o: ObjectiveConfig) -> bool:
     """Whether a generator is trained with the likelihood of the original tokens (the loss
     `generator`)."""
     return c.row.learned and c.generator_training != "frozen" and not o.row.rewarded
+
+
+def first_asked(config: PretrainConfig) -> int:
+    """The update, counted from 0, in which the head of the kept network is first asked."""
+    o = config.objective
+    return first_update(o.row.silent_share(o.options), config.train.max_steps)
+
+
+def first_update(share: float, max_steps: int) -> int:
+    """The first update, counted from 0, of a part of the run that begins when this share of it is
+    done."""
+    return math.ceil(share * max_steps - 1e-6)
 
 
 def starts_of(schedule: dict[int, float], last: int, max_steps: int) -> dict[int, int]:

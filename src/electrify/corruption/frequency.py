@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..draws import Draws
 from ..model.forward_passes import Pass
 from ..model.network import Network
-from ..terms import Loss
+from ..terms import Loss, Terms
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .masking import Corrupted, ordinary, substitute
@@ -65,6 +65,9 @@ class Frequency(nn.Module):
         return {}
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
         return {}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:

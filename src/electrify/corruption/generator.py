@@ -13,10 +13,11 @@ from ..model.forward_passes import Pass
 from ..model.heads import MaskedLM
 from ..model.likelihood import token_ce
 from ..model.network import Network
-from ..terms import Loss
+from ..terms import Loss, Terms
 from ..tokens import Tokens
 from .masking import Corrupted, MaskMix, substitute
 from .plan import Plan, count
+from .rates import lm_rates
 from .sampling import Sampling
 from .source import Source
 
@@ -100,3 +101,9 @@ class Generator(nn.Module):
         assert isinstance(z, Generated)
         assert z.logits_MV is not None
         return {"generator": Loss(token_ce(z.logits_MV, z.was_M, z.p_MV), z.valid_M)}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
+        assert isinstance(z, Generated)
+        assert z.logits_MV is not None
+        own = losses["generator"]
+        return lm_rates("generator", z.logits_MV, own, z, mask_id=z.mask_id, p_MV=z.p_MV)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..draws import Draws
 from ..model.forward_passes import Pass
 from ..model.network import Network
-from ..terms import Loss
+from ..terms import Loss, Terms
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser
 from .plan import Plan
@@ -95,6 +95,12 @@ class Corruptor(Protocol):
         """Its own loss, under the name `generator`; nothing if it has no network."""
         ...
 
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
+        """What is watched of its network beside the loss; nothing if it has none. losses: those of
+        the forward pass, its own among them. A masked language model gives `lm_rates` of
+        corruption/rates.py: its loss on [MASK] tells train/monitor.py whether it learns."""
+        ...
+
     def passes(self) -> list[Pass]: ...
 
     def networks(self) -> dict[str, Network]:
@@ -109,7 +115,7 @@ def ordinary(special: SpecialIds, vocab_size: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Masked(Corrupted):
-    """A text with [MASK]."""
+    """A text with [MASK], from a corruptor whose row says `shows_mask`."""
 
     mask_id: int
 
@@ -148,6 +154,9 @@ class MaskMix(nn.Module):
         return {}
 
     def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
         return {}
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:

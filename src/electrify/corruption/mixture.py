@@ -18,11 +18,12 @@ from ..model.embeddings import Words
 from ..model.forward_passes import Pass
 from ..model.heads import MaskedLM
 from ..model.likelihood import CHUNK, token_ce
-from ..terms import Loss
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .generator import Generated, Generator
 from .masking import Corrupted, MaskMix, substitute
 from .plan import Plan
+from .rates import lm_rates
 from .sampling import Sampling
 from .source import Source
 
@@ -183,6 +184,18 @@ class Mixture(Generator):
         """Cross-entropy at the chosen positions, nats, summed over the read-outs."""
         assert isinstance(z, Mixed)
         return {"generator": Loss(z.ce_KM.sum(0), z.valid_M)}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
+        """The mixture, from which the draws are, as one language model; and for each depth at which
+        it is read out the loss there and its share of the mixture."""
+        assert isinstance(z, Mixed)
+        assert z.logits_MV is not None
+        loss = Loss(token_ce(z.logits_MV, z.was_M, z.p_MV), z.valid_M)
+        terms = lm_rates("generator", z.logits_MV, loss, z, mask_id=z.mask_id, p_MV=z.p_MV)
+        for k, depth in enumerate(z.depths):
+            terms[f"generator_loss_depth_{depth}"] = term(z.ce_KM[k], z.valid_M)
+            terms[f"mixture_share_depth_{depth}"] = term(z.weight_MK[:, k], z.valid_M)
+        return terms
 
 
 def usual_depths(blocks: int) -> tuple[int, ...]:

@@ -15,11 +15,12 @@ from ..model.encoder import Encoder
 from ..model.forward_passes import Pass
 from ..model.likelihood import CHUNK, log_probability
 from ..model.network import Network
-from ..terms import Loss
+from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .choosing import Chooser
 from .masking import Corrupted, substitute
 from .plan import Plan
+from .rates import right
 from .sampling import Sampling
 from .source import Source
 
@@ -118,3 +119,8 @@ class TwoTower(nn.Module):
         """- log q of every token that may be chosen, nats."""
         assert isinstance(z, Cloze)
         return {"generator": Loss(-z.log_q_T, z.plan.candidates_T)}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
+        """It learns from every token, but its accuracy is that at the chosen ones."""
+        assert z.logits_MV is not None
+        return {"generator_accuracy": term(right(z.logits_MV, z), z.valid_M)}

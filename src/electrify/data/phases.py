@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..config.pretrain import PretrainConfig, override, starts_of
+from ..config.pretrain import PretrainConfig, starts_of
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,6 @@ def phases_of(config: PretrainConfig) -> Phases:
             for first in sorted({*lengths, *batches})
         )
     )
-
-
-def phases_of_first_stage(config: PretrainConfig) -> Phases:
-    """Those of a first stage, which goes through the same schedules in its `generator_steps`."""
-    return phases_of(override(config, {"max_steps": config.train.generator_steps}))
 
 
 def _at(values: dict[int, int], step: int) -> int:

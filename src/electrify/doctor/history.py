@@ -8,16 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import PretrainConfig, learns_by_likelihood
 from ..data.phases import phases_of
 from ..files.run_folder import METRICS
 from ..train import log
-from ..train.monitor import GRACE_TOKENS
+from ..train.monitor import GRACE_TOKENS, silent_tokens
 from ..train.saving import OPEN_HERE
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
 from .monitors import kind_of, monitors, troubles
-from .recipe import generator_learns, silent_tokens
 from .records import at_chance, not_finite, number
 
 # How far a validation loss may be above its best value, as a share of it; the noise between two
@@ -119,7 +118,7 @@ def chance(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Fi
 def judged_loss(config: PretrainConfig) -> str | None:
     """The loss that should fall. (The loss of a discriminator may rise while its generator gets
     better.)"""
-    if generator_learns(config):
+    if learns_by_likelihood(config.corruption, config.objective):
         return "generator"
     return None if config.corruption.row.learned else next(iter(config.objective.row.losses), None)
 

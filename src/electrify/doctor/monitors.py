@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..config.pretrain import PretrainConfig
-from ..data.phases import phases_of
-from ..train.monitor import GRACE_TOKENS, Monitor
+from ..train.monitor import GRACE_TOKENS, monitor_of, silent_tokens
 from .files import amount
 from .findings import Finding, note, ok, warning
-from .recipe import generator_learns, silent_tokens
 from .records import as_number, at_chance, number
 
 
@@ -20,13 +18,8 @@ def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
 ) -> list[str]:
     """What the training monitors would warn of at the end of the log, with what is known now."""
-    monitor = Monitor(
-        # Without the entropy, no loss can count as being on the unigram plateau.
-        unigram_entropy=math.inf if unigram_entropy is None else unigram_entropy,
-        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
-        silent_tokens=silent_tokens(config),
-        generator_learns=generator_learns(config),
-    )
+    # Without the entropy, no loss can count as being on the unigram plateau.
+    monitor = monitor_of(config, math.inf if unigram_entropy is None else unigram_entropy)
     last = [
         r for kind in ("train", "valid") for r in [r for r in records if r["kind"] == kind][-1:]
     ]

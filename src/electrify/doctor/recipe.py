@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from ..config.pretrain import ModelConfig, PretrainConfig
 from ..data.phases import phases_of
-from ..model.forward_passes import Period
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
@@ -210,14 +209,3 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
             "word's embedding at each step, --tie embeddings."
         ),
     )
-
-
-def silent_tokens(config: PretrainConfig) -> int:
-    """Tokens of the run before the head of the kept network is asked."""
-    share = config.objective.row.silent_share(config.objective.options)
-    return phases_of(config).slots(Period(share, []).first(config.train.max_steps))
-
-
-def generator_learns(config: PretrainConfig) -> bool:
-    """Whether the generator is trained as a language model, so that it can be judged as one."""
-    return "generator" in config.objective.term_weights and not config.objective.row.rewarded

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..config.networks import KEPT, beside
-from ..config.pretrain import PretrainConfig
+from ..config.pretrain import PretrainConfig, first_asked
 from ..console import inert
 from ..files.run_folder import GENERATOR_STAGE, METRICS
-from ..model.forward_passes import Period
 from ..train.log import read
 from .wording import number, start_name, wall_time
 
@@ -71,8 +70,7 @@ def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
 def _silent_until(config: PretrainConfig, state: Mapping[str, Any] | None) -> int | None:
     """The updates before the head of the kept network is first asked, if a checkpoint is of one of
     them."""
-    o = config.objective
-    first = Period(o.row.silent_share(o.options), []).first(config.train.max_steps)
+    first = first_asked(config)
     return None if state is None or state["step"] > first else first
 
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from ..build import Built, Vocabulary, compose
 from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, with_batch
-from ..data.phases import Phases, phases_of, phases_of_first_stage
+from ..config.pretrain import PretrainConfig, first_update, with_batch
+from ..config.stages import stages_of
+from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
@@ -111,7 +112,7 @@ def flops_of_periods(
     rows: see passes_flops."""
     how: dict[str, Any] = {"convention": convention, "rows": rows}
     return [
-        PeriodFlops(p.first(max_steps), by_length(p.passes, phases, **how))
+        PeriodFlops(first_update(p.start, max_steps), by_length(p.passes, phases, **how))
         for p in objective.periods()
     ]
 
@@ -183,43 +184,51 @@ def recipe_flops(
     built = outline(config, vocab_size=vocab_size)
     length = config.data.max_seq_length
     rows = config.train.train_batch_size
-    steps = config.train.max_steps
     encoder = built.kept.encoder
-    objective = built.objective
-    phases = phases_of(config)
-    t = config.train
-    micro_rows = t.per_device_train_batch_size or max(
-        1, rows // (t.gradient_accumulation_steps or 1)
-    )
-    how: dict[str, Any] = {"convention": convention, "rows": micro_rows}
-    periods = flops_of_periods(objective, phases, max_steps=steps, **how)
+    periods = _periods(config, built, convention)
     token = periods[-1].per_token[length]
     read = inference_length or length
+    before = first_stage_flops(config, vocab_size=vocab_size, convention=convention)
     return RecipeFlops(
-        train=flops_before(phases, steps, periods)
-        + first_stage_flops(config, built, convention=convention),
+        train=_run_flops(config, periods) + before,
         step=rows * length * token,
         token=token,
         inference=read * forward_flops(encoder, row_length=read, convention=convention),
         parameters=_parameters(encoder),
-        max_steps=steps,
+        max_steps=config.train.max_steps,
         train_batch_size=rows,
         max_seq_length=length,
         inference_length=read,
     )
 
 
-def first_stage_flops(config: PretrainConfig, built: Built, *, convention: Convention) -> float:
-    """FLOPs of all `generator_steps` of a first stage: masked language modelling with the generator
-    alone. 0 if there is no first stage."""
-    if not config.train.generator_steps:
-        return 0.0
-    generator = built.exports["generator"]
-    share = config.corruption.mask_rate
-    stage = generator.head.passes(generator.encoder, share, trains=True)
-    steps = config.train.generator_steps
-    phases = phases_of_first_stage(config)
-    return flops_of(phases, steps, by_length(stage, phases, convention=convention))
+def first_stage_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention) -> float:
+    """FLOPs of the first of two stages; 0 if there is one stage."""
+    *before, _ = stages_of(config)
+    return sum(
+        _run_flops(stage, _periods(stage, outline(stage, vocab_size=vocab_size), convention))
+        for stage in before
+    )
+
+
+def _periods(config: PretrainConfig, built: Built, convention: Convention) -> list[PeriodFlops]:
+    """The cost of each period of a run of one stage, in one process."""
+    t = config.train
+    rows = t.per_device_train_batch_size or max(
+        1, t.train_batch_size // (t.gradient_accumulation_steps or 1)
+    )
+    return flops_of_periods(
+        built.objective,
+        phases_of(config),
+        max_steps=t.max_steps,
+        convention=convention,
+        rows=rows,
+    )
+
+
+def _run_flops(config: PretrainConfig, periods: Sequence[PeriodFlops]) -> float:
+    """FLOPs of all updates of a run of these periods."""
+    return flops_before(phases_of(config), config.train.max_steps, periods)
 
 
 def outline(config: PretrainConfig, *, vocab_size: int) -> Built:

@@ -3,7 +3,6 @@ counted."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,10 +32,6 @@ class Period:
     start: float
     """The share of the run that is done when it begins; it ends where the next one begins."""
     passes: list[Pass]
-
-    def first(self, max_steps: int) -> int:
-        """Its first update, counted from 0."""
-        return math.ceil(self.start * max_steps - 1e-6)
 
 
 class Measured(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..corruption.generator import Generated, Generator
+from ..corruption.generator import Generator
 from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.encoder import Encoder
@@ -17,7 +17,7 @@ from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce
-from .metrics import entropy, generator_rates, histogram, replaced_share
+from .metrics import entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -107,11 +107,9 @@ class Adversarial(Objective):
 
     def watch(self, graded: Paid) -> Terms:
         z = graded.corrupted
-        assert isinstance(z, Generated)
         likelihood = self.corruptor.likelihood(z)
-        terms = {name: loss.term() for name, loss in likelihood.items()} | generator_rates(
-            z, likelihood
-        )
+        terms = {name: loss.term() for name, loss in likelihood.items()}
+        terms |= self.corruptor.rates(z, likelihood)
         terms |= {"reward": term(graded.paid_M, z.valid_M)} | entropy(z) | replaced_share(z)
         if not self.training:
             terms["rtd_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)

@@ -15,7 +15,7 @@ from ..model.likelihood import CHUNK, log_probability
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import copy_log_probability
-from .metrics import apart, generator_rates, histogram, replaced_share
+from .metrics import apart, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -78,7 +78,7 @@ class AllTokensMLM(Objective):
         z = graded.corrupted
         real_T = z.tokens.real_T
         replaced_T = z.replaced_T
-        terms = generator_rates(z, graded.losses) | apart(
+        terms = self.corruptor.rates(z, graded.losses) | apart(
             "all_tokens", graded.losses["all_tokens"], replaced_T
         )
         # The loss of the softmax by itself: the one above also pays for the gate, which says "copy"

@@ -14,16 +14,17 @@ from ..corruption.cropping import View, crop
 from ..corruption.generator import Generated
 from ..corruption.masking import Corruptor, substitute
 from ..corruption.plan import Plan, count
+from ..corruption.rates import lm_rates, right
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
 from ..model.heads import Head, VectorHead
-from ..model.likelihood import likeliest, token_ce
+from ..model.likelihood import token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce, copy_log_probability, partner_ce
-from .metrics import apart, entropy, generator_rates, histogram, lm_rates, replaced_share
+from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 Correction = Literal["plain", "gate", "copy", "none"]
@@ -233,7 +234,7 @@ class Corrective(Objective):
 
     def watch(self, graded: Corrected) -> Terms:
         z = graded.corrupted
-        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
         if is_masked(z.plan):
             assert isinstance(z, Generated)
             loss = graded.losses["correct"]
@@ -252,7 +253,7 @@ class Corrective(Objective):
 
 def correction_rates(graded: Corrected) -> Terms:
     z = graded.corrupted
-    right_M = (likeliest(graded.logits_MV) == z.was_M).float()
+    right_M = right(graded.logits_MV, z)
     replaced_M = z.replaced_T[z.at_M]
     where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
     return apart("correct", graded.losses["correct"], replaced_M) | {

@@ -17,7 +17,7 @@ from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce
-from .metrics import apart, entropy, generator_rates, histogram, replaced_share
+from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -112,7 +112,7 @@ class Electra(Objective):
     def watch(self, graded: Judged) -> Terms:
         z = graded.corrupted
         label_T = self.label_T(z)
-        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
         if self.loss_on == "chosen":
             terms |= apart("rtd", graded.losses["rtd"], label_T[z.at_M])
         if graded.sentence_T is not None:

@@ -19,7 +19,7 @@ from ..model.heads import Head
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce
-from .metrics import generator_rates, histogram, replaced_share
+from .metrics import histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -86,7 +86,7 @@ class Electric(Objective):
         noise_T = z.chosen_T
         words_T = z.plan.candidates_T
         energy_T = graded.energy_T
-        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
         terms["energy_data"] = term(energy_T, words_T & ~noise_T)
         terms["energy_noise"] = term(energy_T, words_T & noise_T)
         if not self.training:

@@ -1,8 +1,8 @@
-"""Metrics beside the losses: accuracies, losses by kind of token, histograms of a detector's
-logits.
+"""Metrics beside the losses: losses by kind of token, histograms of a detector's logits, and what
+they come to. (Those of a language model are in corruption/rates.py.)
 
 Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions,
-V vocabulary, B bins.
+B bins.
 """
 
 from __future__ import annotations
@@ -10,82 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..corruption.generator import Generated
 from ..corruption.masking import Corrupted
-from ..corruption.mixture import Mixed
-from ..corruption.two_tower import Cloze
-from ..model.likelihood import likeliest, token_ce
 from ..terms import Kind, Loss, Term, Terms, term
 
 # The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident
 # detector into one of them, where AUC is blind.
 BINS = 8000
 REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
-
-
-def lm_rates(
-    name: str,
-    logits_MV: Tensor,
-    loss: Loss,
-    z: Corrupted,
-    *,
-    mask_id: int,
-    p_MV: Tensor | None = None,
-) -> Terms:
-    """A masked LM on what it was asked for: the accuracy, and the losses on [MASK], kept and random
-    positions apart (BERT's mix lets the loss fall below the unigram entropy by copying alone).
-    p_MV: softmax of the logits, where it is there already."""
-    assert z.plan.shown_M is not None
-    shown_M = z.plan.shown_M
-    was_M = z.was_M
-    valid_M = z.valid_M
-    masked_M = shown_M == mask_id
-    kept_M = shown_M == was_M
-    random_M = ~kept_M & ~masked_M
-    kept_M = kept_M & ~masked_M
-    if valid_M is not None:
-        masked_M = masked_M & valid_M
-        kept_M = kept_M & valid_M
-        random_M = random_M & valid_M
-    right_M = (likeliest(logits_MV if p_MV is None else p_MV) == was_M).float()
-    return {
-        f"{name}_accuracy": term(right_M, valid_M),
-        f"{name}_loss_masked": term(loss.values_N, masked_M),
-        f"{name}_loss_kept": term(loss.values_N, kept_M),
-        f"{name}_loss_random": term(loss.values_N, random_M),
-        f"{name}_accuracy_masked": term(right_M, masked_M),
-    }
-
-
-def generator_rates(z: Corrupted, losses: dict[str, Loss]) -> Terms:
-    """A learned corruptor on what it was asked for; nothing if there is none.
-
-    A masked LM is asked for the chosen tokens, a cloze model for every word, but its accuracy is
-    that at the chosen ones. A mixture is measured by what it draws from.
-    """
-    if isinstance(z, Mixed):
-        return mixture_rates(z)
-    if isinstance(z, Generated):
-        assert z.logits_MV is not None
-        return lm_rates(
-            "generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id, p_MV=z.p_MV
-        )
-    if isinstance(z, Cloze):
-        assert z.logits_MV is not None
-        return {"generator_accuracy": term((likeliest(z.logits_MV) == z.was_M).float(), z.valid_M)}
-    return {}
-
-
-def mixture_rates(z: Mixed) -> Terms:
-    """The mixture as one language model, and for each depth at which it is read out the loss there
-    and its share of the mixture."""
-    assert z.logits_MV is not None
-    loss = Loss(token_ce(z.logits_MV, z.was_M, z.p_MV), z.valid_M)
-    terms = lm_rates("generator", z.logits_MV, loss, z, mask_id=z.mask_id, p_MV=z.p_MV)
-    for k, depth in enumerate(z.depths):
-        terms[f"generator_loss_depth_{depth}"] = term(z.ce_KM[k], z.valid_M)
-        terms[f"mixture_share_depth_{depth}"] = term(z.weight_MK[:, k], z.valid_M)
-    return terms
 
 
 def replaced_share(z: Corrupted) -> Terms:

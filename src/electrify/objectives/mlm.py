@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..corruption.masking import Corruptor, Masked, MaskMix
+from ..corruption.masking import Corruptor, Masked
 from ..corruption.plan import Plan, count
+from ..corruption.rates import lm_rates, right
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass
 from ..model.heads import Head
-from ..model.likelihood import likeliest, token_ce
+from ..model.likelihood import token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .metrics import apart, generator_rates, lm_rates, replaced_share
+from .metrics import apart, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -26,17 +27,19 @@ class MLM(Objective):
     not. With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
     """
 
-    def __init__(self, corruptor: Corruptor, encoder: Encoder, head: Head) -> None:
+    def __init__(
+        self, corruptor: Corruptor, encoder: Encoder, head: Head, *, reads_mask: bool = False
+    ) -> None:
         super().__init__()
         self.corruptor = corruptor
         self.encoder = encoder
         self.head = head
+        self.reads_mask = reads_mask
 
     @classmethod
     def build(cls, parts: Parts) -> MLM:
-        masks = isinstance(parts.corruptor, MaskMix)
-        head = parts.masked_lm_head() if masks else parts.lm_head()
-        return cls(parts.corruptor, parts.encoder, head)
+        head = parts.masked_lm_head() if parts.shows_mask else parts.lm_head()
+        return cls(parts.corruptor, parts.encoder, head, reads_mask=parts.shows_mask)
 
     def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
         return {"mlm": count(plan)}
@@ -55,8 +58,9 @@ class MLM(Objective):
     def watch(self, graded: Graded) -> Terms:
         z = graded.corrupted
         loss = graded.losses["mlm"]
-        if isinstance(z, Masked):
+        if self.reads_mask:
+            assert isinstance(z, Masked)
             return lm_rates("mlm", graded.logits, loss, z, mask_id=z.mask_id)
-        right_M = (likeliest(graded.logits) == z.was_M).float()
+        right_M = right(graded.logits, z)
         own = apart("mlm", loss, z.replaced_T[z.at_M]) | {"mlm_accuracy": term(right_M, z.valid_M)}
-        return generator_rates(z, graded.losses) | own | replaced_share(z)
+        return self.corruptor.rates(z, graded.losses) | own | replaced_share(z)

@@ -35,6 +35,8 @@ class Parts:
     architecture: Architecture
     losses: Collection[str]
     """Names of the losses that the recipe weighs; optional ones are built only if named."""
+    shows_mask: bool
+    """Whether the corruptor shows the kept encoder [MASK]."""
     dropout: Mapping[str, Any] = field(default_factory=dict)
     """`dropout` and `attention_dropout` of the kept encoder."""
 

@@ -21,7 +21,7 @@ from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce
-from .metrics import apart, entropy, generator_rates, histogram, replaced_share
+from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 
@@ -142,7 +142,7 @@ class Selective(Objective):
         replaced_M = z.replaced_T[z.at_M]
         where_M = replaced_M if z.valid_M is None else replaced_M & z.valid_M
         right_M = first_is_best(graded.scores_MK)
-        terms = generator_rates(z, graded.losses) | replaced_share(z)
+        terms = self.corruptor.rates(z, graded.losses) | replaced_share(z)
         terms |= apart("select", graded.losses["select"], replaced_M)
         terms["select_accuracy"] = term(right_M, z.valid_M)
         terms["select_accuracy_replaced"] = term(right_M, where_M)

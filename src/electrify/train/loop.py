@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import faults
-from ..config.pretrain import TrainConfig
+from ..config.pretrain import PretrainConfig, TrainConfig
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
@@ -28,6 +28,7 @@ from .by_rows import ByRows
 from .context import RunContext, TrainingData
 from .dist import World, any_across, at_home, averaging, sum_across
 from .log import MetricsLog
+from .monitor import monitor_of
 from .optim import clip, clip_groups
 from .reporting import Reporter
 from .run_state import fresh_state
@@ -92,15 +93,15 @@ class Run:
     def __init__(
         self,
         objective: Objective,
-        config: TrainConfig,
+        recipe: PretrainConfig,
         data: TrainingData,
         context: RunContext,
         *,
-        weights: dict[str, float],
         kept: set[str],
     ) -> None:
-        """weights: weights of the losses. kept: names of the parameters of the encoder that is
-        kept; all other parameters use generator_learning_rate."""
+        """kept: names of the parameters of the encoder that is kept; all other parameters use
+        generator_learning_rate."""
+        config, weights = recipe.train, recipe.objective.term_weights
         self.config = config
         self.data = data
         self.context = context
@@ -118,11 +119,9 @@ class Run:
         self.state = fresh_state(
             dict(self.objective.named_parameters()),
             config,
-            data,
             context,
             kept=kept,
-            generator_learns="generator" in weights,
-            silent_steps=self.periods[-1].first,
+            monitor=monitor_of(recipe, data.unigram_entropy),
             flops=self.flops,
         )
         self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..config.pretrain import PretrainConfig, first_asked, learns_by_likelihood
+from ..data.phases import phases_of
+
 # On the unigram plateau the measured loss at [MASK] positions lies up to .05 nats below the unigram
 # entropy; as soon as the model learns any context, it falls .2 below (docs/results.md).
 UNIGRAM_MARGIN_NATS = 0.1
@@ -116,6 +119,21 @@ class Monitor:
 
     def restore(self, state: list[str]) -> None:
         self._in_trouble = set(state)
+
+
+def monitor_of(config: PretrainConfig, unigram_entropy: float) -> Monitor:
+    """The monitor of a run of this recipe, while it trains and for what is said of it later."""
+    return Monitor(
+        unigram_entropy=unigram_entropy,
+        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
+        silent_tokens=silent_tokens(config),
+        generator_learns=learns_by_likelihood(config.corruption, config.objective),
+    )
+
+
+def silent_tokens(config: PretrainConfig) -> int:
+    """Tokens of the run before the head of the kept network is asked."""
+    return phases_of(config).slots(first_asked(config))
 
 
 def _is_blind(name: str, record: Mapping[str, Any]) -> bool:

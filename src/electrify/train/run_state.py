@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..config.pretrain import TrainConfig
 from ..errors import UserError
-from .context import RunContext, TrainingData
+from .context import RunContext
 from .guard import Guard
 from .meter import Meter
 from .monitor import Monitor
@@ -122,17 +122,15 @@ def must_be_of(named: dict[str, nn.Parameter], model: dict[str, Tensor], folder:
 def fresh_state(
     named: dict[str, nn.Parameter],
     config: TrainConfig,
-    data: TrainingData,
     context: RunContext,
     *,
     kept: set[str],
-    generator_learns: bool,
-    silent_steps: int,
+    monitor: Monitor,
     flops: Callable[[int], float],
 ) -> RunState:
     """The state before the first update. kept: names of the parameters of the encoder that is kept;
-    all others use generator_learning_rate and generator_warmup_steps. silent_steps: the steps
-    before the kept head is first asked. flops(step): the FLOPs of the run before that step."""
+    all others use generator_learning_rate and generator_warmup_steps. flops(step): the FLOPs of the
+    run before that step."""
     c = config
     world = context.world
     rates = {
@@ -144,12 +142,7 @@ def fresh_state(
     return RunState(
         named,
         make_optimizer(c.optim, groups, betas=(c.adam_beta1, c.adam_beta2), eps=c.adam_epsilon),
-        monitor=Monitor(
-            unigram_entropy=data.unigram_entropy,
-            warmup_tokens=data.loader.phases.slots(c.warmup_steps),
-            silent_tokens=data.loader.phases.slots(silent_steps),
-            generator_learns=generator_learns,
-        ),
+        monitor=monitor,
         meter=Meter(
             world.device, flops=flops, peak=context.peak * world.size, alone=world.size == 1
         ),
