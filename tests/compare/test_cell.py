@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import asdict, replace
@@ -22,7 +23,8 @@ from electrify.config.networks import KEPT
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
-from electrify.errors import Unfinished, UserError
+from electrify.errors import OutputError, Unfinished, UserError
+from electrify.text import pool
 
 WORK = Work(
     "",
@@ -54,6 +56,37 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
 def test_the_reason_is_the_last_line() -> None:
     assert last_words(b"step 1\nno space left\n\n") == "no space left"
     assert last_words(b"") == "no reason given"
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (
+            OutputError("RUN is another run (a 1; b 2)", "choose another --output-dir"),
+            "RUN is another run (a 1; b 2); move out elsewhere, and the encoder is trained again",
+        ),
+        (
+            UserError("no corpus; make one with `electrify prepare TEXT --output-dir DATA`"),
+            "no corpus; make one with `electrify prepare TEXT --output-dir DATA`",
+        ),
+    ],
+)
+def test_the_advice_of_a_cell_can_be_followed(
+    raised: UserError,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A cell has no option to go elsewhere."""
+
+    def do(work: Work) -> None:
+        raise raised
+
+    monkeypatch.setattr(cell_module, "do", do)
+    monkeypatch.setattr(pool, "die_with", lambda _: None)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asdict(WORK))))
+    assert cell_module.main() == 2
+    assert last_words(capsys.readouterr().err.encode()) == says
 
 
 def test_a_first_stage_counts(

@@ -651,18 +651,6 @@ def test_scores_of_several_attempts_are_joined() -> None:
     assert merged(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
 
 
-def test_the_advice_of_a_cell_can_be_followed(small_data: Path, tmp_path: Path) -> None:
-    """A cell has no option to go elsewhere."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    refused = "RUN holds a finished run whose checkpoints are gone; choose another --output-dir"
-    folder = Runner(study).folder(study.cells[0])
-    assert collected(study, study.cells[0], refused)[0].failed == {
-        PRETRAIN: "RUN holds a finished run whose checkpoints are gone; "
-        f"move {folder} elsewhere, and the encoder is trained again"
-    }
-
-
 def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:
     """The last line of a bar is no reason."""
     study = plan_study(config(small_data, tmp_path))

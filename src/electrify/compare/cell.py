@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cores import wait_briefly
-from ..errors import Unfinished, UserError
+from ..errors import OutputError, Unfinished, UserError
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Interruptible, Stopped
 
@@ -81,12 +81,19 @@ def main() -> int:
         with Interruptible():
             do(work)
     except UserError as e:
-        say(str(e))
+        say(as_of_a_cell(e, work.folder))
         return 2
     except (Unfinished, Stopped) as e:
         say(f"stopped: {e}")
         return SAVED_EXIT
     return 0
+
+
+def as_of_a_cell(error: UserError, folder: str) -> str:
+    """The sentence, with advice that can be followed: a cell has no option to go elsewhere."""
+    if not isinstance(error, OutputError):
+        return str(error)
+    return f"{error.fact}; move {folder} elsewhere, and the encoder is trained again"
 
 
 def do(work: Work) -> None:

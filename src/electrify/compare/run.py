@@ -263,18 +263,9 @@ def reason_of(running: Running) -> str:
     if status == SAVED_EXIT:
         return f"stopped ({said})"
     if status >= 0:
-        return as_of_a_cell(said, running.folder)
+        return said
     memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
     return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
-
-
-def as_of_a_cell(said: str, folder: Path) -> str:
-    """A sentence with another advice where it names an option that the runs of a study do not
-    have."""
-    what, _, advice = said.rpartition("; ")
-    if "--output-dir" not in advice:
-        return said
-    return f"{what}; move {folder} elsewhere, and the encoder is trained again"
 
 
 def summary(result: Result) -> str:
