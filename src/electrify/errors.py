@@ -50,7 +50,21 @@ ADVICE = {
 
 
 class UserError(ValueError):
-    """One clear sentence for the user: what is wrong, where, and what to do."""
+    """One clear sentence for the user: what is wrong, where, and what to do.
+
+    advice: what to do, where another part of the program shows it apart from the rest, or has other
+    advice of its own. A sentence is never cut, for a `;` may stand anywhere in it.
+    """
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        super().__init__(fact + f"; {advice}" * bool(advice))
+        self.fact = fact
+        self.advice = advice
+
+
+class OutputError(UserError):
+    """A folder cannot be written, or something in it is in the way. The advice is to name another
+    one; who chooses folders without the user has other advice."""
 
 
 class Unfinished(Exception):  # noqa: N818 - it is not an error
@@ -82,10 +96,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}"
 
 
-def need(ok: bool, sentence: str) -> None:
+def need(ok: bool, fact: str, advice: str = "") -> None:
     """Raises UserError with the sentence if the condition is false."""
     if not ok:
-        raise UserError(sentence)
+        raise UserError(fact, advice)
 
 
 def code_of(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import asdict, replace
@@ -16,24 +17,23 @@ from electrify.compare import cell as cell_module
 from electrify.compare import measures
 from electrify.compare.cell import OUTCOME, Work, do, joules_of, last_words, measured
 from electrify.compare.measures import Found, Measuring
+from electrify.compare.processes import spawn
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.networks import KEPT
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
-from electrify.errors import Unfinished, UserError
+from electrify.errors import OutputError, Unfinished, UserError
+from electrify.text import pool
 
 WORK = Work(
-    "",
-    "out",
-    "",
-    ("a", "b", "c"),
-    {"data": "", "data_dir": "", "seeds": 2},
-    None,
-    (),
-    None,
-    os.getpid(),
+    data="",
+    folder="out",
+    recipe="",
+    tasks=("a", "b", "c"),
+    measuring=Measuring("", "", 2),
+    parent=os.getpid(),
 )
 
 
@@ -46,14 +46,48 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(measures, "measure", measure)
     config = load_recipe("electra-tiny")
-    scores, failed = measured(WORK, config, {"discriminator": Path("model")})
-    assert scores == {"a": {"metric": "f1", "scores": [0.25, 0.75]}}
-    assert failed == {"b": "no such column", "c": "f1 is not a number"}
+    found = dict(measured(WORK, config, {"discriminator": Path("model")}))
+    assert found == {
+        "a": Found("f1", [0.25, 0.75]),
+        "b": "no such column",
+        "c": "f1 is not a number",
+    }
 
 
 def test_the_reason_is_the_last_line() -> None:
     assert last_words(b"step 1\nno space left\n\n") == "no space left"
     assert last_words(b"") == "no reason given"
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (
+            OutputError("RUN is another run (a 1; b 2)", "choose another --output-dir"),
+            "RUN is another run (a 1; b 2); move out elsewhere, and the encoder is trained again",
+        ),
+        (
+            UserError("no corpus; make one with `electrify prepare TEXT --output-dir DATA`"),
+            "no corpus; make one with `electrify prepare TEXT --output-dir DATA`",
+        ),
+    ],
+)
+def test_the_advice_of_a_cell_can_be_followed(
+    raised: UserError,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A cell has no option to go elsewhere."""
+
+    def do(work: Work) -> None:
+        raise raised
+
+    monkeypatch.setattr(cell_module, "do", do)
+    monkeypatch.setattr(pool, "die_with", lambda _: None)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asdict(WORK))))
+    assert cell_module.main() == 2
+    assert last_words(capsys.readouterr().err.encode()) == says
 
 
 def test_a_first_stage_counts(
@@ -76,6 +110,37 @@ def test_a_first_stage_counts(
     assert [r["step"] for r in lasts] == [2, 3]
     assert found["tokens"] == sum(r["tokens"] for r in lasts)
     assert found["seconds"] == results[0].summary.seconds + lasts[0]["seconds"]
+
+
+def test_the_outcome_grows_with_each_task(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what tells how far a cell has come."""
+    config = override(tiny("bert-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
+    work = replace(WORK, data=str(small_data), folder=str(tmp_path), recipe=dump(config))
+    seen = []
+
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        outcome = json.loads((tmp_path / OUTCOME).read_text())
+        seen.append((sorted(outcome["scores"]), sorted(outcome["failed"])))
+        if name == "a":
+            raise UserError("no such column")
+        return Found("f1", [0.5])
+
+    monkeypatch.setattr(measures, "measure", measure)
+    do(work)
+    assert seen == [([], []), ([], ["a"]), (["b"], ["a"])]
+    assert json.loads((tmp_path / OUTCOME).read_text())["scores"].keys() == {"b", "c"}
+
+
+def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path) -> None:
+    """A probe of the rate whose training is over before it is told to stop."""
+    config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})
+    work = Work(data=str(small_data), folder=str(tmp_path), recipe=dump(config), parent=os.getpid())
+    with (tmp_path / "log.txt").open("wb") as log:
+        process = spawn(work, log, None, "cpu")
+    assert process.wait(120) == 0, (tmp_path / "log.txt").read_text()
+    assert json.loads((tmp_path / OUTCOME).read_text())["scores"] == {}
 
 
 def test_joules_of_a_part_are_not_those_of_all(tmp_path: Path) -> None:
@@ -131,8 +196,13 @@ def test_planted_words_by_the_language_model(small_data: Path, tmp_path: Path) -
     how = Measuring(str(small_data), str(tmp_path), 1, max_eval_samples=20)
     tasks = ("planted", "planted:mlm")
     out = tmp_path / "cell"
-    work = Work(
-        str(small_data), str(out), dump(config), tasks, asdict(how), None, (), None, os.getpid()
+    work = replace(
+        WORK,
+        data=str(small_data),
+        folder=str(out),
+        recipe=dump(config),
+        tasks=tasks,
+        measuring=how,
     )
     out.mkdir()
     do(work)

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from electrify.compare import compare as compare_module
 from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
-from electrify.compare import run as run_module
 from electrify.compare import study as study_module
 from electrify.compare import untrained as untrained_module
+from electrify.compare.cell import OUTCOME
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
 from electrify.compare.measures import Measuring, digests_of, measure, network_of, place_of
@@ -268,7 +268,7 @@ def test_a_probe_begins_with_the_first_update(
         "running.plan = late\n"
         "from electrify.compare.cell import main; raise SystemExit(main())"
     )
-    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-P", "-c", slow])
+    monkeypatch.setattr(processes, "CELL", [sys.executable, "-P", "-c", slow])
     monkeypatch.setattr(forecast_module, "PROBE_S", 0.3)
     counted = []
 
@@ -292,7 +292,7 @@ def test_what_cannot_be_probed_says_why(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = "raise SystemExit('no room for this')"
-    monkeypatch.setattr(forecast_module, "CELL", [sys.executable, "-c", words])
+    monkeypatch.setattr(processes, "CELL", [sys.executable, "-c", words])
     study = plan_study(config(small_data, tmp_path))
     with pytest.raises(UserError, match=r"bert-tiny:.* cannot be trained: no room for this"):
         forecast_module.probed(study, study.cells[0])
@@ -651,18 +651,6 @@ def test_scores_of_several_attempts_are_joined() -> None:
     assert merged(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
 
 
-def test_the_advice_of_a_cell_can_be_followed(small_data: Path, tmp_path: Path) -> None:
-    """A cell has no option to go elsewhere."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    refused = "RUN holds a finished run whose checkpoints are gone; choose another --output-dir"
-    folder = Runner(study).folder(study.cells[0])
-    assert collected(study, study.cells[0], refused)[0].failed == {
-        PRETRAIN: "RUN holds a finished run whose checkpoints are gone; "
-        f"move {folder} elsewhere, and the encoder is trained again"
-    }
-
-
 def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:
     """The last line of a bar is no reason."""
     study = plan_study(config(small_data, tmp_path))
@@ -674,7 +662,19 @@ def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> 
         ended = Ended()
         ended.returncode = -number
         running = Running(study.cells[0], tmp_path, ended, None)  # type: ignore[arg-type]
-        assert result_of(running).failed[PRETRAIN].startswith(says)
+        assert result_of(running, ["cola"]).failed[PRETRAIN].startswith(says)
+
+
+def test_an_encoder_that_was_killed_between_its_tasks(small_data: Path, tmp_path: Path) -> None:
+    """It is told as what it is, not as a study of fewer tasks."""
+    study = plan_study(config(small_data, tmp_path))
+    found = {"metric": "f1", "scores": [0.5]}
+    figures = dict.fromkeys(("flops", "tokens", "seconds"), 1.0) | {"steps": 1, "parameters": 1}
+    outcome = figures | {"scores": {"a": found}, "failed": {}}
+    (tmp_path / OUTCOME).write_text(json.dumps(outcome))
+    running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
+    assert result_of(running, ["a"]).scores == {"a": found}
+    assert result_of(running, ["a", "b"]).failed == {PRETRAIN: "no reason given"}
 
 
 def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: Path) -> None:
@@ -684,10 +684,11 @@ def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: 
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("no space left\n")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(run_module, "CELL", [sys.executable, "-c", "raise SystemExit(2)"])
+        words = [sys.executable, "-c", "raise SystemExit(2)"]
+        patched.setattr(processes, "CELL", words)
         running = runner.start(study.cells[0], None)
     running.process.wait(60)
-    assert result_of(running).failed == {PRETRAIN: "no reason given"}
+    assert result_of(running, ["cola"]).failed == {PRETRAIN: "no reason given"}
 
 
 def test_passes_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
@@ -892,12 +893,20 @@ def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
     assert progress_of(cell, tmp_path, tasks) == 0.5
-    # As the cell says it, among the bars and lines of the verbs.
-    said = "stsb:cosine measured: spearman 50.1\nfinetune: 3/4 updates, stsb: loss 1\n"
-    (tmp_path / "log.txt").write_text("stsb measured: spearman 61.2\n" + said)
-    assert progress_of(cell, tmp_path, tasks) == 0.75
-    (tmp_path / "log.txt").write_text(said + "cola failed: no train.tsv\nblimp: 5/9 sentences\n")
-    assert progress_of(cell, tmp_path, tasks) == 0.875
+    outcome = tmp_path / OUTCOME
+    found: dict[str, dict[str, Any]] = {"scores": {}, "failed": {}}
+    for name, part, share in (
+        ("stsb", "scores", 0.625),
+        ("stsb:cosine", "scores", 0.75),
+        ("cola", "failed", 0.875),
+    ):
+        found[part][name] = "as it was"
+        outcome.write_text(json.dumps(found))
+        assert progress_of(cell, tmp_path, tasks) == share
+    # What an earlier process said is no measure of this one.
+    outcome.write_text("[")
+    (tmp_path / "log.txt").write_text("stsb measured: spearman 61.2\n")
+    assert progress_of(cell, tmp_path, tasks) == 0.5
 
 
 def test_a_first_stage_is_a_part_of_the_training(small_data: Path, tmp_path: Path) -> None:
@@ -921,7 +930,7 @@ def test_what_failed_is_to_do_again(small_data: Path, tmp_path: Path) -> None:
     folder = study.out / "cells" / folder_name(cell)
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
-    (folder / "log.txt").write_text("blimp failed: no such folder\n")
+    (folder / OUTCOME).write_text('{"failed": {"blimp": "no such folder"}}')
     assert progress_of(cell, folder, ["blimp"]) == 1.0
     runner = Runner(study)
     assert runner.share() == pytest.approx(0.5 * runner.weights[key_of(cell)])
@@ -932,9 +941,10 @@ def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_pa
     (tmp_path / "run").mkdir()
     os.mkfifo(tmp_path / "run" / "metrics.jsonl")
     os.mkfifo(tmp_path / "log.txt")
+    os.mkfifo(tmp_path / OUTCOME)
     running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
     assert progress_of(running.cell, tmp_path, ["cola"]) == 0.0
-    assert result_of(running).failed == {PRETRAIN: "no reason given"}
+    assert result_of(running, ["cola"]).failed == {PRETRAIN: "no reason given"}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from folders import edit_manifest
 
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override
 from electrify.doctor.corpus import Lengths, size, traps
 from electrify.doctor.data import examine_data
-from electrify.doctor.findings import Finding, guarded
-from electrify.errors import UserError
+from electrify.doctor.files import read_bytes
+from electrify.doctor.findings import CORRECT, DamageError, Finding, guarded
+from electrify.errors import UserError, nearest
 from electrify.text.manifest import read_manifest
 
 
@@ -190,6 +193,56 @@ def test_a_message_without_advice_gets_one_that_can_be_followed() -> None:
 
     (said,) = guarded(check)
     assert said.advice == "Correct that in the file, or restore the folder from a copy."
+
+
+@pytest.mark.parametrize(
+    ("raised", "fact", "advice"),
+    [
+        (
+            UserError(
+                "there is no recipe 'electra-tny'" + nearest("electra-tny", ["electra-tiny"])
+            ),
+            "there is no recipe 'electra-tny'; did you mean 'electra-tiny'?",
+            CORRECT,
+        ),
+        (
+            UserError("RUN holds another run (steps 1 there, 2 here; seed 1 there, 2 here)"),
+            "RUN holds another run (steps 1 there, 2 here; seed 1 there, 2 here)",
+            CORRECT,
+        ),
+        (
+            UserError("it differs (a; b)", "choose another, or put it back"),
+            "it differs (a; b)",
+            "Choose another, or put it back.",
+        ),
+    ],
+)
+def test_a_message_is_not_cut(raised: UserError, fact: str, advice: str) -> None:
+    """A `;` may stand in a list, or before a hint."""
+
+    def check() -> Any:
+        raise raised
+        yield
+
+    (said,) = guarded(check)
+    assert (said.fact, said.advice) == (fact, advice)
+
+
+def test_a_check_of_a_recipe_brings_its_advice() -> None:
+    def check_it() -> Any:
+        check(override(load_recipe("electra-tiny"), {"max_seq_length": 4}))
+        yield
+
+    (said,) = guarded(check_it)
+    assert said.fact == "max_seq_length 4 is too short"
+    assert said.advice == "Use at least 8."
+
+
+def test_a_file_is_too_large_in_any_unit(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("1234")
+    with pytest.raises(DamageError) as e:
+        read_bytes(tmp_path / "x", limit=3)
+    assert e.value.finding.code == "too-large"
 
 
 def test_a_real_corpus_with_an_odd_vocabulary(data: Path) -> None:

@@ -470,7 +470,7 @@ def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "over", "level"),
     [
-        *((text, True, "note") for text in SAID_BY_MONITORS),
+        *((trouble.text, True, "note") for trouble in SAID_BY_MONITORS),
         (f"{spike_text(5, 9.0, 4.0, 0.5)}: trained on; --spike skip leaves it out", True, "note"),
         (f"{spike_text(5, 9.0, 4.0, 0.0)}: left out (1 so far, 9 allowed)", True, "note"),
         (slow_text(20_600, 3_100, device="cpu", threads=2), False, "note"),
@@ -487,6 +487,44 @@ def test_only_what_is_judged_again_is_called_over(
     (event,) = [f for f in found if f.code == "event"]
     assert ("It was over" in event.advice) == over
     assert event.level == level
+
+
+@pytest.mark.parametrize(
+    ("topic", "says", "level"),
+    [
+        *((trouble.topic, "It was over", "note") for trouble in SAID_BY_MONITORS),
+        ("spike", "It was over", "note"),
+        ("non_finite", "A few may be left out", "warning"),
+        ("went_back", "A few may be left out", "warning"),
+        ("data", "Look whether it is there again", "warning"),
+        ("slow", "Look whether that still holds", "note"),
+    ],
+)
+def test_a_warning_is_known_by_its_topic(tmp_path: Path, topic: str, says: str, level: str) -> None:
+    """Whatever its words are."""
+    event = {"kind": "event", "step": 400, "warning": "in other words", "topic": topic}
+    history(tmp_path, [*TRAIN, *VALID, event])
+    config = load_recipe("electra-tiny")
+    found = history_findings(tmp_path, config, unigram_entropy=6.5)
+    (event,) = [f for f in found if f.code == "event"]
+    assert event.advice.startswith(says)
+    assert event.level == level
+
+
+def test_one_trouble_of_two_versions_is_one_finding(tmp_path: Path) -> None:
+    """A log whose older lines have no topic."""
+    last_words = "generator: no better than word frequencies after 5.5 M tokens (loss 6.4): so"
+    old = {"kind": "event", "step": 5, "warning": last_words}
+    new = {"kind": "event", "step": 7, "warning": "as bad as counting"}
+    new |= {"topic": "frequencies", "subject": "generator"}
+    other = new | {"step": 9, "subject": "mlm"}
+    history(tmp_path, [*TRAIN, old, new, other, *VALID])
+    found = history_findings(tmp_path, load_recipe("electra-tiny"), unigram_entropy=6.5)
+    facts = [f.fact for f in found if f.code == "event"]
+    assert facts == [
+        "the run warned 2 times (step 5 to 7): as bad as counting",
+        "the run warned 1 time (step 9): as bad as counting",
+    ]
 
 
 def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:

@@ -16,6 +16,11 @@ def valid(tokens: int = LATE, **figures: float) -> dict[str, Any]:
     return {"kind": "valid", "step": 1, "tokens": tokens} | figures
 
 
+def texts(monitor: Monitor, record: dict[str, Any]) -> list[str]:
+    """The warnings that the record gives rise to."""
+    return [trouble.text for trouble in monitor.watch(record)]
+
+
 def test_a_healthy_run_is_silent() -> None:
     monitor = Monitor(unigram_entropy=6.44)
     good = {
@@ -44,7 +49,7 @@ def test_a_healthy_run_is_silent() -> None:
 def test_a_model_no_better_than_word_frequencies(name: str) -> None:
     monitor = Monitor(unigram_entropy=6.44)
     for loss in (6.39, 6.41, 7.0):  # the plateau as it was measured at small scale
-        (text,) = Monitor(unigram_entropy=6.44).watch(valid(**{f"{name}_loss_masked": loss}))
+        (text,) = texts(Monitor(unigram_entropy=6.44), valid(**{f"{name}_loss_masked": loss}))
         assert text.startswith(
             f"{name}: no better than word frequencies after 50.0 M tokens (loss {loss:.2f} on "
             "[MASK], unigram 6.44)"
@@ -73,7 +78,7 @@ def test_a_model_no_better_than_word_frequencies(name: str) -> None:
     ],
 )
 def test_language_models_of_other_objectives(figures: dict[str, float], says: str) -> None:
-    (text,) = Monitor(unigram_entropy=6.44).watch(valid(**figures))
+    (text,) = texts(Monitor(unigram_entropy=6.44), valid(**figures))
     assert text.startswith(says)
 
 
@@ -99,14 +104,14 @@ def test_a_head_that_has_just_begun_is_not_judged() -> None:
     """The run is old, and its detection is not."""
     monitor = Monitor(unigram_entropy=6.0, silent_tokens=LATE)
     figures = {"rtd_detection_recall": 0.0, "mlm_loss_masked": 9.0}
-    (text,) = monitor.watch(valid(LATE + GRACE_TOKENS - 1, **figures))
+    (text,) = texts(monitor, valid(LATE + GRACE_TOKENS - 1, **figures))
     assert text.startswith("mlm:")
-    (text,) = monitor.watch(valid(LATE + GRACE_TOKENS, **figures))
+    (text,) = texts(monitor, valid(LATE + GRACE_TOKENS, **figures))
     assert "calls every token original" in text
 
 
 def test_a_discriminator_that_says_original_everywhere() -> None:
-    (text,) = Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.004))
+    (text,) = texts(Monitor(unigram_entropy=6.0), valid(rtd_detection_recall=0.004))
     assert "calls every token original" in text
     assert "0.4%" in text
     assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.01)) == []
@@ -130,8 +135,8 @@ def test_a_discriminator_that_says_replaced_everywhere() -> None:
         )
         == []
     )
-    (text,) = Monitor(unigram_entropy=6.0).watch(
-        valid(**figures, rtd_chosen_detection_precision=0.87)
+    (text,) = texts(
+        Monitor(unigram_entropy=6.0), valid(**figures, rtd_chosen_detection_precision=0.87)
     )
     assert "calls every token replaced" in text
     assert spared_share(1.0, 1.0, 1.0) == spared_share(0.0, 0.0, 0.2) == 1.0
@@ -147,10 +152,10 @@ def test_nothing_is_expected_at_the_start() -> None:
 def test_a_corpus_seen_too_often() -> None:
     monitor = Monitor(unigram_entropy=6.0)
     said = [
-        monitor.watch({"kind": "train", "step": k, "tokens": 1, "epoch": epoch})
+        texts(monitor, {"kind": "train", "step": k, "tokens": 1, "epoch": epoch})
         for k, epoch in enumerate((39.0, float(MAX_EPOCHS), 40.5, 41.0))
     ]
-    assert [len(texts) for texts in said] == [0, 0, 1, 0]
+    assert [len(new) for new in said] == [0, 0, 1, 0]
     assert "seen 40.5 times" in said[2][0]
 
 
@@ -184,3 +189,15 @@ def test_a_loss_that_is_no_number_counts_as_no_recovery() -> None:
     assert monitor.watch(valid(generator_loss_masked=6.0))
     assert monitor.watch(valid(generator_loss_masked=math.nan)) == []
     assert monitor.watch(valid(generator_loss_masked=6.0)) == []
+
+
+def test_a_trouble_says_what_it_is_about() -> None:
+    """Without its words being read."""
+    figures = {"mlm_loss_masked": 9.0, "rtd_detection_recall": 0.0, "epoch": 41.0}
+    found = Monitor(unigram_entropy=6.0).watch(valid(**figures))
+    assert [(t.topic, t.subject) for t in found] == [
+        ("epochs", ""),
+        ("frequencies", "mlm"),
+        ("all_original", ""),
+    ]
+    assert [t.text for t in found] == [f"{t.fact}: {t.advice}" for t in found]

@@ -2,7 +2,9 @@
 
     python -m electrify.compare.cell < Work as JSON   ->   FOLDER/outcome.json
 
-A cell has a process of its own, so that a cell that fails does not take others down with it.
+The outcome is there as soon as the encoder is trained, and grows with each task: the study reads
+from it how far the cell has come. A cell has a process of its own, so that a cell that fails does
+not take others down with it.
 """
 
 from __future__ import annotations
@@ -11,28 +13,27 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cores import wait_briefly
-from ..errors import Unfinished, UserError
+from ..errors import OutputError, Unfinished, UserError
 from ..files.run_folder import GENERATOR_STAGE, METRICS
+from ..files.schema import check
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Interruptible, Stopped
+from . import measures
 
 if TYPE_CHECKING:
     from ..config.pretrain import PretrainConfig
 
 OUTCOME = "outcome.json"
 RUN = "run"
-# What follows the name of a finished task in a line of a cell's log.
-MEASURED = " measured: "
-FAILED = " failed: "
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Work:
     """What is to be done."""
 
@@ -41,14 +42,14 @@ class Work:
     """The folder of the cell."""
     recipe: str
     """YAML."""
-    tasks: tuple[str, ...]
-    measuring: dict[str, Any]
-    """The fields of measures.Measuring."""
-    trunk: str | None
+    tasks: tuple[str, ...] = ()
+    measuring: measures.Measuring | None = None
+    """How the tasks are measured; None if the training alone is asked for."""
+    trunk: str | None = None
     """The checkpoint of a longer run from which this one starts."""
-    milestones: tuple[int, ...]
+    milestones: tuple[int, ...] = ()
     """Updates whose checkpoints shorter runs start from."""
-    core: int | None
+    core: int | None = None
     """The core that it keeps to; None leaves that to the system."""
     parent: int
     """The process that waits for it."""
@@ -65,14 +66,14 @@ class Outcome:
     parameters: int
     joules: float | None
     validation: dict[str, Any]
-    scores: dict[str, Any]
-    failed: dict[str, str]
+    scores: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def main() -> int:
     """Reads the work and does it. The exit status is that of the verbs."""
     wait_briefly()
-    work = Work(**json.load(sys.stdin))
+    work = check(Work, json.load(sys.stdin), "the work")
     if work.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {work.core})
     from ..text.pool import die_with
@@ -82,7 +83,7 @@ def main() -> int:
         with Interruptible():
             do(work)
     except UserError as e:
-        say(str(e))
+        say(as_of_a_cell(e, work))
         return 2
     except (Unfinished, Stopped) as e:
         say(f"stopped: {e}")
@@ -90,11 +91,18 @@ def main() -> int:
     return 0
 
 
+def as_of_a_cell(error: UserError, work: Work) -> str:
+    """The sentence, with advice that can be followed: a cell has no option to go elsewhere. What is
+    not to be measured has no folder that stays."""
+    if not isinstance(error, OutputError) or work.measuring is None:
+        return str(error)
+    return f"{error.fact}; move {work.folder} elsewhere, and the encoder is trained again"
+
+
 def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
     from ..config.pretrain import parse
-    from ..files.whole import json_text, write_atomically
     from ..pretraining import pretrain
     from ..train.facts import read_facts
 
@@ -112,7 +120,6 @@ def do(work: Work) -> None:
     if not result.summary.finished or result.summary.signalled:
         raise Unfinished("training was stopped and saved")
     first = run / GENERATOR_STAGE
-    scores, failed = measured(work, config, result.exported)
     outcome = Outcome(
         result.summary.step,
         _last(run, "flops") or 0.0,  # including those of the first stage
@@ -121,9 +128,20 @@ def do(work: Work) -> None:
         read_facts(run)[0].parameters or 0,
         joules_of(work, [place for place in (first, run) if place.is_dir()]),
         result.summary.validation,
-        scores,
-        failed,
     )
+    write(outcome, folder)
+    for task, found in measured(work, config, result.exported):
+        if isinstance(found, str):
+            outcome.failed[task] = found
+        else:
+            outcome.scores[task] = asdict(found)
+        write(outcome, folder)
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Replaces the outcome of a cell."""
+    from ..files.whole import json_text, write_atomically
+
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
@@ -144,11 +162,6 @@ def _last(run: Path, name: str) -> float | None:
     return None if not found or found[-1] is None else float(found[-1])
 
 
-def ends(line: str, task: str) -> bool:
-    """Whether a line of the log says that the task is done."""
-    return line.startswith((task + MEASURED, task + FAILED))
-
-
 def folder_of(task: str) -> str:
     """The name of the folder that a task writes into."""
     return task.replace(":", "-")
@@ -156,29 +169,23 @@ def folder_of(task: str) -> str:
 
 def measured(
     work: Work, config: PretrainConfig, networks: Mapping[str, Path]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The scores of each task, and the reasons of those that failed. networks: those that the run
+) -> Iterator[tuple[str, measures.Found | str]]:
+    """Each task with what was found, or the reason why it failed. networks: those that the run
     left, by the names of their folders."""
-    from .measures import Measuring, measure, network_of
-
-    how = Measuring(**work.measuring)
-    scores: dict[str, Any] = {}
-    failed: dict[str, str] = {}
     for name in work.tasks:
+        assert work.measuring is not None
         try:
-            model = networks[network_of(name, config)]
-            found = measure(name, model, how, Path(work.folder) / folder_of(name))
+            model = networks[measures.network_of(name, config)]
+            out = Path(work.folder) / folder_of(name)
+            found = measures.measure(name, model, work.measuring, out)
+            if not all(map(math.isfinite, found.scores)):
+                raise UserError(f"{found.metric} is not a number")
         except UserError as e:
-            say(f"{name}{FAILED}{e}")
-            failed[name] = str(e)
-            continue
-        if not all(map(math.isfinite, found.scores)):
-            failed[name] = f"{found.metric} is not a number"
-            say(f"{name}{FAILED}{failed[name]}")
+            say(f"{name} failed: {e}")
+            yield name, str(e)
         else:
-            scores[name] = asdict(found)
-            say(f"{name}{MEASURED}{found.metric} {100 * found.median:.1f}")
-    return scores, failed
+            say(f"{name} measured: {found.metric} {100 * found.median:.1f}")
+            yield name, found
 
 
 def last_words(log: bytes) -> str:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from .cell import RUN, Work, last_words
 from .cost import tokens_of
 from .logs import LOG, own_tail
 from .plan import Cell, as_started
-from .processes import CELL, environment, slots
+from .processes import slots, spawn
 from .results import Result, read_results
 from .shares import trained_share
 from .study import Study, finished, key_of
@@ -212,17 +210,9 @@ def probed(study: Study, cell: Cell) -> Rate:
         run = Path(folder) / RUN
         said = Path(folder) / LOG
         with said.open("wb") as errors:
-            process = subprocess.Popen(
-                CELL,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                env=environment(slots(1, study.config.device)[0], study.config.device),
-            )
+            slot = slots(1, study.config.device)[0]
+            process = spawn(probe_of(study, cell, folder), errors, slot, study.config.device)
         try:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(json.dumps(asdict(probe_of(study, cell, folder))).encode())
             while process.poll() is None and not enough(updates_of(run)):
                 time.sleep(POLL_S)
             process.terminate()
@@ -252,9 +242,7 @@ def probe_of(study: Study, cell: Cell, folder: str) -> Work:
             "generator_steps": min(1, cell.config.train.generator_steps),
         },
     )
-    measuring = {"data_dir": "", "seeds": 1}
-    data = study.config.data
-    return Work(data, folder, dump(recipe), (), measuring, None, (), None, os.getpid())
+    return Work(data=study.config.data, folder=folder, recipe=dump(recipe), parent=os.getpid())
 
 
 def updates_of(run: Path) -> list[dict[str, Any]]:

@@ -1,19 +1,41 @@
-"""Where the processes of cells run: cores or GPUs, and their environment."""
+"""Starts the processes of cells, each on its core or GPU and in its environment."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..errors import UserError
+from .cell import Work
 
 CELL = [sys.executable, "-P", "-m", "electrify.compare.cell"]
 PACKAGE = str(Path(__file__).resolve().parents[2])
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # A cell is a run of one process, whatever started this one.
 RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def spawn(work: Work, log: IO[bytes], slot: int | None, device: str) -> subprocess.Popen[bytes]:
+    """Starts a cell. log: takes what it says; it may be closed behind this."""
+    process = subprocess.Popen(
+        CELL,
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        env=environment(slot, device),
+        start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
+    )
+    assert process.stdin is not None
+    # A process that ends at once is found by its status.
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(asdict(work)).encode())
+    return process
 
 
 def slots(processes: int, device: str) -> list[int | None]:

@@ -114,7 +114,7 @@ def read_results(out: Path) -> list[Result]:
             check(Result, raw, str(where))
             found.append(Result(**{k: v for k, v in raw.items() if k in names}))
     except (FileError, SchemaError) as e:
-        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {AGAIN}") from e
+        raise UserError(f"{e}", "" if e.advice else AGAIN) from e
     return found
 
 

@@ -10,13 +10,11 @@ the cell is run whole.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +29,7 @@ from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
 from .logs import LOG, opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
-from .processes import CELL, environment, gpus, slots
+from .processes import gpus, slots, spawn
 from .results import PRETRAIN, Result, read_results, write_results
 from .shares import progress_of, trained_share, weights_of
 from .study import (
@@ -155,18 +153,7 @@ class Runner:
             self.shown[key_of(cell)] = dataclasses.replace(cell, starts_at=None)
         with opened_log(folder / LOG) as errors:
             log_start = os.fstat(errors.fileno()).st_size
-            process = subprocess.Popen(
-                CELL,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                env=environment(core, self.study.config.device),
-                start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
-            )
-        assert process.stdin is not None
-        # A process that ends at once is found by its status.
-        with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps(dataclasses.asdict(work)).encode())
+            process = spawn(work, errors, core, c.device)
         return Running(cell, folder, process, core, log_start)
 
     def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
@@ -185,15 +172,15 @@ class Runner:
             },
         )
         return Work(
-            c.data,
-            str(folder),
-            dump(recipe),
-            c.tasks,
-            dataclasses.asdict(Measuring.of(c)),
-            str(start) if start else None,
-            tuple(sorted(self.milestones(cell))),
-            None if gpus(c.device) else core,
-            os.getpid(),
+            data=c.data,
+            folder=str(folder),
+            recipe=dump(recipe),
+            tasks=c.tasks,
+            measuring=Measuring.of(c),
+            trunk=str(start) if start else None,
+            milestones=tuple(sorted(self.milestones(cell))),
+            core=None if gpus(c.device) else core,
+            parent=os.getpid(),
         )
 
     def milestones(self, cell: Cell) -> set[int]:
@@ -208,7 +195,7 @@ class Runner:
         """Writes the lines of the processes that have ended."""
         for r in [r for r in self.running if r.process.poll() is not None]:
             self.running.remove(r)
-            new = result_of(r)
+            new = result_of(r, self.study.config.tasks)
             result = self.kept[new.key] = merged(
                 self.kept.get(new.key), new, self.study.config.tasks
             )
@@ -229,17 +216,20 @@ class Runner:
                 r.process.kill()
 
 
-def result_of(running: Running) -> Result:
-    """The line of a cell whose process has ended."""
+def result_of(running: Running, tasks: Sequence[str]) -> Result:
+    """The line of a cell whose process has ended, perhaps before it came to all of its tasks."""
     cell = running.cell
     where = key_of(cell)
     try:
         raw = read_object(running.folder / OUTCOME, within=running.folder)
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
-        return Result(*where, **raw)
+        result = Result(*where, **raw)
+        if set(tasks) <= {*result.scores, *result.failed}:
+            return result
     except (FileError, TypeError):
-        reason = {PRETRAIN: reason_of(running)}
-        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
+        pass
+    reason = {PRETRAIN: reason_of(running)}
+    return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
 def merged(had: Result | None, new: Result, tasks: Sequence[str]) -> Result:
@@ -263,18 +253,9 @@ def reason_of(running: Running) -> str:
     if status == SAVED_EXIT:
         return f"stopped ({said})"
     if status >= 0:
-        return as_of_a_cell(said, running.folder)
+        return said
     memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
     return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
-
-
-def as_of_a_cell(said: str, folder: Path) -> str:
-    """A sentence with another advice where it names an option that the runs of a study do not
-    have."""
-    what, _, advice = said.rpartition("; ")
-    if "--output-dir" not in advice:
-        return said
-    return f"{what}; move {folder} elsewhere, and the encoder is trained again"
 
 
 def summary(result: Result) -> str:

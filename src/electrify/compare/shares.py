@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from ..files.folders import own_object
+from ..files.reading import UnreadableError
 from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..files.schema import is_count
-from .cell import RUN, ends
-from .logs import LOG, own_tail
+from .cell import OUTCOME, RUN
+from .logs import own_tail
 from .plan import Cell
 from .results import Key
 from .study import key_of
@@ -25,12 +28,14 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
 
 
 def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
-    """How much of a cell is done, from the end of the logs in its folder: its tasks, one after the
-    other, are half of it."""
-    trained = trained_share(cell, folder)
-    said = own_tail(folder / LOG).decode("utf-8", "replace").splitlines()
-    told = [k for k, task in enumerate(tasks, 1) if any(ends(line, task) for line in said)]
-    return 0.5 * trained + 0.5 * max(told, default=0) / len(tasks) * (trained == 1.0)
+    """How much of a cell is done: its training, from the end of the run's log, is half of it, and
+    its tasks, which its outcome names one after the other, are the other half."""
+    outcome: dict[str, Any] = {}
+    with suppress(UnreadableError, OSError):  # it is only shown, as the log is
+        outcome = own_object(folder / OUTCOME) or {}
+    told = [part for name in ("scores", "failed") if isinstance(part := outcome.get(name), dict)]
+    done = sum(any(task in part for part in told) for task in tasks)
+    return 0.5 * trained_share(cell, folder) + 0.5 * done / len(tasks)
 
 
 def trained_share(cell: Cell, folder: Path) -> float:

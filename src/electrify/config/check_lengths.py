@@ -13,7 +13,7 @@ def check_lengths(config: PretrainConfig) -> None:
     """The rows at the end of the run."""
     length, (name, longest) = config.data.max_seq_length, limit(config)
     need(length <= longest, f"max_seq_length {length} exceeds {name} {longest}")
-    need(length >= 8, f"max_seq_length {length} is too short; use at least 8")
+    need(length >= 8, f"max_seq_length {length} is too short", "use at least 8")
 
 
 def limit(config: PretrainConfig) -> tuple[str, float]:
@@ -95,7 +95,8 @@ def check_by_rows(config: PretrainConfig) -> None:
             need(
                 length != config.data.max_seq_length,
                 f"{name}: rows of {length} tokens are also those of the end of the run "
-                "(max_seq_length), for which the value without a schedule holds; leave them out",
+                "(max_seq_length), for which the value without a schedule holds",
+                "leave them out",
             )
 
 
@@ -107,6 +108,6 @@ def check_periods(config: PretrainConfig, *, of: str = "", more: str = "more max
         share = getattr(config.objective.options, name)
         need(
             share * steps <= steps - 1,
-            f"{of}{name} {share} of {steps:,} updates leaves none for what comes after; give a "
-            f"smaller one, or {more}",
+            f"{of}{name} {share} of {steps:,} updates leaves none for what comes after",
+            f"give a smaller one, or {more}",
         )

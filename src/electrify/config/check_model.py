@@ -58,8 +58,8 @@ def check_local(m: ModelConfig, c: CorruptionConfig) -> None:
     narrow = min(m.embedding_size, *(s["hidden_size"] // s["num_attention_heads"] for s in shapes))
     need(
         m.init != "local" or narrow >= 4,
-        f"init local needs heads and embeddings at least 4 wide, not {narrow}; take init "
-        f"{m.row.inits[0]}",
+        f"init local needs heads and embeddings at least 4 wide, not {narrow}",
+        f"take init {m.row.inits[0]}",
     )
 
 
@@ -79,10 +79,8 @@ def check_generator(m: ModelConfig) -> None:
     width = own["hidden_size"]
     need(
         width % heads == 0,
-        (
-            f"the generator gets {heads} attention heads over {width}; choose a generator_size, or "
-            "generator_* numbers, that divide"
-        ),
+        f"the generator gets {heads} attention heads over {width}",
+        "choose a generator_size, or generator_* numbers, that divide",
     )
     odd = [
         f"{name} {own[name]} for {getattr(m, name)}"
@@ -111,7 +109,8 @@ def check_sharing(m: ModelConfig, odd: list[str]) -> None:
     need(
         dropout is None or m.tie in ("none", "tokens", "gdes"),
         f"generator_dropout: with tie {m.tie} both networks read the same embedding layer, and its "
-        "dropout; take tie tokens, none or gdes",
+        "dropout",
+        "take tie tokens, none or gdes",
     )
     need(
         (m.tie == "lower") == (m.tie_layers is not None),

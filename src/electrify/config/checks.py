@@ -64,7 +64,7 @@ def check_idle(config: PretrainConfig, given: Iterable[str]) -> None:
     """Raises UserError for a field among those given that does nothing in this recipe."""
     for name in given:
         why = IDLE[name](config) if name in IDLE else None
-        need(why is None, f"{name} does nothing here: {why}; leave it out")
+        need(why is None, f"{name} does nothing here: {why}", "leave it out")
 
 
 def cautions(config: PretrainConfig, asked: str = "max_steps") -> Iterator[str]:
@@ -160,7 +160,8 @@ def check_given_generator(config: PretrainConfig) -> None:
     need(
         config.model.tie != "lower" or not (t.init_generator or t.generator_steps),
         "tie lower: the generator's lowest blocks are those of the encoder, so it cannot be "
-        "trained first or start from a folder; leave generator_steps and init_generator out",
+        "trained first or start from a folder",
+        "leave generator_steps and init_generator out",
     )
 
 
@@ -169,8 +170,8 @@ def check_first_stage(config: PretrainConfig) -> None:
     corruption = config.corruption
     need(
         corruption.generator_training == "frozen" or config.objective.row.rewarded,
-        "generator_steps trains the generator first; say --generator-training frozen with it "
-        "(recipes two-stage-*), or objective adversarial",
+        "generator_steps trains the generator first",
+        "say --generator-training frozen with it (recipes two-stage-*), or objective adversarial",
     )
     need(
         corruption.row.has_generator,
@@ -235,8 +236,8 @@ def check_minutes(config: PretrainConfig, minutes: float) -> None:
     )
     need(
         not config.train.generator_steps,
-        "train_minutes is for runs of one stage; leave it out if generator_steps trains a "
-        "generator first",
+        "train_minutes is for runs of one stage",
+        "leave it out if generator_steps trains a generator first",
     )
 
 

@@ -124,7 +124,7 @@ def parse(text: str, where: str) -> PretrainConfig:
     except MissingError as e:
         if text.startswith(RUN_MARK):
             raise
-        raise UserError(f"{e}; `like: RECIPE` takes them from a shipped recipe") from e
+        raise UserError(f"{e}", "`like: RECIPE` takes them from a shipped recipe") from e
     return with_weights(PretrainConfig(**sections))
 
 

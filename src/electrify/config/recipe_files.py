@@ -118,10 +118,8 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         with opened(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
-        advice = getattr(unreadable(path, e), "advice", "")
-        raise UserError(
-            f"the recipe {path} cannot be read: {e.strerror}" + f"; {advice}" * bool(advice)
-        ) from e
+        fact = f"the recipe {path} cannot be read: {e.strerror}"
+        raise UserError(fact, unreadable(path, e).advice) from e
     if len(raw) > MAX_BYTES:
         raise UserError(
             f"the recipe {path} is larger than {MAX_BYTES >> 20} MB, so it is not a recipe"

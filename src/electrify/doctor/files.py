@@ -99,7 +99,7 @@ def found_in(path: Path, read: Callable[[], T]) -> T:
         raise DamageError("unreadable", f"{path.name} {e.why}", as_sentence(e.advice)) from e
     except reading.FileError as e:
         raise DamageError(
-            "too-large" if " MB, and such" in e.why else "damaged",
+            "too-large" if isinstance(e, reading.TooLargeError) else "damaged",
             f"{path.name} {e.why}",
             as_sentence(e.advice) if e.advice else AGAIN,
         ) from e

@@ -82,7 +82,7 @@ class Diagnosis:
 
 
 def as_sentence(advice: str) -> str:
-    """Advice from the end of a message (`do this`) as a sentence of its own (`Do this.`)."""
+    """The advice of a message (`do this`) as a sentence of its own (`Do this.`)."""
     return f"{advice[:1].upper()}{advice[1:]}."
 
 
@@ -99,8 +99,7 @@ def guarded(check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     except DamageError as e:
         yield e.finding
     except UserError as e:
-        fact, _, advice = str(e).rpartition("; ")
-        yield error("refused", fact or str(e), as_sentence(advice) if fact else CORRECT)
+        yield error("refused", e.fact, as_sentence(e.advice) if e.advice else CORRECT)
     except OSError as e:
         if is_of_memory(e):
             raise

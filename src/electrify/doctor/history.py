@@ -13,11 +13,10 @@ from ..data.phases import phases_of
 from ..files.run_folder import METRICS
 from ..train import log
 from ..train.monitor import GRACE_TOKENS, silent_tokens
-from ..train.saving import OPEN_HERE
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
-from .monitors import kind_of, monitors, troubles
-from .records import at_chance, not_finite, number
+from .monitors import monitors, troubles
+from .records import about, at_chance, not_finite, number
 
 # How far a validation loss may be above its best value, as a share of it; the noise between two
 # validations is smaller.
@@ -25,14 +24,11 @@ RISE = 0.02
 SLOWER = 0.5
 FEW_VALIDATIONS = 3
 FEW_LINES = 6
-# In warnings about a single update, and in those that the monitors judge again at the end of the
-# log. Nothing else in a log shows that a trouble has passed.
-OVER = (
-    "of those before it",
-    "word frequencies",
-    "calls every token",
-    "the corpus has been seen",
-)
+ONE_ANSWER = ("all_original", "all_replaced")
+UNSTABLE = ("non_finite", "went_back")
+# A warning about a single update, and those that the monitors judge again at the end of the log.
+# Nothing else in a log shows that a trouble has passed.
+OVER = ("spike", "frequencies", *ONE_ANSWER, "epochs")
 
 
 def history_findings(
@@ -62,14 +58,13 @@ def history_findings(
     lasting = troubles(records, config, unigram_entropy)
     yield from monitors(records, config, lasting, warnings, unigram_entropy)
     yield from not_numbers(records, config)
-    if not any("discriminator" in text for text in lasting):
+    if not any(trouble.topic in ONE_ANSWER for trouble in lasting):
         yield from chance(records, config)
     yield from overfitting(records, config)
     yield from throughput(records, config)
-    yield from events(
-        [r for r in warnings if kind_of(r["warning"]) not in map(kind_of, lasting)],
-        judged=unigram_entropy is not None,
-    )
+    said = {(trouble.topic, trouble.subject) for trouble in lasting}
+    passed = [r for r in warnings if about(r) not in said]
+    yield from events(passed, judged=unigram_entropy is not None)
 
 
 def order(records: list[dict[str, Any]]) -> Iterator[Finding]:
@@ -186,28 +181,28 @@ def throughput(records: list[dict[str, Any]], config: PretrainConfig) -> Iterato
 
 
 def events(warnings: list[dict[str, Any]], *, judged: bool) -> Iterator[Finding]:
-    """Warnings that the run gave and that are not repeated above, one finding for each kind.
-    judged: whether the loss was compared with word frequencies."""
-    kinds: dict[str, list[dict[str, Any]]] = {}
+    """Warnings that the run gave and that are not repeated above, one finding for each thing that
+    they are about. judged: whether the loss was compared with word frequencies."""
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in warnings:
-        kinds.setdefault(kind_of(record["warning"]), []).append(record)
-    for same in kinds.values():
+        grouped.setdefault(about(record), []).append(record)
+    for (topic, _), same in grouped.items():
         text = same[-1]["warning"]
         steps = f"step {same[0]['step']:,}" + (f" to {same[-1]['step']:,}" if len(same) > 1 else "")
         fact = f"the run warned {len(same):,} time{'s' * (len(same) > 1)} ({steps}): {text}"
-        if "not finite" in text or "went back" in text:
+        if topic in UNSTABLE:
             advice = (
                 "A few may be left out; if there are many, begin anew with a lower "
                 "--learning-rate, a higher --warmup-steps or --bf16 false."
             )
             yield warning("event", fact, advice)
-        elif "word frequencies" in text and not judged:
+        elif topic == "frequencies" and not judged:
             yield warning(
                 "event", fact, "Name its DATA, too, to see whether that still holds at the end."
             )
-        elif OPEN_HERE in text:
+        elif topic == "data":
             yield warning("event", fact, "Look whether it is there again: it was said only once.")
-        elif any(said in text for said in OVER):
+        elif topic in OVER:
             yield note("event", fact, "It was over by the end of the log.")
         else:
             yield note("event", fact, "Look whether that still holds: it was said only once.")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from ..config.pretrain import PretrainConfig
-from ..train.monitor import GRACE_TOKENS, monitor_of, silent_tokens
+from ..train.monitor import GRACE_TOKENS, Trouble, monitor_of, silent_tokens
 from .files import amount
-from .findings import Finding, note, ok, warning
-from .records import as_number, at_chance, number
+from .findings import Finding, as_sentence, note, ok, warning
+from .records import about, as_number, at_chance, number
 
 
 def troubles(
     records: list[dict[str, Any]], config: PretrainConfig, unigram_entropy: float | None
-) -> list[str]:
+) -> list[Trouble]:
     """What the training monitors would warn of at the end of the log, with what is known now."""
     # Without the entropy, no loss can count as being on the unigram plateau.
     monitor = monitor_of(config, math.inf if unigram_entropy is None else unigram_entropy)
@@ -25,30 +24,23 @@ def troubles(
     ]
     return list(
         dict.fromkeys(
-            text for r in last for text in monitor.watch({k: as_number(v) for k, v in r.items()})
+            trouble
+            for r in last
+            for trouble in monitor.watch({k: as_number(v) for k, v in r.items()})
         )
     )
-
-
-def kind_of(text: str) -> str:
-    """A warning without its numbers and what follows them."""
-    return re.split(r"\d", text)[0]
 
 
 def monitors(
     records: list[dict[str, Any]],
     config: PretrainConfig,
-    lasting: list[str],
+    lasting: list[Trouble],
     warnings: list[dict[str, Any]],
     unigram_entropy: float | None,
 ) -> Iterator[Finding]:
-    for text in lasting:
-        fact, _, advice = text.rpartition(": ")
-        yield warning(
-            "monitor",
-            f"at the end of the log{since(text, warnings)}: {fact}",
-            advice[:1].upper() + advice[1:] + ".",
-        )
+    for trouble in lasting:
+        fact = f"at the end of the log{since(trouble, warnings)}: {trouble.fact}"
+        yield warning("monitor", fact, as_sentence(trouble.advice))
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), None)
     if valid is None:
         yield note("not-validated", "nothing was validated yet")
@@ -56,9 +48,9 @@ def monitors(
         yield from untroubled(valid, config, unigram_entropy)
 
 
-def since(text: str, warnings: list[dict[str, Any]]) -> str:
+def since(trouble: Trouble, warnings: list[dict[str, Any]]) -> str:
     """The step at which the run first gave such a warning, if it did."""
-    same = (r["step"] for r in warnings if kind_of(r["warning"]) == kind_of(text))
+    same = (r["step"] for r in warnings if about(r) == (trouble.topic, trouble.subject))
     step = next(same, None)
     return "" if step is None else f" (first said at step {step:,})"
 

@@ -1,12 +1,25 @@
-"""Reads numbers from the records in metrics.jsonl, in which non-finite ones are written as text."""
+"""Reads the records in metrics.jsonl: their numbers, of which non-finite ones are written as text,
+and what their warnings are about."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 MIN_AUC = 0.55  # one half is chance
+# Words of warnings -> what they are about, in logs of earlier versions, which only had the words.
+EARLIER = {
+    "not finite": "non_finite",
+    "went back": "went_back",
+    "word frequencies": "frequencies",
+    "it is still open here": "data",
+    "of those before it": "spike",
+    "calls every token original": "all_original",
+    "calls every token replaced": "all_replaced",
+    "the corpus has been seen": "epochs",
+}
 
 
 def number(record: Mapping[str, Any], name: str) -> float | None:
@@ -34,3 +47,16 @@ def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
         if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None
     )
     return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)
+
+
+def about(event: Mapping[str, Any]) -> tuple[str, str]:
+    """What a warning is about: a topic of log.py, and the language model that it names, if it names
+    one. event: a record with a "warning"."""
+    topic = event.get("topic")
+    if isinstance(topic, str):
+        return topic, str(event.get("subject", ""))
+    text = event["warning"]
+    topic = next((topic for words, topic in EARLIER.items() if words in text), "")
+    if topic == "frequencies":
+        return topic, text.partition(":")[0]
+    return topic, "" if topic else re.split(r"\d", text)[0]

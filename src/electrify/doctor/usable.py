@@ -13,7 +13,7 @@ from ..files.reading import FileError
 from ..files.tokenizers import TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named, read_bytes
-from .findings import Finding, error, warning
+from .findings import Finding, as_sentence, error, warning
 from .tokenizers import load, options_of
 from .weights import Header
 
@@ -109,8 +109,7 @@ def loading_findings(folder: Path, config: dict[str, Any], *, tokenizer: bool) -
 def cannot_load(refused: UserError, path: str, advice: str) -> Finding:
     """advice: what to do if the refusal itself does not say."""
     if isinstance(refused, FileError) and refused.advice:
-        own = f"{refused.advice[0].upper()}{refused.advice[1:]}."
-        return error("cannot-load", f"{refused.path} {refused.why}", own)
+        return error("cannot-load", refused.fact, as_sentence(refused.advice))
     said = sentence(refused, path)
     odd = [name for name in TOKENIZER_FILES if f"{path}/{name}" in str(refused)]
     if odd and advice == CONFIG_ADVICE:

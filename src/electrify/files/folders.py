@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ..errors import UserError
+from ..errors import OutputError
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES
@@ -121,12 +121,12 @@ def must_be_new(folder: Path, what: str) -> None:
     """Raises UserError if the folder holds anything, or is a file. what: the thing
     whose mark it lacks."""
     if os.path.lexists(folder) and not folder.is_dir():
-        raise UserError(f"{folder}: a file, not a folder; choose another --output-dir")
+        raise OutputError(f"{folder}: a file, not a folder", "choose another --output-dir")
     names = foreign(folder)
     if names:
         shown = ", ".join(names[:3]) + " ..." * (len(names) > 3)
-        raise UserError(
-            f"{folder}: holds other files and no {what} ({shown}); choose another --output-dir"
+        raise OutputError(
+            f"{folder}: holds other files and no {what} ({shown})", "choose another --output-dir"
         )
 
 

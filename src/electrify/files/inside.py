@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ..console import brief
-from ..errors import UserError
+from ..errors import OutputError, UserError
 from .run_folder import HEADER, NUMBERED
 
 _OF_A_CHECKPOINT = ("manifest.json", "state.json")
@@ -20,9 +20,9 @@ def must_stay_inside(path: Path, top: Path) -> None:
     for name in path.relative_to(top).parts:
         step = step / name
         if step.is_symlink():
-            raise UserError(
-                f"{step} is a link, and files would be written through it; put a folder in its "
-                "place, or choose another --output-dir"
+            raise OutputError(
+                f"{step} is a link, and files would be written through it",
+                "put a folder in its place, or choose another --output-dir",
             )
 
 
@@ -44,9 +44,9 @@ def must_not_be_in_a_checkpoint(folder: Path) -> None:
             (path / name).is_file() for name in _OF_A_CHECKPOINT
         ):
             what = "a checkpoint" if path == real else f"in {path}, a checkpoint"
-            raise UserError(
-                f"{folder} is {what} of a run, which the run may remove; choose another "
-                "--output-dir"
+            raise OutputError(
+                f"{folder} is {what} of a run, which the run may remove",
+                "choose another --output-dir",
             )
 
 
@@ -61,7 +61,7 @@ def must_be_utf8(folder: Path) -> None:
     try:
         os.fspath(folder).encode("utf-8")
     except UnicodeEncodeError as e:
-        raise UserError(
-            f"{folder}: this name is not UTF-8, and weights cannot be written there; choose "
-            "another --output-dir"
+        raise OutputError(
+            f"{folder}: this name is not UTF-8, and weights cannot be written there",
+            "choose another --output-dir",
         ) from e

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import ADVICE, UserError, code_of
+from ..errors import ADVICE, OutputError, UserError, code_of
 from ..progress import say
 from .inside import must_not_be_in_a_checkpoint
 
@@ -47,7 +47,7 @@ def lock(folder: Path, *, keep: bool = False, again: bool = False) -> Iterator[N
         path = Path(os.path.realpath(folder)) / LOCK
         made = not folder.exists()
     if path in _locked_here and not again:
-        raise UserError(f"{folder} is in use by this very process; choose another --output-dir")
+        raise OutputError(f"{folder} is in use by this very process", "choose another --output-dir")
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         fd, new = _locked(path, folder)
@@ -77,8 +77,10 @@ def _writable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        advice = ADVICE.get(code_of(e), "choose another --output-dir")
-        raise UserError(f"{folder} cannot be written ({e.strerror}); {advice}") from e
+        fact = f"{folder} cannot be written ({e.strerror})"
+        if advice := ADVICE.get(code_of(e)):
+            raise UserError(fact, advice) from e
+        raise OutputError(fact, "choose another --output-dir") from e
 
 
 def holder(folder: Path) -> str | None:
@@ -121,9 +123,9 @@ def _locked(path: Path, folder: Path) -> tuple[int, bool]:
             os.close(fd)
             raise
         os.close(fd)  # its writer removed it when it ended: the lock of that file keeps nobody out
-    raise UserError(
-        f"{folder} is taken by one process after the other; wait for them, or choose another "
-        "--output-dir"
+    raise OutputError(
+        f"{folder} is taken by one process after the other",
+        "wait for them, or choose another --output-dir",
     )
 
 
@@ -135,8 +137,8 @@ def _opened(path: Path) -> tuple[int, bool]:
         fd = os.open(path, flags | os.O_CREAT, 0o666)  # which may have gone in between
     except OSError as e:
         if e.errno == errno.ELOOP:
-            raise UserError(
-                f"{path} is a link and not a lock; remove it, or choose another --output-dir"
+            raise OutputError(
+                f"{path} is a link and not a lock", "remove it, or choose another --output-dir"
             ) from e
         raise
     found = os.pread(fd, _MOST_BYTES + 1, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b"?"
@@ -146,9 +148,9 @@ def _opened(path: Path) -> tuple[int, bool]:
         and not (len(found) <= _MOST_BYTES and found.strip().isdigit())
     ):
         os.close(fd)
-        raise UserError(
-            f"{path} is somebody's own file and not a lock; move it away, or choose another "
-            "--output-dir"
+        raise OutputError(
+            f"{path} is somebody's own file and not a lock",
+            "move it away, or choose another --output-dir",
         )
     return fd, False
 
@@ -163,9 +165,9 @@ def _lock(fd: int, folder: Path) -> None:
         # It is lockf, not flock: a forked worker that outlives a killed run would keep a flock.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError) as e:
-        raise UserError(
-            f"{folder} is in use by process {_number(fd)}; wait for it, stop it, or choose another "
-            "--output-dir"
+        raise OutputError(
+            f"{folder} is in use by process {_number(fd)}",
+            "wait for it, stop it, or choose another --output-dir",
         ) from e
     except OSError as e:  # some network file systems have no locks
         say(

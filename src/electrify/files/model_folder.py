@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import faults
-from ..errors import UserError
+from ..errors import OutputError, UserError
 from ..progress import say
 from . import seals
 from .folders import (
@@ -110,26 +110,26 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
     if not os.path.lexists(target):
         return
     if target.is_symlink() and not target.exists():
-        raise UserError(f"{target} is a link that leads nowhere; choose another --output-dir")
+        raise OutputError(f"{target} is a link that leads nowhere", "choose another --output-dir")
     mark = model_mark(target)
     if mark is None:
         if target.is_dir() and not foreign(target):
             return
         why = f"it has no {MARK}, or one that was changed"
-        raise UserError(
-            f"{target} exists and is not an export of electrify ({why}); choose a new or empty "
-            "folder as --output-dir"
+        raise OutputError(
+            f"{target} exists and is not an export of electrify ({why})",
+            "choose a new or empty folder as --output-dir",
         )
     odd = [name for name in identity if name in mark and mark[name] != identity[name]]
     if "part" in odd:
-        raise UserError(
-            f"{target} holds a model of another kind ({mark['part']}, not {identity['part']}); "
-            "choose another --output-dir"
+        raise OutputError(
+            f"{target} holds a model of another kind ({mark['part']}, not {identity['part']})",
+            "choose another --output-dir",
         )
     if odd:
-        raise UserError(
-            f"{target} holds the {mark['part']} of another run (its {odd[0]} differs); choose "
-            "another --output-dir or remove it"
+        raise OutputError(
+            f"{target} holds the {mark['part']} of another run (its {odd[0]} differs)",
+            "choose another --output-dir or remove it",
         )
     must_be_as_written(target)
 
@@ -148,14 +148,14 @@ def must_be_as_written(folder: Path) -> None:
             continue
         found = sha256(path)
         if found is None:
-            raise UserError(
-                f"{path} is not a file that electrify wrote; move it away, or choose another "
-                "--output-dir"
+            raise OutputError(
+                f"{path} is not a file that electrify wrote",
+                "move it away, or choose another --output-dir",
             )
         if found not in digests:
-            raise UserError(
-                f"{path} was changed after electrify wrote it; move it away or remove it, or "
-                "choose another --output-dir"
+            raise OutputError(
+                f"{path} was changed after electrify wrote it",
+                "move it away or remove it, or choose another --output-dir",
             )
 
 
@@ -227,9 +227,9 @@ def _must_be_ours(target: Path, new: Iterable[str], had: Container[str]) -> None
         if os.path.lexists(target / name) and (
             name not in had or not (target / name).is_file() or (target / name).is_symlink()
         ):
-            raise UserError(
-                f"{target / name} is not a file that electrify wrote; move it away, or choose "
-                "another --output-dir"
+            raise OutputError(
+                f"{target / name} is not a file that electrify wrote",
+                "move it away, or choose another --output-dir",
             )
 
 

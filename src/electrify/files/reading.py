@@ -47,14 +47,17 @@ class FileError(UserError):
     """A file that is not read. `why` is the reason without the file's name, `advice` what to do."""
 
     def __init__(self, path: Path, why: str, advice: str = "") -> None:
-        super().__init__(f"{path} {why}" + f"; {advice}" * bool(advice))
+        super().__init__(f"{path} {why}", advice)
         self.path = path
         self.why = why
-        self.advice = advice
 
 
 class MissingError(FileError):
     """There is nothing of that name."""
+
+
+class TooLargeError(FileError):
+    """The file is larger than any such file should be."""
 
 
 class UnreadableError(FileError):
@@ -141,9 +144,8 @@ def must_be_regular(path: Path, *, within: Path | None = None, limit: int | None
     if within is not None and not is_inside(real, within):
         raise FileError(path, "is a link that leads out of its folder", ITSELF)
     if limit is not None and facts.st_size > limit:
-        raise FileError(
-            path, f"has {_size(facts.st_size)}, and such a file has at most {_size(limit)}"
-        )
+        why = f"has {_size(facts.st_size)}, and such a file has at most {_size(limit)}"
+        raise TooLargeError(path, why)
     return real
 
 
@@ -179,7 +181,7 @@ def read_bytes(path: Path, *, limit: int = MAX_JSON_BYTES, within: Path | None =
         except OSError as e:
             raise unreadable(path, e) from e
     if len(data) > limit:  # it grows
-        raise FileError(path, f"has more than {_size(limit)}")
+        raise TooLargeError(path, f"has more than {_size(limit)}")
     return data
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from ..errors import UserError
+from ..errors import OutputError, UserError
 from .folders import remove_temporaries, sha256
 from .reading import read_bytes
 from .tokenizers import COPIED, TOKENIZER_FILES, must_be_plain
@@ -51,9 +51,9 @@ def publish_tokenizer(source: Path, target: Path, *, ours: Collection[str] = ())
     wanted = tokenizer_hashes(source)
     odd = in_the_way(wanted, target, ours=ours)
     if odd is not None:
-        raise UserError(
-            f"{odd} is neither of this tokenizer nor electrify's; move it away, or choose another "
-            "--output-dir"
+        raise OutputError(
+            f"{odd} is neither of this tokenizer nor electrify's",
+            "move it away, or choose another --output-dir",
         )
     target.mkdir(exist_ok=True)
     remove_temporaries(target)

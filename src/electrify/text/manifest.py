@@ -109,8 +109,8 @@ def read_manifest(folder: Path) -> Manifest:
         raw = read_object(path, within=folder)
         if raw.get("format") != FORMAT:
             raise UserError(
-                f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}; "
-                f"{AGAIN}"
+                f"{path} has format {brief(raw.get('format'))}, this version reads {FORMAT}",
+                AGAIN,
             )
         # Folders of the first versions have no seal.
         raw = unsealed(raw, path, must=False, advice=AGAIN)
@@ -121,11 +121,11 @@ def read_manifest(folder: Path) -> Manifest:
             f"prepare CORPUS --output-dir {quote(str(folder))}`"
         ) from e
     except FileError as e:
-        raise e if e.advice else UserError(f"{path} is damaged: it {e.why}; {AGAIN}") from e
+        raise e if e.advice else UserError(f"{path} is damaged: it {e.why}", AGAIN) from e
     except SchemaError as e:
-        raise UserError(f"{path} is damaged: {e.what}; {AGAIN}") from e
+        raise UserError(f"{path} is damaged: {e.what}", AGAIN) from e
     if wrong := list(islice(wrong_in(manifest), 3)):
-        raise UserError(f"{path} is damaged ({', '.join(wrong)}); {AGAIN}")
+        raise UserError(f"{path} is damaged ({', '.join(wrong)})", AGAIN)
     return manifest
 
 

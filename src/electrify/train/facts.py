@@ -64,7 +64,7 @@ def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
 
 
 def _damaged(path: Path, what: str) -> UserError:
-    return UserError(f"{path} is damaged: {what}; {RESTORE}")
+    return UserError(f"{path} is damaged: {what}", RESTORE)
 
 
 def _checked(path: Path, *, within: Path) -> tuple[Facts, dict[str, Any]]:

@@ -13,7 +13,7 @@ import torch
 
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
-from ..errors import UserError
+from ..errors import OutputError, UserError
 from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
@@ -37,30 +37,31 @@ def refuse(folder: Path, resume: Resume) -> None:
     saved = has_checkpoints(folder)
     begun = os.path.lexists(folder / CONFIG)
     if (folder / CONFIG).is_symlink():
-        raise UserError(
-            f"{folder / CONFIG} is a link, and a run has its recipe in its own folder; put the "
-            "file itself there, or choose another --output-dir"
+        raise OutputError(
+            f"{folder / CONFIG} is a link, and a run has its recipe in its own folder",
+            "put the file itself there, or choose another --output-dir",
         )
     if begun and not is_run(folder):
-        raise UserError(
-            f"{folder / CONFIG} is not the recipe of a run that electrify began; choose another "
-            "--output-dir"
+        raise OutputError(
+            f"{folder / CONFIG} is not the recipe of a run that electrify began",
+            "choose another --output-dir",
         )
     holds = saved or begun
     if resume == "never" and holds:
-        raise UserError(
-            f"{folder} holds another run; choose another --output-dir, or continue it with "
-            "--resume auto"
+        raise OutputError(
+            f"{folder} holds another run",
+            "choose another --output-dir, or continue it with --resume auto",
         )
     if resume == "must" and not saved:
         raise UserError(
             f"--resume must: {folder} has no checkpoint; start the run with --resume auto"
         )
     if not holds and folder.is_dir() and any(_stands_in_the_way(p) for p in folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no run; choose another --output-dir")
+        raise OutputError(f"{folder} is not empty and holds no run", "choose another --output-dir")
     if not saved and (folder / KEPT).exists():
-        raise UserError(
-            f"{folder} holds a finished run whose checkpoints are gone; choose another --output-dir"
+        raise OutputError(
+            f"{folder} holds a finished run whose checkpoints are gone",
+            "choose another --output-dir",
         )
     _models_must_be_ours(folder)
     for name in (*network_names(), TOKENIZER, BOARD, GENERATOR_STAGE):
@@ -79,17 +80,17 @@ def _models_must_be_ours(folder: Path) -> None:
     for name in network_names():
         mark = model_mark(folder / name)
         if mark is not None and mark["part"] != name:
-            raise UserError(
-                f"{folder / name} holds a model of another kind ({mark['part']}); move it away, or "
-                "choose another --output-dir"
+            raise OutputError(
+                f"{folder / name} holds a model of another kind ({mark['part']})",
+                "move it away, or choose another --output-dir",
             )
         if mark is None and (
             os.path.lexists(folder / name)
             and (not (folder / name).is_dir() or foreign(folder / name))
         ):
-            raise UserError(
-                f"{folder / name} is not a model that electrify wrote; move it away, or choose "
-                "another --output-dir"
+            raise OutputError(
+                f"{folder / name} is not a model that electrify wrote",
+                "move it away, or choose another --output-dir",
             )
         must_be_as_written(folder / name)
 
@@ -107,9 +108,9 @@ def find_checkpoint(folder: Path) -> checkpoint.Found | None:
     damaged ones, because a new run must never begin over an old one."""
     found = checkpoint.newest(folder)
     if found is None and has_checkpoints(folder):
-        raise UserError(
-            f"{folder} has checkpoints and none of them is complete; choose another --output-dir, "
-            "or remove them to begin anew"
+        raise OutputError(
+            f"{folder} has checkpoints and none of them is complete",
+            "choose another --output-dir, or remove them to begin anew",
         )
     return found
 
@@ -163,9 +164,9 @@ def same_run(
     saved: the state of its checkpoint."""
     path = folder / CONFIG
     if not os.path.lexists(path):
-        raise UserError(
-            f"{folder} has checkpoints but no {CONFIG}, without which their recipe is unknown; "
-            "restore it from a copy, or choose another --output-dir"
+        raise OutputError(
+            f"{folder} has checkpoints but no {CONFIG}, without which their recipe is unknown",
+            "restore it from a copy, or choose another --output-dir",
         )
     theirs = load_file(path, within=folder)
     flat = [values_of(c) for c in (config, theirs)]
@@ -177,15 +178,15 @@ def same_run(
     if not set(differ) <= set(STARTS) and recipe and not differing(recipe, config):
         raise UserError(f"{path} was changed after the run began ({odd}); put it back as it was")
     if odd:
-        raise UserError(
-            f"{folder} holds another run ({odd}); choose another --output-dir, or repeat its "
-            "options to continue it"
+        raise OutputError(
+            f"{folder} holds another run ({odd})",
+            "choose another --output-dir, or repeat its options to continue it",
         )
     for key, what in (("tokenizer", "tokenizer"), ("data", "corpus")):
         if saved["fingerprint"][key] != fingerprint(manifest, None)[key]:
-            raise UserError(
-                f"{folder} was trained with another {what} than DATA; give the run its own data, "
-                "or start a new --output-dir"
+            raise OutputError(
+                f"{folder} was trained with another {what} than DATA",
+                "give the run its own data, or start a new --output-dir",
             )
 
 

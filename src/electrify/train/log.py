@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
@@ -28,6 +28,21 @@ from .board import BOARD, Board, numbers, open_board
 
 MAX_LINE = 1 << 20  # bytes; a record has a few hundred
 KINDS = ("train", "valid", "event")
+# What a warning is about, for programs: its words may change.
+Topic = Literal[
+    "all_original",
+    "all_replaced",
+    "data",
+    "epochs",
+    "folder",
+    "frequencies",
+    "log",
+    "non_finite",
+    "save",
+    "slow",
+    "spike",
+    "went_back",
+]
 # Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
 TIMING_FIELDS = frozenset(
     {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
@@ -100,11 +115,12 @@ class MetricsLog:
             )
             self._board = None
 
-    def warn(self, step: int, warning: str, **more: Any) -> None:
+    def warn(self, step: int, topic: Topic, warning: str, **more: Any) -> None:
         """Records an event of the run, and also shows it to the user."""
         if self._file is None:
             return
-        self.write({"kind": "event", "step": step, "warning": warning} | more)
+        event = {"kind": "event", "step": step, "warning": warning, "topic": topic}
+        self.write(event | more)
         say(f"warning: {warning}")
 
     def rewind(self, step: int) -> None:

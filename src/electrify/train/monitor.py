@@ -1,13 +1,15 @@
 """Watches a run for the ways in which it can quietly learn nothing. It gets the validation metrics
-and returns warnings."""
+and returns troubles to warn of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ..config.pretrain import PretrainConfig, first_asked, learns_by_likelihood
 from ..data.phases import phases_of
+from .log import Topic
 
 # On the unigram plateau the measured loss at [MASK] positions lies up to .05 nats below the unigram
 # entropy; as soon as the model learns any context, it falls .2 below (docs/results.md).
@@ -28,6 +30,21 @@ BLIND = {
     "mlm_loss_replaced": " on replaced tokens",
     "softmax_loss_replaced": " on replaced tokens",
 }
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What a monitor warns of. subject: the language model that it is about, if it is about one."""
+
+    topic: Topic
+    fact: str
+    advice: str
+    subject: str = ""
+
+    @property
+    def text(self) -> str:
+        """The warning."""
+        return f"{self.fact}: {self.advice}"
 
 
 class Monitor:
@@ -55,8 +72,8 @@ class Monitor:
         self.detects_after = max(self.grace_tokens, silent_tokens + GRACE_TOKENS)
         self._in_trouble: set[str] = set()
 
-    def watch(self, record: Mapping[str, Any]) -> list[str]:
-        """The new warnings that this record of the log gives rise to.
+    def watch(self, record: Mapping[str, Any]) -> list[Trouble]:
+        """The new troubles that this record of the log gives rise to.
 
         It reads "epoch" (how often the corpus was seen) and, from records of validation, "tokens"
         (trained on so far), the losses of language models where the answer cannot be seen, in nats
@@ -68,7 +85,7 @@ class Monitor:
         said = []
         if "epoch" in record:
             epochs = record["epoch"]
-            said.append(self._say("epochs", epochs > MAX_EPOCHS, _epochs_text(epochs)))
+            said.append(self._say("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
             for name, value in record.items():
                 if name.startswith("generator") and not self.generator_learns:
@@ -77,14 +94,16 @@ class Monitor:
                     said.append(self._say_of_context(name, value, record["tokens"]))
                 elif name.endswith("_detection_recall") and record["tokens"] >= self.detects_after:
                     said += self._say_of_detection(name, value, record)
-        return [text for text in said if text]
+        return [trouble for trouble in said if trouble is not None]
 
-    def _say_of_context(self, name: str, loss: float, tokens: int) -> str:
+    def _say_of_context(self, name: str, loss: float, tokens: int) -> Trouble | None:
         """Warnings about a language model's loss where the input does not show the answer."""
         bad = not loss < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-        return self._say(name, bad, _unigram_text(name, loss, self.unigram_entropy, tokens))
+        return self._say(name, bad, _on_the_plateau(name, loss, self.unigram_entropy, tokens))
 
-    def _say_of_detection(self, name: str, recall: float, record: Mapping[str, Any]) -> list[str]:
+    def _say_of_detection(
+        self, name: str, recall: float, record: Mapping[str, Any]
+    ) -> list[Trouble | None]:
         """Warnings about a discriminator that gives every token the same answer, original or
         replaced."""
         replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
@@ -95,22 +114,22 @@ class Monitor:
             self._say(
                 name,
                 replaced > 0 and recall < MIN_RECALL,
-                _majority_text("original", recall, "replaced", tokens),
+                _one_answer("all_original", recall, tokens),
             ),
             self._say(
                 f"{name} 1",
                 spared < MIN_RECALL,
-                _majority_text("replaced", spared, "original", tokens),
+                _one_answer("all_replaced", spared, tokens),
             ),
         ]
 
-    def _say(self, trouble: str, bad: bool, text: str) -> str:
+    def _say(self, key: str, bad: bool, trouble: Trouble) -> Trouble | None:
         if not bad:
-            self._in_trouble.discard(trouble)
-            return ""
-        new = trouble not in self._in_trouble
-        self._in_trouble.add(trouble)
-        return text if new else ""
+            self._in_trouble.discard(key)
+            return None
+        new = key not in self._in_trouble
+        self._in_trouble.add(key)
+        return trouble if new else None
 
     def state(self) -> list[str]:
         """The warnings already given, for the checkpoint, so that a resumed run does not repeat
@@ -144,20 +163,25 @@ def _is_blind(name: str, record: Mapping[str, Any]) -> bool:
     return name.endswith(tuple(BLIND))
 
 
-def _epochs_text(epochs: float) -> str:
-    return (
+def _repeated(epochs: float) -> Trouble:
+    return Trouble(
+        "epochs",
         f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps gain next to "
-        "nothing: use more text or a smaller --max-steps"
+        "nothing",
+        "use more text or a smaller --max-steps",
     )
 
 
-def _unigram_text(name: str, loss: float, entropy: float, tokens: int) -> str:
+def _on_the_plateau(name: str, loss: float, entropy: float, tokens: int) -> Trouble:
     where = next((text for end, text in BLIND.items() if name.endswith(end)), "")
     name = name.split("_loss_")[0]
-    return (
+    return Trouble(
+        "frequencies",
         f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss "
-        f"{loss:.2f}{where}, unigram {entropy:.2f}): "
-        "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
+        f"{loss:.2f}{where}, unigram {entropy:.2f})",
+        "it does not use the context; try --init local, a longer warm-up or another "
+        "--learning-rate",
+        subject=name,
     )
 
 
@@ -169,9 +193,13 @@ def spared_share(recall: float, precision: float, replaced: float) -> float:
     return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)
 
 
-def _majority_text(every: str, found: float, others: str, tokens: int) -> str:
-    return (
+def _one_answer(
+    topic: Literal["all_original", "all_replaced"], found: float, tokens: int
+) -> Trouble:
+    every, others = ("original", "replaced")[:: 1 if topic == "all_original" else -1]
+    return Trouble(
+        topic,
         f"the discriminator calls every token {every} after {tokens / 1e6:.1f} M tokens (it finds "
-        f"{found:.1%} of the {others} ones): "
-        "look at what replaces the tokens first, then try another --learning-rate"
+        f"{found:.1%} of the {others} ones)",
+        "look at what replaces the tokens first, then try another --learning-rate",
     )

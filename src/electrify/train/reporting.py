@@ -58,6 +58,7 @@ class Reporter:
         if slow := meter.pace.news():
             log.warn(
                 state.step,
+                "slow",
                 slow_text(*slow, device=self.world.device.type, threads=torch.get_num_threads()),
             )
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.losses if name in means)
@@ -109,5 +110,6 @@ class Reporter:
             "tokens": state.tokens_seen(),
         } | figures
         log.write(record)
-        for warning in state.monitor.watch(record):
-            log.warn(state.step, warning)
+        for trouble in state.monitor.watch(record):
+            of = {"subject": trouble.subject} if trouble.subject else {}
+            log.warn(state.step, trouble.topic, trouble.text, **of)

@@ -78,14 +78,13 @@ class Safety:
                 "allowed)"
             )
             happened = left_out if v.refused else "trained on; --spike skip leaves such updates out"
-            log.warn(state.step, f"{v.text}: {happened}", rows=rows[v.step])
+            log.warn(state.step, v.kind, f"{v.text}: {happened}", rows=rows[v.step])
         if back:
             log.warn(
                 state.step,
-                (
-                    f"went back from update {before} to the checkpoint of {state.step}; the "
-                    "batches between them are left out"
-                ),
+                "went_back",
+                f"went back from update {before} to the checkpoint of {state.step}; the "
+                "batches between them are left out",
             )
         return back
 

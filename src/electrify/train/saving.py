@@ -55,7 +55,8 @@ class Saver:
             except UserError as e:
                 if leaving or place.ends:
                     raise UserError(f"{e}: free some space and run the same command again") from e
-                log.warn(self.state.step, f"{e}: the run goes on, and tries again at its next save")
+                tried = f"{e}: the run goes on, and tries again at its next save"
+                log.warn(self.state.step, "save", tried)
             if place.ends:
                 raise UserError(place.ends)
 
@@ -63,11 +64,16 @@ class Saver:
         """The folder for the next checkpoint, after it has been repaired, and the warnings about it
         and about the data. Raises UserError if the folder cannot be written."""
         place = self.home.settle() if self.home else Place(self.context.folder)
-        again = [LOG_AGAIN] if not place.ends and log.put_back() else []
-        new = [f"{sentence}: {OPEN_HERE}" for sentence in lost if sentence not in self.lost]
+        step = self.state.step
+        again = not place.ends and log.put_back()
+        for warning in place.warnings:
+            log.warn(step, "folder", warning)
+        if again:
+            log.warn(step, "log", LOG_AGAIN)
+        for sentence in lost:
+            if sentence not in self.lost:
+                log.warn(step, "data", f"{sentence}: {OPEN_HERE}")
         self.lost = lost
-        for warning in (*place.warnings, *again, *new):
-            log.warn(self.state.step, warning)
         return place
 
 
