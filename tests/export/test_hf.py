@@ -57,6 +57,17 @@ def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
+    """Tokenizers that `prepare` trains say 512, whatever a recipe asks for later."""
+    config = override(masked_lm(architecture), {"max_position_embeddings": 600})
+    built = write_run(tmp_path / "run", config)
+    folder = export_run(tmp_path / "run", built=built)["discriminator"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == 600
+    assert len(tokenizer("cat " * 700, truncation=True)["input_ids"]) == 600
+
+
 def test_both_halves_of_a_run(tmp_path, capfd):
     built = write_run(tmp_path / "run", RTD)
     folders = export_run(tmp_path / "run", built=built)

@@ -282,9 +282,8 @@ def _copy_tokenizer(
         )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = without_origin(read_settings(folder))
+    # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings
-    if not model.architecture.extendable:  # its rows end where its positions do
-        positions = min(positions, options.get("model_max_length") or positions)
     options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
     options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)
