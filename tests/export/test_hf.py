@@ -395,6 +395,35 @@ def card_of(tmp_path, config, part="discriminator"):
     return (export_run(run, built=write_run(run, config))[part] / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("objective", "part", "fields", "says"),
+    [
+        ("rtd", "discriminator", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("rtd", "generator", {"init_generator": "me/start"}, "further|me/start"),
+        ("corrective", "corrector", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("selective", "selector", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("rtd", "generator", {"init_discriminator": "me/start"}, "shares|me/start"),
+        ("rtd", "discriminator", {"init_generator": "me/start"}, "shares|me/start"),
+        ("rtd", "generator", {"init_discriminator": "me/start", "tie": "none"}, "raw|"),
+        ("rtd", "discriminator", {}, "raw|"),
+    ],
+)
+def test_a_card_says_from_what_a_network_went_on(tmp_path, objective, part, fields, says):
+    which, _, start = says.partition("|")
+    sentence = {
+        "further": f"Trained further with electrify from {start}.",
+        "shares": f"began as in {start}.",
+        "raw": "Trained from raw text with electrify.",
+    }
+    losses = {"corrective": {"correct": 1.0}, "selective": {"select": 1.0}}.get(objective, {})
+    weights = {"generator": 1.0, "rtd": 1.0} | losses
+    config = override(RTD, {"objective": objective, "term_weights": weights} | fields)
+    card = card_of(tmp_path, config, part)
+    assert {key for key, text in sentence.items() if text in card} == {which}
+    own = which == "further"
+    assert ("base_model: me/start" in card) == own
+
+
 DETECTS = "to say of every token whether it is original or was replaced"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,24 @@ class Learned:
     origin: str = "Trained from raw text with electrify."
 
 
+def began_in(config: PretrainConfig, part: str) -> str | None:
+    """The folder or Hub id whose weights the network `part` had at the start of its run."""
+    t = config.train
+    return t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
+
+
+def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned:
+    t = config.train
+    if start := began_in(config, part):
+        origin = f"Trained further with electrify from {inert(start_name(start))}."
+    elif config.model.tie != "none" and (start := t.init_generator or t.init_discriminator):
+        shared = "what it shares with the network beside it"
+        origin = f"Trained with electrify; {shared} began as in {inert(start_name(start))}."
+    else:
+        return learned
+    return replace(learned, origin=origin)
+
+
 def learning(
     run: Path, config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
 ) -> Learned:
@@ -46,7 +64,8 @@ def learning(
         return _in(_records(stage), None)
     begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
     records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
-    return _in(records, state, first_stage=_of_first_stage(stage) if begins_there else None)
+    first_stage = _of_first_stage(stage) if begins_there else None
+    return _with_origin(_in(records, state, first_stage=first_stage), config, part)
 
 
 def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None) -> str | None:
