@@ -473,6 +473,21 @@ def test_a_card_tells_nothing_of_a_loss_without_weight(
         assert text not in card
 
 
+@pytest.mark.parametrize("corruptor", ["generator", "mixture"])
+def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
+    fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
+    if corruptor == "mixture":
+        fields["read_outs"] = [1, 2]
+    run = tmp_path / "run"
+    assert set(export_run(run, built=write_run(run, override(RTD, fields)))) == {"discriminator"}
+
+
+@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
+def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
+    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
+    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
+
+
 def test_a_checkpoint_before_detection_begins(tmp_path, capsys):
     """It is of update 4, and the first that detects is the ninth."""
     weights = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}

@@ -15,7 +15,16 @@ KEPT = "discriminator"
 def beside(config: PretrainConfig) -> dict[str, Exported]:
     """The networks that a run of this recipe leaves beside the one that it is for."""
     o = config.objective
-    return o.row.leaving(o.term_weights, o.options) | config.corruption.row.leaves
+    t = config.train
+    own = config.corruption.row.leaves
+    if not (generator_learns(config) or t.init_generator or t.generator_steps):
+        own = {}
+    return o.row.leaving(o.term_weights, o.options) | own
+
+
+def generator_learns(config: PretrainConfig) -> bool:
+    """Whether the loss of the generator counts, where there is one."""
+    return config.objective.term_weights.get("generator") != 0
 
 
 def every_one_beside() -> dict[str, Exported]:

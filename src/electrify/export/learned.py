@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.networks import KEPT, beside
+from ..config.networks import KEPT, beside, generator_learns
 from ..config.pretrain import PretrainConfig
 from ..console import inert
 from ..files.run_folder import GENERATOR_STAGE, METRICS
@@ -74,6 +74,8 @@ def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
     o = config.objective
     kept, own = part == KEPT, beside(config).get(part)
     loss = next(iter(o.row.losses))
+    if part in config.corruption.row.leaves and not generator_learns(config):
+        return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."
     if kept and not o.term_weights[loss]:
         return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
     begins = _silent_until(config, state)
