@@ -315,6 +315,17 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_finished_run_without_checkpoints_points_to_what_it_exported(tmp_path):
+    """`pretrain` does not continue it."""
+    run = tmp_path / "run"
+    export_run(run, built=write_run(run, RTD))
+    says = (
+        r"no complete checkpoint .*; copy what it exported at its end \(discriminator, generator\)"
+    )
+    with pytest.raises(UserError, match=says):
+        export(run, output_dir=tmp_path / "out")
+
+
 def test_an_empty_folder_is_filled(tmp_path):
     write_run(tmp_path / "run", MLM, steps=(5,))
     (tmp_path / "out").mkdir()

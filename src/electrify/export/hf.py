@@ -27,7 +27,7 @@ from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
-from ..config.networks import KEPT
+from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..files.folders import sha256
@@ -133,9 +133,11 @@ def _checkpoint(run: Path, step: int | None) -> Path:
         return checkpoint_folder(run, step)
     found = checkpoint.newest(run)
     if found is None:
-        raise UserError(
-            f"{run} has no complete checkpoint to export; continue the run until it has saved one"
-        )
+        left = [name for name in network_names() if (run / name).exists()]
+        advice = f"copy what it exported at its end ({', '.join(left)})"
+        if KEPT not in left:
+            advice = "continue the run until it has saved one"
+        raise UserError(f"{run} has no complete checkpoint to export; {advice}")
     return found.path
 
 
