@@ -57,6 +57,17 @@ def test_the_tokenizer_names_the_inputs_of_its_model(tmp_path):
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
+    """Tokenizers that `prepare` trains say 512, whatever a recipe asks for later."""
+    config = override(masked_lm(architecture), {"max_position_embeddings": 600})
+    built = write_run(tmp_path / "run", config)
+    folder = export_run(tmp_path / "run", built=built)["discriminator"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == 600
+    assert len(tokenizer("cat " * 700, truncation=True)["input_ids"]) == 600
+
+
 def test_both_halves_of_a_run(tmp_path, capfd):
     built = write_run(tmp_path / "run", RTD)
     folders = export_run(tmp_path / "run", built=built)
@@ -304,6 +315,17 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_finished_run_without_checkpoints_points_to_what_it_exported(tmp_path):
+    """`pretrain` does not continue it."""
+    run = tmp_path / "run"
+    export_run(run, built=write_run(run, RTD))
+    says = (
+        r"no complete checkpoint .*; copy what it exported at its end \(discriminator, generator\)"
+    )
+    with pytest.raises(UserError, match=says):
+        export(run, output_dir=tmp_path / "out")
+
+
 def test_an_empty_folder_is_filled(tmp_path):
     write_run(tmp_path / "run", MLM, steps=(5,))
     (tmp_path / "out").mkdir()
@@ -384,6 +406,35 @@ def card_of(tmp_path, config, part="discriminator"):
     return (export_run(run, built=write_run(run, config))[part] / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("objective", "part", "fields", "says"),
+    [
+        ("rtd", "discriminator", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("rtd", "generator", {"init_generator": "me/start"}, "further|me/start"),
+        ("corrective", "corrector", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("selective", "selector", {"init_discriminator": "me/start"}, "further|me/start"),
+        ("rtd", "generator", {"init_discriminator": "me/start"}, "shares|me/start"),
+        ("rtd", "discriminator", {"init_generator": "me/start"}, "shares|me/start"),
+        ("rtd", "generator", {"init_discriminator": "me/start", "tie": "none"}, "raw|"),
+        ("rtd", "discriminator", {}, "raw|"),
+    ],
+)
+def test_a_card_says_from_what_a_network_went_on(tmp_path, objective, part, fields, says):
+    which, _, start = says.partition("|")
+    sentence = {
+        "further": f"Trained further with electrify from {start}.",
+        "shares": f"began as in {start}.",
+        "raw": "Trained from raw text with electrify.",
+    }
+    losses = {"corrective": {"correct": 1.0}, "selective": {"select": 1.0}}.get(objective, {})
+    weights = {"generator": 1.0, "rtd": 1.0} | losses
+    config = override(RTD, {"objective": objective, "term_weights": weights} | fields)
+    card = card_of(tmp_path, config, part)
+    assert {key for key, text in sentence.items() if text in card} == {which}
+    own = which == "further"
+    assert ("base_model: me/start" in card) == own
+
+
 DETECTS = "to say of every token whether it is original or was replaced"
 
 
@@ -431,6 +482,21 @@ def test_a_card_tells_nothing_of_a_loss_without_weight(
         assert text in card
     for text in not_said:
         assert text not in card
+
+
+@pytest.mark.parametrize("corruptor", ["generator", "mixture"])
+def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
+    fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
+    if corruptor == "mixture":
+        fields["read_outs"] = [1, 2]
+    run = tmp_path / "run"
+    assert set(export_run(run, built=write_run(run, override(RTD, fields)))) == {"discriminator"}
+
+
+@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
+def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
+    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
+    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
 
 
 def test_a_checkpoint_before_detection_begins(tmp_path, capsys):

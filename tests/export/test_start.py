@@ -18,7 +18,7 @@ from electrify.build import Built
 from electrify.errors import UserError
 from electrify.export.hf import write_model
 from electrify.export.quiet import quiet
-from electrify.export.starting_vocabulary import check_vocabulary, without_padding
+from electrify.export.starting_vocabulary import check_vocabulary, may_hold, without_padding
 from electrify.export.starting_weights import folder_shape, load_model
 from electrify.model.heads import LinearHead
 
@@ -340,6 +340,36 @@ def test_a_tokenizer_that_cannot_be_compared(
         patched.setattr("electrify.files.tokenizers.find_spec", lambda name: None)
         with pytest.raises(UserError, match="pip install sentencepiece"):
             check_vocabulary(start, tokenizer=small_data / "tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rows", "fits"),
+    [
+        (96, 96, True),
+        (96, 128, True),
+        (1000, 1024, True),
+        (1000, 1008, True),
+        (128_001, 128_100, True),
+        (96, 95, False),
+        (96, 120, False),
+        (96, 256, False),
+        (30_522, 50_265, False),
+    ],
+)
+def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: bool) -> None:
+    assert may_hold(rows, tokens) is fits
+
+
+def test_a_small_padded_table_loses_its_padding(tmp_path: Path) -> None:
+    """By a third, up to a round number: the words are compared one by one all the same."""
+    start = folder(tmp_path / "padded", "ElectraForMaskedLM", SHAPE | {"vocab_size": 32})
+    write_tokenizer(tmp_path / "ours")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (Path(start) / name).write_bytes((tmp_path / "ours" / name).read_bytes())
+    assert folder_shape(start, "electra", vocab_size=len(WORDS)).vocab_size == len(WORDS)
+    check_vocabulary(start, tokenizer=tmp_path / "ours")
+    lines = load_model(random_built(MLM).kept, start, what="discriminator")
+    assert lines[0].endswith("left out the last 9 of 32 rows of its vocabulary, which no token has")
 
 
 def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, Rep
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.export.places import check_place
-from electrify.files.hub import must_be_reachable
+from electrify.files.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.source import Source
 from electrify.text.tokenizer import load_tokenizer
@@ -38,9 +39,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             raise answers[name]
 
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", answer)
-    must_be_reachable.cache_clear()
+    for question in (must_be_reachable, file_of):
+        question.cache_clear()
     yield seen
-    must_be_reachable.cache_clear()
+    for question in (must_be_reachable, file_of):
+        question.cache_clear()
 
 
 def _http(kind: type[Exception]) -> Exception:
@@ -89,3 +92,25 @@ def test_a_data_set_is_asked_for_as_such(asked: list[str]) -> None:
     with pytest.raises(UserError, match="'unreachable' is neither a folder here nor a data set"):
         list(documents.documents(source, options, counts=Counter()))
     assert len(asked) == 2
+
+
+def test_a_file_that_no_library_reads_is_fetched_once(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched: list[str] = []
+
+    def fetch(name: str, file: str) -> str:
+        fetched.append(name)
+        if name == "tokenizer-only":
+            raise _http(RemoteEntryNotFoundError)
+        return f"/cache/{name}/{file}"
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    for _ in range(2):
+        assert file_of("bert", "electrify.json") == Path("/cache/bert/electrify.json")
+        assert file_of("tokenizer-only", "electrify.json") is None
+    assert capsys.readouterr().err == ""
+    assert file_of("unreachable", "electrify.json") is None
+    assert "the Hub cannot be asked for it (OSError: no route to it)" in capsys.readouterr().err
+    assert fetched == ["bert", "tokenizer-only"]
+    assert len(asked) == 3

@@ -72,6 +72,22 @@ def test_files_and_terms(data: Path):
     assert read_blimp(data.parent) == found
 
 
+def test_the_output_folder_of_an_earlier_call_is_not_taken_for_the_data(tmp_path: Path):
+    """`evaluate --data-dir . --output-dir blimp`, twice. Files of something else beside a blimp/
+    that holds pairs are not read."""
+    write(tmp_path, "order", [("the chef ate", "ate the chef")])
+    inside = tmp_path / "blimp"
+    inside.mkdir()
+    (inside / "blimp.json").write_text("{}")
+    assert [p.name for p in read_blimp(tmp_path)] == ["order"]
+    write(inside / "supplement", "turns", [("the meal", "meal the")])
+    assert [p.name for p in read_blimp(tmp_path)] == ["turns"]
+    (tmp_path / "order.jsonl").unlink()
+    (inside / "supplement" / "turns.jsonl").unlink()
+    with pytest.raises(UserError, match=r"blimp: no \.jsonl file there"):
+        read_blimp(tmp_path)
+
+
 def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: Path, data: Path):
     scorer = load_scorer(str(models_root / "run" / "generator"))
     paradigms = read_blimp(data)

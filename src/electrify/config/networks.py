@@ -15,7 +15,16 @@ KEPT = "discriminator"
 def beside(config: PretrainConfig) -> dict[str, Exported]:
     """The networks that a run of this recipe leaves beside the one that it is for."""
     o = config.objective
-    return o.row.leaving(o.term_weights, o.options) | config.corruption.row.leaves
+    t = config.train
+    own = config.corruption.row.leaves
+    if is_untaught(config) and not (t.init_generator or t.generator_steps):
+        own = {}
+    return o.row.leaving(o.term_weights, o.options) | own
+
+
+def is_untaught(config: PretrainConfig) -> bool:
+    """Whether the generator has a loss and its weight is 0."""
+    return config.objective.term_weights.get("generator") == 0
 
 
 def every_one_beside() -> dict[str, Exported]:

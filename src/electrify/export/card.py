@@ -18,7 +18,7 @@ from ..console import inert
 from ..files.run_folder import CONFIG
 from ..model.shape import Shape
 from ..train.decisive import STARTS
-from .learned import learning, so_far
+from .learned import began_in, learning, so_far
 from .wording import HUB_ID, number, start_name, wall_time
 
 LOGITS = {  # a line of code for what the head says
@@ -57,7 +57,6 @@ def model_card(
     that of the exported checkpoint, None at the end of a run.
     """
     config = load_file(run / CONFIG, within=run)
-    start = getattr(config.train, f"init_{part}", None)
     shown = beside(config).get(part) or _kept(config, facts)
     note = so_far(config, part=part, state=state)
     unlearned = part == KEPT and note is not None
@@ -71,7 +70,7 @@ def model_card(
     training = _training(model.encoder.shape, learned.used, parameters=parameters)
     training["first stage"] = learned.first_stage
     sections = [
-        _metadata(config, shown, start=start),
+        _metadata(config, shown, start=began_in(config, part)),
         f"# {name}: {shown.title}",
         " ".join(filter(None, (shown.purpose, note, learned.origin))),
         _use(model, says=None if unlearned else shown.logits, fills=shown.fills),

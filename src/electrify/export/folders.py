@@ -20,7 +20,7 @@ from transformers.models.auto.modeling_auto import (
 from ..config.networks import KEPT, every_one_beside
 from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as, is_of_memory
-from ..files.models import SAVED_AGAIN, look_over, read_mark
+from ..files.models import SAVED_AGAIN, look_over, mark_named
 from ..files.reading import FileError
 from ..files.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
@@ -41,16 +41,16 @@ _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 
 
 def saved_objective(path: str) -> str | None:
-    """The objective of our export; None if the folder does not say. Raises UserError if it is
-    damaged."""
-    mark = read_mark(Path(path))
+    """The objective of our export, a folder or a model of the Hub; None if it does not say. Raises
+    UserError if it is damaged."""
+    mark = mark_named(path)
     return mark.objective if mark else None
 
 
 def logits_of(path: str) -> Logits | None:
-    """The meaning of the logits of our export; None if the folder does not say. Raises UserError if
-    it is damaged."""
-    mark = read_mark(Path(path))
+    """The meaning of the logits of our export, a folder or a model of the Hub; None if it does not
+    say. Raises UserError if it is damaged."""
+    mark = mark_named(path)
     row = OBJECTIVES.get(mark.objective or "") if mark else None
     if mark is None or row is None:
         return None
@@ -156,7 +156,7 @@ def from_hub(name: str, config: Any) -> None:
 
     found = try_to_load_from_cache(name, "config.json")
     if isinstance(found, str):
-        look_over(Path(found).parent)
+        look_over(Path(found).parent, whole=False)
 
 
 def is_causal(config: Any) -> bool:

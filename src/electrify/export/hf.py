@@ -27,7 +27,7 @@ from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
-from ..config.networks import KEPT
+from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..files.folders import sha256
@@ -133,9 +133,11 @@ def _checkpoint(run: Path, step: int | None) -> Path:
         return checkpoint_folder(run, step)
     found = checkpoint.newest(run)
     if found is None:
-        raise UserError(
-            f"{run} has no complete checkpoint to export; continue the run until it has saved one"
-        )
+        left = [name for name in network_names() if (run / name).exists()]
+        advice = f"copy what it exported at its end ({', '.join(left)})"
+        if KEPT not in left:
+            advice = "continue the run until it has saved one"
+        raise UserError(f"{run} has no complete checkpoint to export; {advice}")
     return found.path
 
 
@@ -282,9 +284,8 @@ def _copy_tokenizer(
         )
     copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
     options = without_origin(read_settings(folder))
+    # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings
-    if not model.architecture.extendable:  # its rows end where its positions do
-        positions = min(positions, options.get("model_max_length") or positions)
     options |= {"model_max_length": positions, "padding_side": "right", "truncation_side": "right"}
     options["model_input_names"] = list(model.architecture.input_names)
     write_settings(folder, options)

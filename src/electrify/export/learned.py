@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.networks import KEPT, beside
+from ..config.networks import KEPT, beside, is_untaught
 from ..config.pretrain import PretrainConfig, first_asked
 from ..console import inert
 from ..files.run_folder import GENERATOR_STAGE, METRICS
@@ -28,6 +28,24 @@ class Learned:
     origin: str = "Trained from raw text with electrify."
 
 
+def began_in(config: PretrainConfig, part: str) -> str | None:
+    """The folder or Hub id whose weights the network `part` had at the start of its run."""
+    t = config.train
+    return t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
+
+
+def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned:
+    t = config.train
+    if start := began_in(config, part):
+        origin = f"Trained further with electrify from {inert(start_name(start))}."
+    elif config.model.tie != "none" and (start := t.init_generator or t.init_discriminator):
+        shared = "what it shares with the network beside it"
+        origin = f"Trained with electrify; {shared} began as in {inert(start_name(start))}."
+    else:
+        return learned
+    return replace(learned, origin=origin)
+
+
 def learning(
     run: Path, config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
 ) -> Learned:
@@ -45,7 +63,8 @@ def learning(
         return _in(_records(stage), None)
     begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
     records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
-    return _in(records, state, first_stage=_of_first_stage(stage) if begins_there else None)
+    first_stage = _of_first_stage(stage) if begins_there else None
+    return _with_origin(_in(records, state, first_stage=first_stage), config, part)
 
 
 def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None) -> str | None:
@@ -54,6 +73,8 @@ def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
     o = config.objective
     kept, own = part == KEPT, beside(config).get(part)
     loss = next(iter(o.row.losses))
+    if part in config.corruption.row.leaves and is_untaught(config):
+        return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."
     if kept and not o.term_weights[loss]:
         return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
     begins = _silent_until(config, state)

@@ -1,7 +1,7 @@
 """The vocabulary of a Hugging Face folder from which a run starts, beside that of its corpus.
 
-Published tables of words are padded to a round number of rows (DeBERTaV3's to 128,100): the rows
-beyond the last token are left out.
+Published tables of words are padded to a round number of rows (DeBERTaV3's to 128,100, others to a
+multiple of 64 or 128): the rows beyond the last token are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .places import start_of
 from .quiet import quiet
 
 MOST = 1.02
-"""The most rows for each token; a table with more has another vocabulary."""
+"""The most rows for each token; a table with more has another vocabulary, unless it was padded to
+a multiple of one of ROUND."""
+ROUND = (8, 16, 32, 64, 128)
 
 
 def check_vocabulary(start: str, *, tokenizer: Path) -> None:
@@ -75,7 +77,7 @@ def other_vocabulary(start: str, theirs: int, ours: int) -> str:
 
 def may_hold(rows: int, tokens: int) -> bool:
     """Whether a table with this many rows may be that of this many tokens."""
-    return tokens <= rows <= MOST * tokens
+    return tokens <= rows <= MOST * tokens or rows in {-(-tokens // n) * n for n in ROUND}
 
 
 # The tensors with a row for each word, under our names.

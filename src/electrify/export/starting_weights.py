@@ -104,7 +104,7 @@ def _must_be_there(
             "it is damaged or of another architecture"
         )
     headless = any(missing.intersection(row.theirs) for row in table.head)
-    if not learns and (headless or logits_of(start) == "choice"):
+    if not learns and (headless or logits_of(start_of(start)[0]) == "choice"):
         raise UserError(
             f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
             "learns none: take the generator/ folder of a run, or another masked language model"

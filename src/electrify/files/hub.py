@@ -1,13 +1,17 @@
 """Asks the Hub once whether it has a model or a data set, before the libraries ask for its files:
-where there is no network, or a folder is mistyped, they ask again and again for up to a minute."""
+where there is no network, or a folder is mistyped, they ask again and again for up to a minute.
+Fetches the file of a model that no library reads."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from ..console import brief
-from ..errors import UserError
+from ..errors import UserError, failing_as
+from ..progress import say
 
 SECONDS = 10  # until an answer must be there
 _MODEL = ("config.json", "tokenizer_config.json", "tokenizer.json")
@@ -45,3 +49,29 @@ def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]
         raise UserError(
             f"{missing} that can be reached on the Hub ({type(e).__name__}: {said})"
         ) from e
+
+
+@cache
+def file_of(name: str, file: str) -> Path | None:
+    """A file of a model of the Hub, in its cache, after the model's config.json was read. None if
+    the model has no such file, or if the Hub cannot be asked, which is reported."""
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
+
+    # The library has just written there which commit is the newest.
+    known = huggingface_hub.try_to_load_from_cache(name, file)
+    if known is not None:
+        return Path(known) if isinstance(known, str) else None  # else the Hub said that it has none
+    unknown = f"{brief(name)}: {file} is not in the Hub's cache, and the Hub cannot be asked for it"
+    try:
+        with failing_as(unknown), suppress(RemoteEntryNotFoundError):
+            with suppress(HfHubHTTPError):  # it is reached
+                url = huggingface_hub.hf_hub_url(name, file)
+                huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
+            return Path(huggingface_hub.hf_hub_download(name, file))
+    except UserError as e:
+        say(
+            f"warning: {e}; the model is read as one that electrify did not write, so if it did, "
+            "repeat the command with a network"
+        )
+    return None

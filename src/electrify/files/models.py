@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from ..errors import UserError
 from .folders import MARK
 from .followed import CONFIG, MAX_CONFIG_BYTES
+from .hub import file_of
 from .reading import (
     MB,
     FileError,
@@ -77,9 +78,21 @@ def read_mark(folder: Path) -> Mark | None:
     return check(Mark, raw, str(path), more=True)
 
 
-def look_over(folder: Path) -> None:
+def mark_named(name: str) -> Mark | None:
+    """The mark of the export of this name, a folder or an id of the Hub whose config.json was read;
+    else as `read_mark`. The libraries do not fetch the mark, and without it energies and choices
+    look like other logits."""
+    folder = Path(name)
+    if folder.is_dir():
+        return read_mark(folder)
+    there = file_of(name, MARK)
+    return read_mark(there.parent) if there else None
+
+
+def look_over(folder: Path, *, whole: bool = True) -> None:
     """Raises UserError, naming the file, if a model folder holds what the libraries must not
-    follow, or is not what we exported there."""
+    follow, or is not what we exported there. whole: False where files may be missing that no
+    library has asked for."""
     try:
         _must_be_whole(folder)
         must_be_plain(folder)
@@ -97,7 +110,7 @@ def look_over(folder: Path) -> None:
         if files and folder / WEIGHTS not in files:
             must_be_in_their_place(headers, _places_of(folder / INDEX))
         must_not_collide(headers, within=folder)
-        _must_be_as_exported(folder)
+        _must_be_as_exported(folder, whole=whole)
     except OSError as e:
         raise UserError(f"{folder}: cannot be read ({e.strerror or e})") from e
 
@@ -198,7 +211,7 @@ def must_hold_floats(path: Path, *, within: Path) -> None:
             )
 
 
-def _must_be_as_exported(folder: Path) -> None:
+def _must_be_as_exported(folder: Path, *, whole: bool) -> None:
     """Raises FileError if a file of an export of ours does not have the hash that was recorded when
     it was checked."""
     mark = read_mark(folder)
@@ -206,6 +219,8 @@ def _must_be_as_exported(folder: Path) -> None:
         return
     hashes = mark.files or ({WEIGHTS: mark.weights_sha256} if mark.weights_sha256 else {})
     for name, want in hashes.items():
+        if not (whole or os.path.lexists(folder / name)):
+            continue
         if want is not None and sha256_of(folder / name, within=folder) != want:
             raise FileError(
                 folder / name,

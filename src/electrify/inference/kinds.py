@@ -9,7 +9,7 @@ from typing import Any
 from ..downstream.tasks import Kind
 from ..errors import UserError
 from ..files.folders import KEY
-from ..files.models import read_mark
+from ..files.models import mark_named
 from ..files.reading import read_object
 
 CLASSES = {
@@ -85,7 +85,7 @@ def ending_in(model: str, config: Mapping[str, Any]) -> str:
     named = config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     found = next((ending for ending in CLASSES if name.endswith(ending)), None)
-    mark = read_mark(Path(model))
+    mark = mark_named(model)
     if mark is not None and mark.part not in (None, _TRAINED):
         what = f"is the {mark.part} of a run"
     elif found is not None:

@@ -64,16 +64,12 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs. If a folder has a folder blimp/, those of that one.
+    its first `limit` pairs. If a folder has a folder blimp/ with any, those of that one.
 
     Raises UserError naming file and line.
     """
     folder = _folder(Path(data_dir))
-    found = [
-        _paradigm(path, part, limit)
-        for part, where in (("blimp", folder), ("supplement", folder / "supplement"))
-        for path in _files(where)
-    ]
+    found = [_paradigm(path, part, limit) for part, path in _files(folder)]
     if not found:
         raise UserError(
             f"{folder}: no .jsonl file there; --data-dir must hold the files of BLiMP, one a "
@@ -83,12 +79,15 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
 
 
 def _folder(data_dir: Path) -> Path:
+    """A blimp/ without pairs may be the --output-dir of an earlier call."""
     inside = data_dir / "blimp"
-    return inside if inside.is_dir() else data_dir
+    return inside if _files(inside) or (inside.is_dir() and not _files(data_dir)) else data_dir
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.jsonl"))
+def _files(folder: Path) -> list[tuple[str, Path]]:
+    """The files of pairs, each with its part."""
+    parts = (("blimp", folder), ("supplement", folder / "supplement"))
+    return [(part, path) for part, where in parts for path in sorted(where.glob("*.jsonl"))]
 
 
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
