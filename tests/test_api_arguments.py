@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ from electrify import (
     pretrain,
     pretraining,
 )
+from electrify.config.architectures import ModernBertOptions
 from electrify.config.checks import check
+from electrify.config.corruptors import MixtureOptions
 from electrify.config.evaluate import EvaluateConfig
 from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.sections import DataConfig
+from electrify.config.objective_options import CorrectiveOptions, RTDOptions
+from electrify.config.sections import DataConfig, ObjectiveConfig
 from electrify.running import train_run
 from electrify.scoring.evaluate import evaluate
 from small import SMALL, prepare_small
@@ -128,6 +132,35 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pretrain("data", output_dir="o", config=config(), trunk=ANY or 5),
         "trunk must be a path, as text or as a Path, not 5",
     ),
+    "an option": (
+        lambda: replace(config().objective, options=RTDOptions(loss_on=ANY or "chosn")),
+        "loss_on cannot be 'chosn'; did you mean 'chosen'",
+    ),
+    "options": (
+        lambda: ObjectiveConfig(objective="rtd", options={"loss_on": "all"}),
+        "options must be the RTDOptions of objective rtd, not {'loss_on': 'all'}; change a recipe",
+    ),
+    "a share": (
+        lambda: CorrectiveOptions(mlm_share=ANY or "0.4"),
+        "mlm_share must be of type float, not '0.4'",
+    ),
+    "objective": (
+        lambda: replace(load_recipe("corrective-tiny").objective, objective="rtd"),
+        "options must be the RTDOptions of objective rtd, not CorrectiveOptions",
+    ),
+    "architecture": (
+        lambda: replace(config().model, architecture="modernbert"),
+        "options must be the ModernBertOptions of architecture modernbert, not NoOptions",
+    ),
+    "corruptor": (
+        lambda: replace(config().corruption, corruptor="mixture"),
+        "options must be the MixtureOptions of corruptor mixture, not NoOptions",
+    ),
+    "a window": (
+        lambda: ModernBertOptions(local_attention=ANY or 64.0),
+        "local_attention must be of type int, not 64.0",
+    ),
+    "read-outs": (lambda: MixtureOptions(read_outs=ANY or 2), "read_outs must be a list"),
     "a wait": (lambda: check(config(ddp_timeout=float("inf"))), "ddp_timeout inf is more than"),
 }
 

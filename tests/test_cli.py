@@ -141,6 +141,18 @@ def test_help_of_pretrain_names_every_field() -> None:
         ),
         (["pretrain", "x"], "the following arguments are required: --output-dir"),
         (
+            ["pretrain", "--bf16", "x", "--output-dir", "y"],
+            "--bf16 is true or false, not 'x': put DATA before the flag",
+        ),
+        (
+            ["prepare", "--lowercase", "x.txt", "--output-dir", "y"],
+            "--lowercase is true or false, not 'x.txt': put CORPUS before the flag",
+        ),
+        (
+            ["pretrain", "--bf16", "None", "--output-dir", "y"],
+            "the following arguments are required: DATA",
+        ),
+        (
             ["pretrain", "x", "--output-dir", "y", "--config", "nowhere.yaml"],
             "the recipe nowhere.yaml cannot be read: No such file or directory",
         ),

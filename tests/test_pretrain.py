@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli, faults
+from electrify import cli, faults, starting
 from electrify.batches import split_batch
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
@@ -251,21 +251,29 @@ def test_rows_that_a_start_cannot_read_are_refused_before_text_is_prepared(
     assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_a_folder_and_a_device_are_looked_at_before_text_is_prepared(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     text = write_text(tmp_path / "text.txt", size=3000)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
     stages = {"recipe": "two-stage-tiny", "generator_steps": 4}
+    batch = {"train_batch_size": 10, "per_device_train_batch_size": 4}
     for run, fields, says in (
         ("full", {}, "is not empty and holds no run"),
         ("full", stages, "is not empty and holds no run"),
         ("run", {"device": "cuda:99"}, "device cuda:99 was asked for"),
         ("run", {"resume": "must"}, "has no checkpoint"),
+        ("run", batch, "a batch of 10 rows cannot be cut evenly into 1 process with passes of 4"),
+        ("run", {"recipe": "coco-lm-tiny"}, "compares 32 rows with each other"),
+        ("empty", {"init_generator": tmp_path / "g"}, "g: no such folder"),
     ):
         assert says in mistake(capsys, *pretrain_words(text, tmp_path / run, **SHORT | fields))
-    assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full"}
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
+    words = pretrain_words(text, tmp_path / "run", **SHORT, report_to="tensorboard")
+    assert "report_to tensorboard needs the package tensorboard" in mistake(capsys, *words)
+    assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full", "empty"}
 
 
 def test_a_start_below_the_home_folder(
@@ -295,6 +303,48 @@ def test_numbers_that_others_overrule_are_named(
     kept = f"--init-discriminator {finished / 'discriminator'}"
     assert f"--hidden-size 64 does nothing here: {kept} has 32" in said
     assert any(line.startswith("--generator-size 0.25 does nothing here: --init-") for line in said)
+
+
+def test_initial_values_that_folders_bring_are_named_and_not_computed(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    """Word vectors, blocks, or all weights, where no network begins anew with them."""
+    computed = []
+
+    def vectors(corpus: Any, dimensions: int, *, seed: int) -> torch.Tensor:
+        computed.append(dimensions)
+        return torch.ones(corpus.manifest.vocab_size, dimensions)
+
+    monkeypatch.setattr(starting, "word_vectors", vectors)
+    kept, generator = ({f"init_{part}": finished / part} for part in BOTH)
+    given = {"init_words": "cooccurrence", "init": "published", "init_scale": "depth"}
+    teams = {"recipe": "teams-tiny", "tie": "embeddings", "tie_layers": "none"}
+    words, scale, values = "--init-words", "--init-scale", "--init"
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        (kept, {words}),
+        (kept | {"tie": "none"}, set()),
+        (kept | {"tie": "gdes"}, set()),
+        (kept | {"tie": "all", "generator_size": 1.0}, {words, scale}),
+        (kept | {"recipe": "bert-tiny"}, {words, scale, values}),
+        (generator, {words}),
+        (generator | {"tie": "none"}, set()),
+        (generator | {"tie": "gdes"}, {words}),
+        (kept | generator | {"tie": "none"}, {words, scale, values}),
+        (kept | generator | teams, {words}),
+        (kept | generator | {"recipe": "corrective-tiny"}, {words, scale}),
+    ]
+    for number, (fields, idle) in enumerate(cases):
+        computed.clear()
+        assert pretrain(small_data, tmp_path / str(number), **given, **fields, max_steps=1) == 0
+        lines = capsys.readouterr().err.splitlines()
+        said = {line.split()[0] for line in lines if "does nothing here: all" in line}
+        assert (said, not computed) == (idle, words in idle), fields
+    folders = " and ".join(f"--init-{part} {finished / part}" for part in BOTH)
+    assert f"--init-scale depth does nothing here: all blocks are those of {folders}" in lines
 
 
 def test_a_corpus_that_was_never_finished(
@@ -397,6 +447,25 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
         shutil.rmtree(tmp_path / part)
     assert pretrain(small_data, tmp_path / "run", **halves) == 0
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
+
+
+def test_a_second_stage_continues_without_the_folder_that_it_started_from(
+    monkeypatch: pytest.MonkeyPatch,
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+) -> None:
+    """A checkpoint of it holds all that it started from."""
+    start = tmp_path / "start"
+    shutil.copytree(finished / "discriminator", start)
+    parts = {"discriminator_start": "random", "init_discriminator": start, "tie": "none"}
+    words = pretrain_words(small_data, tmp_path / "run", **STAGES | parts | {"save_steps": 3})
+    with monkeypatch.context() as patch:
+        patch.setenv(faults.VARIABLE, "int:update@5")  # the first stage has 4
+        assert electrify(*words) == 75
+    assert steps_of(tmp_path / "run") == [3, 5]
+    shutil.rmtree(start)
+    assert electrify(*words) == 0
 
 
 def begun_in_vain(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -628,7 +697,7 @@ def test_a_first_stage_is_named_where_the_second_has_not_begun(
 
 
 def test_a_run_of_another_kind_in_the_folder(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path
+    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
 ) -> None:
     """Each difference is named, and the run that is there keeps every byte."""
     before = listing(finished)
@@ -638,6 +707,10 @@ def test_a_run_of_another_kind_in_the_folder(
         ({"hidden_size": 64}, "hidden_size 32 there, 64 here"),
         ({"recipe": "bert-tiny"}, "objective rtd there, mlm here"),
     ]
+    encoder_only = tmp_path / "bert"
+    assert pretrain(small_data, encoder_only, recipe="bert-tiny", max_steps=1) == 0
+    start = pretrain_words(small_data, encoder_only, init_generator=finished / "generator")
+    assert "holds another run (objective mlm there, rtd here;" in mistake(capsys, *start)
     for fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(small_data, finished, **SHORT | fields)), (
             fields

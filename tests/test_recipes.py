@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
+from electrify import demo
 from electrify.build import build
-from electrify.config.checks import check
+from electrify.config.checks import cautions, check
 from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
@@ -189,3 +190,13 @@ def test_recipes_of_the_released_models() -> None:
 
 def test_tiny_recipes_start_local() -> None:
     assert {load_recipe(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}
+
+
+def test_a_short_demo_leaves_its_warm_up() -> None:
+    """It has no flag for it, so there is nothing to advise; the usual one keeps the recipe's."""
+    for steps, warmup in ((1, 0), (100, 10), (2230, 200)):
+        config = demo.recipe(steps, threads="1")
+        check(config)
+        assert config.train.warmup_steps == warmup
+        assert not any("warmup_steps" in caution for caution in cautions(config))
+    assert list(cautions(demo.recipe(100, threads="1"))) == []

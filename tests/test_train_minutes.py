@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 
 from electrify import faults, timed
 from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
+from electrify.data.loader import Rows
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.pretraining import pretrain
 from electrify.running import Job
 from electrify.text.shards import Corpus
-from electrify.timed import FEWEST, FORWARD, of_time, seconds_per_slot
+from electrify.timed import FEWEST, FORWARD, Rate, measured, of_time
 from electrify.train import dist
 from small import SMALL, mistake, pretrain_words, run, same_ending
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
+EVAL_ROWS = 16
 
 
 def recipe(**fields: object) -> PretrainConfig:
@@ -31,27 +33,55 @@ def recipe(**fields: object) -> PretrainConfig:
 
 def measured_as(monkeypatch: pytest.MonkeyPatch, per_slot: float) -> None:
     """A machine whose slots take this many seconds, and on which measuring takes no time."""
-    monkeypatch.setattr(timed, "seconds_per_slot", lambda job, limit_s: per_slot)
+
+    def rate(job: Job, limit_s: float) -> Rate:
+        return Rate(per_slot, job.config.train.eval_rows)
+
+    monkeypatch.setattr(timed, "measured", rate)
     monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
 
 
 def test_by_hand() -> None:
     """One validation of 16 rows of 16 tokens at the end: a third of 2.56 s. Of 60 s 59.15 are left,
     which hold 92 updates of .64 s."""
-    config = of_time(recipe(), 60.0, per_slot=PER_SLOT)
+    config = of_time(recipe(), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
     assert config is not None
     assert (config.train.max_steps, config.train.warmup_steps) == (92, 5)
     # With a validation every 10 updates, 10 updates take 6.4 + .853 s: 80 and a rest take 59.7.
-    config = of_time(recipe(eval_steps=10), 60.0, per_slot=PER_SLOT)
+    config = of_time(recipe(eval_steps=10), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
     assert config is not None
     assert config.train.max_steps == 81
     # The warm-up is a tenth at most.
-    config = of_time(recipe(warmup_steps=50), 60.0, per_slot=PER_SLOT)
+    config = of_time(recipe(warmup_steps=50), 60.0, per_slot=PER_SLOT, eval_rows=EVAL_ROWS)
     assert config is not None
     assert config.train.warmup_steps == 9
-    config = of_time(recipe(warmup_steps=5, generator_warmup_steps=50), 60.0, per_slot=PER_SLOT)
+    config = of_time(
+        recipe(warmup_steps=5, generator_warmup_steps=50),
+        60.0,
+        per_slot=PER_SLOT,
+        eval_rows=EVAL_ROWS,
+    )
     assert config is not None
     assert (config.train.warmup_steps, config.train.generator_warmup_steps) == (5, 9)
+
+
+def test_only_rows_that_are_there_are_validated_on(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four of 16 rows in each validation: a fourth of .853 s, every 10 updates; 60 s hold 90 of .64
+    s with 10 validations."""
+    fewer = of_time(recipe(eval_steps=10), 60.0, per_slot=PER_SLOT, eval_rows=4)
+    assert fewer is not None
+    assert fewer.train.max_steps == 90
+    pairs = {"max_seq_length": 16, "num_segments": 2}
+    rows = Rows(Corpus(small_data, "valid"), **pairs).num_rows
+    world = dist.World(0, 1, 0, torch.device("cpu"))
+    found = []
+    for asked in (rows - 1, 10 * rows):
+        config = recipe(eval_rows=asked)
+        job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
+        found.append(measured(job, limit_s=0.0).eval_rows)
+    assert found == [rows - 1, rows]
 
 
 @settings(max_examples=50)
@@ -63,7 +93,7 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
         validations = 1 + (steps // every if every else 0)
         return per_slot * (64 * steps + FORWARD * validations * 16 * 16)
 
-    config = of_time(recipe(eval_steps=every), seconds, per_slot=per_slot)
+    config = of_time(recipe(eval_steps=every), seconds, per_slot=per_slot, eval_rows=EVAL_ROWS)
     if config is None:
         assert cost(FEWEST) > seconds
     else:
@@ -95,16 +125,16 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
     """What was measured leaves no trace in the weights; the same command continues the run."""
     found = []
 
-    def measured(job: Job, limit_s: float) -> float:
+    def once(job: Job, limit_s: float) -> Rate:
         assert limit_s == 3.0
-        found.append(seconds_per_slot(job, limit_s=0.0))
-        return 0.05
+        found.append(measured(job, limit_s=0.0).eval_rows)
+        return Rate(0.05, EVAL_ROWS)
 
-    monkeypatch.setattr(timed, "seconds_per_slot", measured)
+    monkeypatch.setattr(timed, "measured", once)
     monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
     folder = tmp_path / "timed"
     pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=1)
-    assert found == [0.0]
+    assert found == [EVAL_ROWS]
     # 57.6 s, of which the validation takes 4.27: 3.2 s are an update's.
     assert "1 minutes hold 16 updates, the first 1 of them" in capsys.readouterr().err
     config = load_file(folder / "config.yaml")
@@ -126,11 +156,11 @@ def test_the_measured_rate(
     world = dist.World(0, 1, 0, torch.device("cpu"))
     job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
     # One tick an update; 4 rows of 16 tokens each.
-    assert seconds_per_slot(job, limit_s=0.0) == pytest.approx(6 / 5 / 64)
+    assert measured(job, limit_s=0.0).per_slot == pytest.approx(6 / 5 / 64)
     assert not (tmp_path / "run").exists()
     # The recipe's own length does not matter, though it is too short to be measured.
     short = replace(job, config=recipe(max_steps=2, warmup_steps=1))
-    assert seconds_per_slot(short, limit_s=0.0) == pytest.approx(6 / 5 / 64)
+    assert measured(short, limit_s=0.0).per_slot == pytest.approx(6 / 5 / 64)
 
 
 def test_the_dearer_part_of_a_run_is_foreseen(
@@ -149,7 +179,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     assert whole.step > 1.4 * beginning
     world = dist.World(0, 1, 0, torch.device("cpu"))
     job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
-    assert seconds_per_slot(job, limit_s=0.0) == pytest.approx(
+    assert measured(job, limit_s=0.0).per_slot == pytest.approx(
         6 / 5 / 64 * (share + (1 - share) * whole.step / beginning)
     )
 
@@ -163,7 +193,7 @@ def test_an_interrupted_run_keeps_its_number(
     assert not pretrain(
         small_data, output_dir=folder, config=short, train_minutes=1
     ).summary.finished
-    monkeypatch.setattr(timed, "seconds_per_slot", None)
+    monkeypatch.setattr(timed, "measured", None)
     result = pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=1)
     assert result.summary.finished
     # 57.6 s hold 88 updates and a validation.

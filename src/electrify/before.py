@@ -15,6 +15,7 @@ from .config.pretrain import PretrainConfig, with_batch
 from .errors import UserError
 from .export.places import check_place
 from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from .files.run_folder import has_checkpoints
 from .progress import say
 from .text.given import is_prepared, prepared
 from .text.sources import HUB, PYDOCS
@@ -32,21 +33,29 @@ def corpus_for(
     given: Collection[str] = (),
 ) -> Path:
     """The prepared corpus of a run, made first if `data` is text. Raises UserError for what can be
-    known before that: about the folders that the run starts from, its own folder, and the
-    device. given: the fields that the command line names; those that do nothing are said."""
+    known before that: about the folders that the run starts from, its own folder, its batch, its
+    tracker, and the device. given: the fields that the command line names; those that do nothing
+    are said."""
     must_be_utf8(output_dir)
     must_not_be_in_a_checkpoint(output_dir)
     t = config.train
     starts = [os.path.expanduser(s) for s in (t.init_discriminator, t.init_generator) if s]
-    # A continued run does not need them any more.
-    new = starts if not output_dir.exists() else []
+    # A continued run does not need them any more; a first stage that is continued does not matter
+    # here, because the second still has to start.
+    new = [] if has_checkpoints(output_dir) else starts
     for start in new:
         check_place(start)
     if not is_prepared(data) and _may_be_text(data):
+        from .batches import split_batch
+        from .train.board import must_have_tensorboard
         from .train.device import pick_device
         from .train.folder import refuse, refuse_stages  # imports torch
 
         (refuse_stages if t.generator_steps else refuse)(output_dir, resume)
+        if _processes() == 1:  # more of them take no text
+            split_batch(config, 1)
+        if "tensorboard" in t.report_to:
+            must_have_tensorboard()
         pick_device(t.device)
         if new:
             from .starting import must_read_rows
@@ -62,6 +71,12 @@ def _may_be_text(data: str) -> bool:
     return os.path.exists(data) or glob.has_magic(data) or data == PYDOCS or data.startswith(HUB)
 
 
+def _processes() -> int:
+    """The number of processes of the run, as torchrun says it."""
+    said = os.environ.get("WORLD_SIZE", "1")
+    return int(said) if said.isdecimal() else 1
+
+
 def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) -> Iterator[str]:
     """Lines about the numbers on the command line that others overrule, on the first process.
     given: the fields that it names."""
@@ -69,9 +84,7 @@ def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) ->
         return
     t = config.train
     if "train_batch_size" in given:
-        processes = os.environ.get("WORLD_SIZE", "1")
-        count = int(processes) if processes.isdecimal() else 1
-        rows = with_batch(config, processes=count).train.train_batch_size
+        rows = with_batch(config, processes=_processes()).train.train_batch_size
         if rows != t.train_batch_size:
             yield (
                 f"--train-batch-size {t.train_batch_size} does nothing here: "
@@ -79,8 +92,35 @@ def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) ->
                 f"{rows} rows"
             )
     if t.init_discriminator or t.init_generator:
+        yield from _initial_values(config, given)
         from .starting import overruled  # imports torch
 
         with suppress(UserError):  # which the run reports
             for name, value, theirs, start in overruled(config, given, output_dir):
                 yield f"{flag_of(name)} {value} does nothing here: {start} has {theirs}"
+
+
+def _initial_values(config: PretrainConfig, given: Collection[str]) -> Iterator[str]:
+    """Lines about initial values for weights that all come from folders."""
+    c, m, o, t = config.corruption, config.model, config.objective, config.train
+    if t.generator_steps:
+        return  # whose generator begins with them
+    kept, other = bool(t.init_discriminator), bool(t.init_generator)
+    alone = other or not c.row.learned  # no network beside the kept one begins anew
+    branches = o.row.leaving(o.term_weights, o.options).values()
+    words = (kept or (other and m.tie != "none")) and (alone or m.tie not in ("none", "gdes"))
+    blocks = (kept or other) if m.tie == "all" and c.row.learned else kept and alone
+    whole = {
+        "init": kept and alone and not branches,
+        "init_scale": blocks and all(one.same for one in branches),
+        "init_words": words,
+    }
+    what = {"init": "weights", "init_scale": "blocks", "init_words": "word vectors"}
+    folders = f"--init-discriminator {t.init_discriminator}" * kept
+    folders += " and " * (kept and other) + f"--init-generator {t.init_generator}" * other
+    for name in (n for n in what if n in given and whole[n]):
+        but = ", but for a head that is not there" * (name == "init")
+        yield (
+            f"{flag_of(name)} {getattr(m, name)} does nothing here: all {what[name]} are those of "
+            f"{folders}{but}"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,6 +70,7 @@ def build(
     *,
     generator: Shape | None = None,
     vectors: WordVectors | None = None,
+    brought: Collection[str] = (),
 ) -> Built:
     """The recipe's objective with its initial values, on the CPU in float32. The seed, and
     `vectors`, decide every value.
@@ -77,15 +78,20 @@ def build(
     `generator` overrides the derived shape of the generator (a folder that it starts from decides
     it). `vectors(K)` gives [V, K], where the words start if the recipe says `init_words:
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
+    brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
     built = compose(config, vocabulary, generator=generator)
     encoders = encoders_of(built.objective)
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
+    there = built.exports.keys() & set(brought)
+    filled = [built.exports[name].encoder.embeddings.words for name in there]
+    tables = [own_table(e.embeddings.words) for e in encoders]
+    drawn = any(all(table is not words for words in filled) for table in tables)
     values = InitialValues(
         m.init,
         m.local_amplitude,
-        vectors if m.init_words == "cooccurrence" else None,
+        vectors if m.init_words == "cooccurrence" and drawn else None,
         scaled=m.init_scale == "depth",
         cls=vocabulary.special.cls,
     )

@@ -95,14 +95,7 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
 
 
 def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
-    fields = {
-        "max_steps": max_steps,
-        "eval_steps": max(1, max_steps // 10),
-        "logging_steps": 25,
-        "threads": threads,
-    }
-    # A run of a single update has no second part.
-    config = override(load_recipe(RECIPE), fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
+    config = recipe(max_steps, threads=threads)
     check(config)
     began = time.monotonic()
     data = folder / "data"
@@ -133,6 +126,20 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
         f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
     )
     return DemoResult(outcomes[PRETRAINED], outcomes[RANDOM], verdicts, plot)
+
+
+def recipe(max_steps: int, *, threads: str) -> PretrainConfig:
+    """The demo's recipe for a number of updates; however few, its warm-up ends."""
+    config = load_recipe(RECIPE)
+    fields = {
+        "max_steps": max_steps,
+        "warmup_steps": min(config.train.warmup_steps, max_steps // 10),
+        "eval_steps": max(1, max_steps // 10),
+        "logging_steps": 25,
+        "threads": threads,
+    }
+    # A run of a single update has no second part.
+    return override(config, fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
 
 
 def prepare_corpus(data: Path) -> float:

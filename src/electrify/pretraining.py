@@ -125,6 +125,8 @@ def two_stages(job: Job) -> Result:
         begun = find_checkpoint(folder) is not None
         if not begun:
             refuse_stages(folder, job.resume)
+            if "discriminator" in job.starts:
+                check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
             must_hold_both(first, second)
     if begun:  # a checkpoint of the second stage holds the generator
         return train_run(second)
@@ -146,8 +148,6 @@ def two_stages(job: Job) -> Result:
 def stages(job: Job) -> tuple[Job, Job]:
     """The two runs of two stages."""
     config = from_folders(job.config, job.folder, Corpus(job.data, "train").manifest.vocab_size)
-    if "discriminator" in job.starts:
-        check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
     folder = job.folder / GENERATOR_STAGE
     starts = job.starts | {"generator": str(folder / KEPT)}
     if config.train.discriminator_start == "generator":

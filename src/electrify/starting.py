@@ -223,7 +223,8 @@ def starting_point(
     vectors = (
         cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
     )
-    built = build(config, vocabulary_of(corpus, config), generator=generator, vectors=vectors)
+    vocabulary = vocabulary_of(corpus, config)
+    built = build(config, vocabulary, generator=generator, vectors=vectors, brought=starts)
     if not fresh:
         return built
     for line in _filled(built, config, corpus, starts):

@@ -6,7 +6,7 @@ something else: it interrupts a run that is then continued.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
 
 import torch
@@ -56,10 +56,11 @@ def in_time(job: Job, minutes: float) -> Job:
         length = {name: getattr(earlier, name) for name in ("max_steps", *WARMUPS)}
         return replace(job, config=override(job.config, length))
     began = monotonic()
-    per_slot = seconds_per_slot(job, limit_s=min(LONGEST_S, SHARE * 60 * minutes))
+    rate = measured(job, limit_s=min(LONGEST_S, SHARE * 60 * minutes))
     took = agreed(monotonic() - began, job.world)
     left = MARGIN * (60 * minutes - took)
-    config = of_time(job.config, left, per_slot=agreed(per_slot, job.world))
+    per_slot = agreed(rate.per_slot, job.world)
+    config = of_time(job.config, left, per_slot=per_slot, eval_rows=rate.eval_rows)
     if config is None:
         raise UserError(
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine; "
@@ -74,9 +75,11 @@ def in_time(job: Job, minutes: float) -> Job:
     return replace(job, config=config)
 
 
-def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> PretrainConfig | None:
+def of_time(
+    config: PretrainConfig, seconds: float, *, per_slot: float, eval_rows: int
+) -> PretrainConfig | None:
     """The recipe with the most updates whose slots, validations included, take `seconds`; None if
-    these are fewer than five. per_slot: seconds for one token of a batch, padding included."""
+    these are fewer than five. per_slot, eval_rows: see `Rate`."""
 
     def length(steps: int) -> PretrainConfig:
         given = {name: getattr(config.train, name) for name in WARMUPS}
@@ -88,7 +91,7 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
         every = found.train.eval_steps
         validations = 1 + (steps // every if every else 0)
         slots = phases_of(found).slots(steps)
-        slots += FORWARD * validations * found.train.eval_rows * found.data.max_seq_length
+        slots += FORWARD * validations * eval_rows * found.data.max_seq_length
         return slots * per_slot <= seconds
 
     if not fits(FEWEST):
@@ -102,10 +105,20 @@ def of_time(config: PretrainConfig, seconds: float, *, per_slot: float) -> Pretr
     return length(low)
 
 
-def seconds_per_slot(job: Job, *, limit_s: float) -> float:
-    """Trains for about `limit_s` seconds, writes nothing, and returns the seconds that one token of
-    a batch takes on average over the whole run, padding included. If later parts of the run cost
-    more than its beginning (longer rows, a head that joins later), their FLOPs say by how much."""
+@dataclass(frozen=True)
+class Rate:
+    """What a run costs."""
+
+    per_slot: float
+    """Seconds for one token of a batch, padding included, on average over the whole run."""
+    eval_rows: int
+    """Rows of one validation: the corpus may have fewer than the recipe asks for."""
+
+
+def measured(job: Job, *, limit_s: float) -> Rate:
+    """Trains for about `limit_s` seconds, writes nothing, and returns what the run costs. If later
+    parts of it cost more than its beginning (longer rows, a head that joins later), their FLOPs say
+    by how much."""
     longest = max(job.config.train.max_steps, MOST)
     with together():
         planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
@@ -114,7 +127,8 @@ def seconds_per_slot(job: Job, *, limit_s: float) -> float:
         run, _ = assembled(job, planned, fresh=True)
         per_flop = _measured(run, limit_s)
     whole = run.flops(longest) - run.flops(0)
-    return per_flop * whole / planned.loader.phases.slots(longest)
+    eval_rows, _ = run.data.validated(run.config.eval_rows, processes=job.world.size)
+    return Rate(per_flop * whole / planned.loader.phases.slots(longest), eval_rows)
 
 
 def agreed(seconds: float, world: World) -> float:

@@ -10,8 +10,10 @@ import yaml
 
 from electrify.cli import parser
 from electrify.config import own
+from electrify.config.architectures import ARCHITECTURES
 from electrify.config.checks import check
 from electrify.config.corruptors import CORRUPTORS
+from electrify.config.given import Checked
 from electrify.config.objectives import OBJECTIVES, AllTokensOptions, RTDOptions
 from electrify.config.pretrain import (
     ObjectiveConfig,
@@ -105,6 +107,11 @@ def test_a_mistyped_option_finds_its_name() -> None:
         parse(text_with("bert-tiny", loss_onn="all"), "here")
 
 
+def test_a_file_has_options_among_the_other_fields() -> None:
+    with pytest.raises(UserError, match="section objective has no field 'options': an option"):
+        parse(text_with("electra-tiny", options={"loss_on": "all"}), "here")
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize(
     "recipe", ["electra-tiny", "bert-tiny", "electric-tiny", "electra-15-tiny"]
@@ -149,6 +156,11 @@ def test_there_and_back_forgets_the_options() -> None:
     )
     mixed = override(CHOSEN, {"objective": "all_tokens", "copy_gate": "false"})
     assert mixed.objective.options == AllTokensOptions(copy_gate=False)
+
+
+def test_the_options_of_every_row_check_their_types() -> None:
+    for table in (ARCHITECTURES, CORRUPTORS, OBJECTIVES):
+        assert all(issubclass(row.options, Checked) for row in table.values())
 
 
 def test_options_of_no_two_rows_differ_in_their_defaults() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from electrify.config.detect import DetectConfig
 from electrify.config.flags import add_flags, from_flags
 from electrify.config.schema import convert, field_docs, field_types, from_mapping
 from electrify.errors import UserError
@@ -218,6 +219,13 @@ def test_flags_that_are_not_given_keep_the_defaults():
 )
 def test_flags(argv: list[str], name: str, want: Any):
     assert getattr(flags(*argv), name) == want
+
+
+def test_a_text_may_be_the_word_none() -> None:
+    """As the text that is to be judged, or as the name of a folder; a number may still be none."""
+    assert flags("--save-total-limit", "none").save_total_limit is None
+    found = from_flags(DetectConfig, argparse.Namespace(), model="null", text="None", file=None)
+    assert (found.model, found.text, found.file) == ("null", "None", None)
 
 
 def test_a_wrong_flag_value_is_a_user_error_and_names_the_flag():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from electrify.config.corruptors import CorruptorRow
+from electrify.config.given import Checked
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.masking import Corrupted, ordinary, substitute
 from electrify.corruption.plan import Plan
@@ -58,7 +59,7 @@ class Shift(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftOptions:
+class ShiftOptions(Checked):
     """The options of the toy."""
 
     shift: int = 1

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electrify.config.given import Checked
 from electrify.config.objectives import Card, Objective
 from electrify.config.rows import Exported
 from electrify.corruption.masking import Corruptor
@@ -126,7 +127,7 @@ class Margin(Base):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarginOptions:
+class MarginOptions(Checked):
     """Of the toy."""
 
     margin: float = 0.5

@@ -13,6 +13,7 @@ import pytest
 from electrify.errors import UserError
 from electrify.scoring.planted_pairs import SPAN, WORDS, planted_pairs
 from electrify.text.tokenizer import load_tokenizer
+from small import prepare_small
 
 
 def test_one_word_differs_and_has_as_many_tokens(small_data: Path) -> None:
@@ -61,6 +62,26 @@ def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"only 0 spans .* leave the task planted out"):
         planted_pairs(data)
+
+
+def test_text_without_words_is_not_asked_for_more_of_it(tmp_path: Path) -> None:
+    """As a protein, whose tokens are single letters without spaces."""
+    from electrify.config.prepare import PrepareConfig
+    from electrify.text.prepare import prepare
+
+    rng = random.Random(0)
+    source = tmp_path / "proteins.txt"
+    lines = ("".join(rng.choices("ACDEFGHIKLMNPQRSTVWY", k=120)) for _ in range(100))
+    source.write_text("\n".join(lines))
+    of_letters = {"tokenizer": "character", "document_boundary": "line", "vocab_size": 64}
+    data = tmp_path / "data"
+    held_out = {"inputs": (str(source),), "output_dir": str(data), "valid_fraction": 0.3}
+    prepare(PrepareConfig(**of_letters, **held_out))
+    with pytest.raises(UserError, match="only 0 hold 6 words between spaces") as raised:
+        planted_pairs(data)
+    assert "--valid-fraction" not in str(raised.value)
+    with pytest.raises(UserError, match="leave the task planted out, or prepare the corpus"):
+        planted_pairs(prepare_small(tmp_path / "small"), count=10**6)
 
 
 def test_words_with_vowel_signs_can_be_replaced(tmp_path: Path) -> None:

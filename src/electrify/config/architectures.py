@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from .given import Checked
 from .rows import NoOptions
 
 # Rows of more tokens are a typing mistake.
@@ -26,8 +27,8 @@ class ArchitectureRow:
     called: str
     """What the model card calls it: `ELECTRA's architecture`."""
     options: type = NoOptions
-    """Its own options, which other architectures do not have: a frozen dataclass whose fields
-    become flags."""
+    """Its own options, which other architectures do not have: a frozen dataclass of `Checked`
+    whose fields become flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """Returns a sentence if numbers of the model section and its own options cannot go together,
     else None."""
@@ -52,7 +53,7 @@ class ArchitectureRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertOptions:
+class ModernBertOptions(Checked):
     """The numbers of ModernBERT's attention, under the library's names."""
 
     HEADING: ClassVar = "the encoder: modernbert"
@@ -111,7 +112,7 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DebertaOptions:
+class DebertaOptions(Checked):
     """The numbers of DeBERTa's attention, under the library's names."""
 
     HEADING: ClassVar = "the encoder: deberta"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .given import Checked
 from .rows import Exported, NoOptions
 
 
@@ -26,7 +27,7 @@ class CorruptorRow:
     shows_mask: bool = False
     """Whether the encoder that is kept reads [MASK]: its class returns a `Masked`."""
     options: type = NoOptions
-    """Its own options, a frozen dataclass whose fields are bare flags."""
+    """Its own options, a frozen dataclass of `Checked` whose fields are bare flags."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """A sentence if its own options do not go together or with the model, else None."""
     leaves: dict[str, Exported] = field(default_factory=dict)
@@ -45,7 +46,7 @@ def _text_in_which(changed: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOptions:
+class MixtureOptions(Checked):
     """The options of the mixture."""
 
     read_outs: tuple[int, ...] = ()

@@ -14,14 +14,25 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from gettext import gettext
 from typing import Any, NoReturn, TypeVar
 
 from ..console import harmless
 from ..errors import UserError, nearest
 from .help import HelpFormatter, usage_of
-from .schema import choices_of, convert, field_docs, field_types, help_of, metavar_of, without_none
+from .schema import (
+    choices_of,
+    convert,
+    field_docs,
+    field_types,
+    help_of,
+    is_answer,
+    metavar_of,
+    without_none,
+)
 
 C = TypeVar("C")
+_MISSING = "the following arguments are required: %s"  # argparse's own words, translated there
 # Flags that name a file or a folder.
 PATHS = {
     "output_dir",
@@ -48,6 +59,8 @@ class Parser(argparse.ArgumentParser):
         """Flags that have no default."""
         self.whole: Callable[[], argparse.ArgumentParser] | None = None
         """Makes the parser of all verbs, in which a flag that is not here is looked for."""
+        self.read = argparse.Namespace()
+        """What has been read so far."""
         self._positionals.title = "what it takes"
         self._optionals.title = "help"
 
@@ -56,7 +69,8 @@ class Parser(argparse.ArgumentParser):
     ) -> Any:
         # They are checked here and not in parse_args, because the parse_args of the top-level
         # parser does not know the flags of the verb.
-        namespace, unknown = super().parse_known_args(args, namespace)
+        self.read = argparse.Namespace() if namespace is None else namespace
+        namespace, unknown = super().parse_known_args(args, self.read)
         if unknown:
             self.error(self._about(unknown[0].split("=", 1)[0]))
         self._refuse_empty(namespace)
@@ -137,15 +151,28 @@ class Parser(argparse.ArgumentParser):
             name = "/".join(action.option_strings) or str(action.metavar or action.dest)
             self.error(f"{name} cannot be {value!r}{nearest(str(value), map(str, action.choices))}")
 
+    def _taken_by_a_switch(self) -> str | None:
+        """What to say of a positional that is missing because a switch before it took it for its
+        own value; None if no switch did."""
+        missing = [
+            str(action.metavar)
+            for action in self._actions
+            if not action.option_strings and action.required
+            if getattr(self.read, action.dest, None) is None
+        ]
+        for action in self._actions if missing else ():
+            value = getattr(self.read, action.dest, None)
+            if (action.nargs, action.const) == ("?", "true") and value and not is_answer(value):
+                flag = action.option_strings[0]
+                return f"{flag} is true or false, not {value!r}: put {missing[0]} before the flag"
+        return None
+
     def error(self, message: str) -> NoReturn:
+        if message.startswith(gettext(_MISSING).partition("%s")[0]):
+            message = self._taken_by_a_switch() or message
         message = harmless(message)
-        self.exit(
-            2,
-            (
-                f"{self.prog}: "
-                f"{message}{'' if message.endswith('?') else f'; see `{self.prog} --help`'}\n"
-            ),
-        )
+        more = "" if message.endswith("?") else f"; see `{self.prog} --help`"
+        self.exit(2, f"{self.prog}: {message}{more}\n")
 
 
 def flag_of(name: str) -> str:
@@ -238,8 +265,12 @@ def from_flags(cls: type[C], namespace: argparse.Namespace, **fixed: Any) -> C:
                 f"{flag_of(field.name)} is missing "
                 f"({field_docs(cls).get(field.name, '').rstrip('.')})"
             )
+    # A text is taken as it is: to give none, a flag is left out, and a file may have that name.
+    texts = {k for k in given if without_none(kinds[k]) is str and isinstance(given[k], str)}
     with named_as_flags(kinds):
-        return cls(**{k: convert(v, kinds[k], flag_of(k)) for k, v in given.items()})
+        return cls(
+            **{k: v if k in texts else convert(v, kinds[k], flag_of(k)) for k, v in given.items()}
+        )
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from .given import Checked
+
 # Each candidate takes a random number and a row of the word table at every chosen position.
 MOST_CANDIDATES = 64
 # Cosines divided by less overflow; divided by more than its inverse, they are all alike.
@@ -14,7 +16,7 @@ LEAST_TEMPERATURE = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectingOptions:
+class DetectingOptions(Checked):
     """The options of every objective whose kept network detects replaced tokens."""
 
     rtd_head: Literal["dense", "linear", "v3"] = "dense"
@@ -35,7 +37,7 @@ class RTDOptions(DetectingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllTokensOptions:
+class AllTokensOptions(Checked):
     """The options of All-Tokens MLM."""
 
     copy_gate: bool = True

@@ -51,6 +51,10 @@ def read(cls: type[C], mapping: dict[str, Any], where: str) -> C:
     rows at their defaults)."""
     if not has_rows(cls) or not isinstance(mapping, dict):
         return from_mapping(cls, mapping, where)
+    if OPTIONS in mapping:
+        raise UserError(
+            f"{where} has no field {OPTIONS!r}: an option stands among the section's other fields"
+        )
     options = {name: mapping[name] for name in option_types(cls) if name in mapping}
     section = from_mapping(
         cls,
@@ -80,6 +84,20 @@ def replaced(section: C, values: dict[str, Any], *, naming: Any) -> C:
         _must_be_default(section, name, new[name], owners[name])
     options = dataclasses.replace(section.options, **mine)  # type: ignore
     return dataclasses.replace(section, options=options)  # type: ignore
+
+
+def take_options(section: Any) -> None:
+    """Gives a section that is being made the options of its row, if it has none yet. Raises
+    UserError if it has others, which only a caller in Python can give it."""
+    options, wanted = getattr(section, OPTIONS), section.row.options
+    if options is None:
+        object.__setattr__(section, OPTIONS, wanted())
+    elif type(options) is not wanted:
+        choice = type(section).CHOICE
+        raise UserError(
+            f"options must be the {wanted.__name__} of {choice} {getattr(section, choice)}, not "
+            f"{brief(options)}; change a recipe with `override`, which brings those of the {choice}"
+        )
 
 
 def cls_changes(section: Any, fixed: dict[str, Any]) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .given import Checked
+
 Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head says: the token that should stand there, log-odds that it was replaced, an energy, or
 scores of tokens that compare a few candidates."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoOptions:
+class NoOptions(Checked):
     """The options of a row that has none of its own."""
 
 

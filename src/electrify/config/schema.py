@@ -117,6 +117,11 @@ def convert(value: Any, kind: Any, name: str) -> Any:
         raise UserError(f"{name} must be {wanted}, not {brief(value)}") from e
 
 
+def is_answer(word: str) -> bool:
+    """Whether a text says true, false or nothing."""
+    return _is_nothing(word) or word.lower() in _BOOL
+
+
 def _is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.lower() in ("none", "null", ""))
 

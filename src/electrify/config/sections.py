@@ -10,6 +10,7 @@ from .architectures import ARCHITECTURES, ArchitectureRow, architecture_help, ar
 from .corruptors import CORRUPTORS, CorruptorRow, corruptor_help, corruptors
 from .given import Checked
 from .objectives import OBJECTIVES, Objective, objective_help, objectives
+from .own import take_options
 from .schema import OneOf
 
 # Numbers that a generator may have of its own, as `generator_num_hidden_layers` and so on.
@@ -98,8 +99,7 @@ class ModelConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.options is None:
-            object.__setattr__(self, "options", ARCHITECTURES[self.architecture].options())
+        take_options(self)
 
     @property
     def row(self) -> ArchitectureRow:
@@ -183,8 +183,7 @@ class CorruptionConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.options is None:
-            object.__setattr__(self, "options", CORRUPTORS[self.corruptor].options())
+        take_options(self)
 
     @property
     def row(self) -> CorruptorRow:
@@ -207,8 +206,7 @@ class ObjectiveConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.options is None:
-            object.__setattr__(self, "options", OBJECTIVES[self.objective].options())
+        take_options(self)
 
     @property
     def row(self) -> Objective:

@@ -26,6 +26,8 @@ from .blimp import Pair, Paradigm
 SPAN = 24
 WORDS = 6
 FEWEST = 50
+# A corpus in which fewer of the spans than this share hold enough words is not made of words.
+FEW = 0.01
 COUNT = 500
 
 
@@ -49,9 +51,16 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     corpus and seed. Raises UserError if there are fewer than 50."""
     corpus = Corpus(folder, "valid")
     tokenizer = load_tokenizer(folder / "tokenizer")
-    spans = list(_spans(corpus, tokenizer, 2 * count, random.Random(seed)))
+    tried = list(_spans(corpus, tokenizer, 2 * count, random.Random(seed)))
+    spans = [span for span in tried if span is not None]
     pairs = list(_pairs(spans, random.Random(seed)))[:count]
     if len(pairs) < min(FEWEST, count):
+        if len(tried) >= FEWEST and len(spans) < FEW * len(tried):
+            raise UserError(
+                f"{folder}: of {len(tried):,} spans of {SPAN} tokens from its held-out part, only "
+                f"{len(spans)} hold {WORDS} words between spaces, so this corpus has too few words "
+                "that could be replaced; leave the task planted out"
+            )
         raise UserError(
             f"{folder}: its held-out part gives only {len(pairs)} spans in which a word can be "
             f"replaced, and {FEWEST} are needed; leave the task planted out, or prepare the "
@@ -60,8 +69,9 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     return Paradigm("planted", "planted", "-", "planted", tuple(pairs))
 
 
-def _spans(corpus: Corpus, tokenizer: Any, most: int, rng: random.Random) -> Iterator[_Span]:
-    """Spans of documents, in random order, that hold enough words."""
+def _spans(corpus: Corpus, tokenizer: Any, most: int, rng: random.Random) -> Iterator[_Span | None]:
+    """Spans of documents, in random order, until `most` of them hold enough words; None for one
+    that does not."""
     known = set(tokenizer.all_special_tokens)
     places = [
         (shard, int(start), int(end), at)
@@ -79,9 +89,9 @@ def _spans(corpus: Corpus, tokenizer: Any, most: int, rng: random.Random) -> Ite
         if at > start:
             text = text.partition(" ")[2]  # the first word may be a part of one
         words = [] if any(token in text for token in known) else _words(tokenizer, text)
-        if len(words) >= WORDS:
-            made += 1
-            yield _Span(text, words)
+        enough = len(words) >= WORDS
+        made += enough
+        yield _Span(text, words) if enough else None
 
 
 def _words(tokenizer: Any, text: str) -> list[_Word]:

@@ -19,12 +19,7 @@ class Board:
     else."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore
-        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event = Event
-        self._summary = Summary
+        self._event, start, self._summary, writer = _tensorboard()
         make_inside(folder, folder.parent)
         # Numbered, not dated: TensorBoard reads in the order of names, and clocks jump.
         number = 1 + max(
@@ -35,9 +30,9 @@ class Board:
             ),
             default=0,
         )
-        self._writer = RecordWriter((folder / f"events.out.tfevents.{number:06d}").open("xb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._start = SessionLog(status=SessionLog.START)
+        self._writer = writer((folder / f"events.out.tfevents.{number:06d}").open("xb"))
+        self._write(self._event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._start = start(status=start.START)
         self.forget(0 if resume_step is None else resume_step + 1)
 
     def _write(self, event: Any) -> None:
@@ -58,14 +53,28 @@ class Board:
         self._writer.close()
 
 
-def open_board(folder: Path, resume_step: int | None) -> Board:
+def _tensorboard() -> tuple[Any, Any, Any, Any]:
+    """Event, SessionLog, Summary and RecordWriter. Raises UserError without the package."""
     try:
-        return Board(folder, resume_step)
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore
+        from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as e:
         raise UserError(
             "report_to tensorboard needs the package tensorboard; install it or say --report-to "
             "none"
         ) from e
+    return Event, SessionLog, Summary, RecordWriter
+
+
+def must_have_tensorboard() -> None:
+    """Raises UserError without the package. This is checked before a corpus is prepared."""
+    _tensorboard()
+
+
+def open_board(folder: Path, resume_step: int | None) -> Board:
+    try:
+        return Board(folder, resume_step)
     except OSError as e:
         raise UserError(f"{folder} cannot be written ({e.strerror})") from e
 

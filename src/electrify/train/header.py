@@ -161,7 +161,8 @@ def portable(config: PretrainConfig, folder: Path) -> PretrainConfig:
 def saved_shape(folder: Path, network: str) -> Shape | None:
     """The shape of a network of the run that goes on in the folder, or None if none does (without
     a checkpoint a run begins anew), or its run.json was changed: then the folders from which it
-    started are asked again. Otherwise they may be gone by then."""
+    started are asked again. Otherwise they may be gone by then. A run of another recipe, which
+    `same_run` reports, may lack the network."""
     if not os.path.lexists(folder / FACTS) or not numbered(folder):
         return None
     try:
@@ -170,9 +171,4 @@ def saved_shape(folder: Path, network: str) -> Shape | None:
         raise
     except UserError:
         return None  # `header_lost` finds it, too, and it is written again
-    if network not in shapes:
-        raise UserError(
-            f"{folder / FACTS} does not say the shape of the {network}; it is damaged, or not a "
-            "file of this program"
-        )
-    return shapes[network]
+    return shapes.get(network)
