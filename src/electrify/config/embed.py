@@ -32,7 +32,7 @@ class EmbedConfig(Checked):
     """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
     columns are named by their numbers, from 0."""
     text_column: str | None = None
-    """The column of the text; none looks for the names that `finetune` knows."""
+    """The column of the text; without it one that `finetune` knows by name."""
     output_file: str
     """Where the vectors go: .npy (float32, a row for each text, in the order of the files) or
     .parquet (with the columns of the input as text, and `embedding`)."""

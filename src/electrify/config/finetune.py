@@ -48,7 +48,8 @@ class FinetuneConfig(Checked):
     data_dir: str | None = None
     """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003,
     ud_..., squad), itself or in glue/, tagging/ and squad/; or a data set's folder or id on the Hub
-    in GLUE's or SQuAD's layout; none loads nyu-mll/glue, rajpurkar/squad or squad_v2 from there."""
+    in GLUE's or SQuAD's layout; without it nyu-mll/glue, rajpurkar/squad or squad_v2 is loaded from
+    there."""
     train_file: str | None = None
     """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns
     (.conll, .conllu, .txt), for questions SQuAD's .json."""
@@ -61,15 +62,15 @@ class FinetuneConfig(Checked):
     """The first line of a .csv or .tsv names its columns. --no-header: it is an example, and the
     columns are named by their numbers, from 0."""
     text_column: str | None = None
-    """The column of the text, by name or by number from 0; none looks for text, sentence,
+    """The column of the text, by name or by number from 0; without it one of text, sentence,
     sentence1, content, document, sequence, seq, smiles, code, review, utterance, tweet, body."""
     pair_column: str | None = None
-    """The column of a second text; none looks for sentence2."""
+    """The column of a second text; without it sentence2, if there is one."""
     label_column: str | None = None
-    """The column of the label, by name or number; none looks for label, labels, category, class,
-    target, intent, sentiment. Several columns, separated by commas, are one class each, with 0, 1
-    or nothing (not known; multi-label). In a file of words and tags: its number; none takes the
-    last."""
+    """The column of the label, by name or number; without it one of label, labels, category,
+    class, target, intent, sentiment. Several columns, separated by commas, are one class each, with
+    0, 1 or nothing (not known; multi-label). In a file of words and tags: its number; without it
+    the last."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"

@@ -33,13 +33,13 @@ class PredictConfig(Checked):
     """The first line of a .csv or .tsv names its columns. --no-header: it is a text, and the
     columns are named by their numbers, from 0."""
     text_column: str | None = None
-    """The column of the text; none looks for the names that `finetune` knows. In a file of columns
+    """The column of the text; without it one that `finetune` knows by name. In a file of columns
     without a header: the number of the words' column, from 0."""
     pair_column: str | None = None
-    """The column of a second text; none looks for sentence2, but not where the model was trained on
-    single texts."""
+    """The column of a second text; without it sentence2, if there is one, but not where the model
+    was trained on single texts."""
     output_file: str | None = None
-    """Where the predictions go, as .csv, .tsv or .jsonl by the ending; none writes them to standard
+    """Where the predictions go, as .csv, .tsv or .jsonl by the ending; without it, to standard
     output, separated by tabs. The columns of the input stay."""
     overwrite: bool = False
     """Replace an output file that is there already."""
