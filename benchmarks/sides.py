@@ -30,8 +30,8 @@ from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
 from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
+from electrify.pretraining.starting import kept_names
 from electrify.special import SpecialIds
-from electrify.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.allocator import keep_memory
 from electrify.train.context import RunContext, TrainingData

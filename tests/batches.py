@@ -20,7 +20,7 @@ from electrify.draws import Draws, draws_for, hashed
 from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
-from electrify.running import kept_names
+from electrify.pretraining.running import kept_names
 from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.context import RunContext, TrainingData

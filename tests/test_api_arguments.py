@@ -26,7 +26,6 @@ from electrify import (
     override,
     prepare,
     pretrain,
-    pretraining,
 )
 from electrify.config.architectures import ModernBertOptions
 from electrify.config.checks import check
@@ -35,7 +34,8 @@ from electrify.config.evaluate import EvaluateConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.objective_options import CorrectiveOptions, RTDOptions
 from electrify.config.sections import DataConfig, ObjectiveConfig
-from electrify.running import train_run
+from electrify.pretraining import pretrain as pretraining
+from electrify.pretraining.running import train_run
 from electrify.scoring.evaluate import evaluate
 from small import SMALL, prepare_small
 

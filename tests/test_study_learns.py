@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from electrify.starting import unigram_entropy
+from electrify.pretraining.starting import unigram_entropy
 from electrify.text.shards import Corpus
 from small import electrify, flags, records
 

@@ -10,15 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify import faults, timed
+from electrify import faults
 from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
 from electrify.data.loader import Rows
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.pretraining import pretrain
-from electrify.running import Job
+from electrify.pretraining import timed
+from electrify.pretraining.pretrain import pretrain
+from electrify.pretraining.running import Job
+from electrify.pretraining.timed import FEWEST, FORWARD, Rate, measured, of_time
 from electrify.text.shards import Corpus
-from electrify.timed import FEWEST, FORWARD, Rate, measured, of_time
 from electrify.train import dist
 from small import SMALL, mistake, pretrain_words, run, same_ending
 

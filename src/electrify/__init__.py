@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .export.hf import export as export_run
     from .inference.embed import embed, embed_files
     from .inference.predict import predict, predict_files
-    from .pretraining import pretrain
+    from .pretraining.pretrain import pretrain
     from .scoring.detect import detect
     from .text.prepare import prepare
 
@@ -32,7 +32,7 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "prepare": "text.prepare",
-    "pretrain": "pretraining",
+    "pretrain": "pretraining.pretrain",
     "finetune": "downstream.finetune",
     "predict": "inference.predict",
     "predict_files": "inference.predict",

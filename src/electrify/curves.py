@@ -11,8 +11,8 @@ from .downstream.one_run import Outcome
 from .downstream.plot import our_style
 from .files.run_folder import METRICS
 from .files.whole import written
+from .pretraining.starting import unigram_entropy
 from .progress import say
-from .starting import unigram_entropy
 from .text.shards import Corpus
 
 # Stored in the image file as the program that drew it.

@@ -76,12 +76,12 @@ def pretrain(args: argparse.Namespace) -> int:
             "electra-tiny"
         )
 
-    from .before import corpus_for
+    from .pretraining.before import corpus_for
 
     given = section_of().keys() & vars(args).keys()
     data = corpus_for(config, args.data, output_dir, resume=args.resume, given=given)
 
-    from .pretraining import pretrain
+    from .pretraining.pretrain import pretrain
 
     result = pretrain(
         data,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from electrify import running
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
 from electrify.files.folders import aside
 from electrify.files.schema import SchemaError, check
 from electrify.files.whole import GoneError, write_atomically, written
+from electrify.pretraining import running
 from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared
 from electrify.text.made import is_made

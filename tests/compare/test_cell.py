@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pytest
 
 from batches import tiny
-from electrify import pretraining
 from electrify.compare import cell as cell_module
 from electrify.compare import measures
 from electrify.compare.cell import OUTCOME, Work, do, joules_of, last_words, measured
@@ -25,6 +24,7 @@ from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
 from electrify.errors import OutputError, Unfinished, UserError
+from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
 
 WORK = Work(

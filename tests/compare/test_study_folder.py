@@ -63,7 +63,7 @@ from electrify.errors import UserError
 from electrify.files import results as results_module
 from electrify.files.results import RECORD
 from electrify.flops.count import recipe_flops
-from electrify.pretraining import pretrain
+from electrify.pretraining.pretrain import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.text.shards import Corpus
@@ -263,7 +263,7 @@ def test_a_probe_begins_with_the_first_update(
     """Whatever comes before: here a corpus that is opened for longer than the probe takes, and a
     first stage."""
     slow = (
-        "import time; from electrify import running; plan = running.plan\n"
+        "import time; from electrify.pretraining import running; plan = running.plan\n"
         "def late(job): time.sleep(1); return plan(job)\n"
         "running.plan = late\n"
         "from electrify.compare.cell import main; raise SystemExit(main())"

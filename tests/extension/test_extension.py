@@ -12,7 +12,6 @@ import pytest
 import torch
 import with_toys
 
-from electrify.batches import split_batch
 from electrify.build import Vocabulary, build
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.corruptors import CORRUPTORS
@@ -22,6 +21,7 @@ from electrify.draws import draws_for
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
+from electrify.pretraining.batches import split_batch
 from electrify.tokens import SpecialIds, from_sequences
 from small import (
     SMALL,

@@ -208,7 +208,7 @@ def test_a_demo_stopped_while_it_trains(
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.config.networks import KEPT
-    from electrify.running import Result
+    from electrify.pretraining.running import Result
     from electrify.train.loop import Summary
 
     late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update

@@ -11,7 +11,7 @@ import torch
 
 from batches import VOCAB, built, text_batch, tiny
 from electrify.data.phases import one_phase
-from electrify.starting import kept_names
+from electrify.pretraining.starting import kept_names
 from electrify.tokens import Tokens
 from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World

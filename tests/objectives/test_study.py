@@ -28,7 +28,7 @@ from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, noise_logit
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.mlm import MLM
-from electrify.running import kept_names
+from electrify.pretraining.running import kept_names
 from electrify.terms import Loss, Terms, weighted
 from electrify.tokens import SpecialIds, Tokens
 from systems import STUDY

@@ -19,7 +19,7 @@ from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.model.attention import AttentionContext, Reach
 from electrify.model.positions import Rotary
-from electrify.starting import kept_names
+from electrify.pretraining.starting import kept_names
 from electrify.text.shards import Corpus
 from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM
 from electrify import UserError
 from electrify.config.checks import check
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
-from electrify.pretraining import pretrain
+from electrify.pretraining.pretrain import pretrain
 from electrify.train.header import saved_shape
 from small import SMALL
 

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import cli
-from electrify.batches import split_batch
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
@@ -22,7 +21,8 @@ from electrify.errors import UserError
 from electrify.files.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.starting import kept_names, unigram_entropy
+from electrify.pretraining.batches import split_batch
+from electrify.pretraining.starting import kept_names, unigram_entropy
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule

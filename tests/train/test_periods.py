@@ -24,7 +24,7 @@ from electrify.config.pretrain import (
 )
 from electrify.data.phases import Phase, Phases
 from electrify.flops.count import PeriodFlops, flops_before, recipe_flops
-from electrify.pretraining import pretrain
+from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
 from electrify.train.safety import Safety
 from electrify.train.trunk import can_share

@@ -18,7 +18,7 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.export.hf import export
 from electrify.flops.count import recipe_flops
 from electrify.model.positions import Rotary, Turn
-from electrify.pretraining import pretrain
+from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds
 from small import SMALL, records, same_ending

@@ -103,7 +103,7 @@ def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
     from ..config.pretrain import parse
-    from ..pretraining import pretrain
+    from ..pretraining.pretrain import pretrain
     from ..train.facts import read_facts
 
     folder = Path(work.folder)

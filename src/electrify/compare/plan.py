@@ -170,7 +170,7 @@ def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     t = config.train
     if not (t.init_discriminator or t.init_generator):
         return config
-    from ..starting import from_folders, shapes_of  # imports torch
+    from ..pretraining.starting import from_folders, shapes_of  # imports torch
 
     nowhere = Path(os.devnull)  # no run that has begun
     config = from_folders(config, nowhere, vocab_size)

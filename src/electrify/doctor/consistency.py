@@ -25,7 +25,7 @@ def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
     mine = same_corpus(facts, data)
     if mine is None:
         return None
-    from ..starting import unigram_entropy
+    from ..pretraining.starting import unigram_entropy
 
     return unigram_entropy(Corpus(mine.folder, "train"))
 

@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from .architectures import architecture_named
-from .build import Built, Vocabulary, build, generator_shape, kept_shape
-from .config.check_lengths import limit
-from .config.checks import check
-from .config.pretrain import PretrainConfig, override, section_of, values_of
-from .config.sections import GENERATOR_SIZES
-from .data.cooccurrence import word_vectors
-from .data.phases import phases_of
-from .errors import UserError
-from .export.starting_vocabulary import check_vocabulary
-from .export.starting_weights import folder_shape, load_model
-from .model.embeddings import DisentangledWords
-from .model.shape import Shape
-from .progress import say
-from .text.shards import Corpus
-from .text.word_edges import word_edges
-from .train.header import saved_shape
+from ..architectures import architecture_named
+from ..build import Built, Vocabulary, build, generator_shape, kept_shape
+from ..config.check_lengths import limit
+from ..config.checks import check
+from ..config.pretrain import PretrainConfig, override, section_of, values_of
+from ..config.sections import GENERATOR_SIZES
+from ..data.cooccurrence import word_vectors
+from ..data.phases import phases_of
+from ..errors import UserError
+from ..export.starting_vocabulary import check_vocabulary
+from ..export.starting_weights import folder_shape, load_model
+from ..model.embeddings import DisentangledWords
+from ..model.shape import Shape
+from ..progress import say
+from ..text.shards import Corpus
+from ..text.word_edges import word_edges
+from ..train.header import saved_shape
 
 Starts = dict[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 

@@ -9,34 +9,34 @@ from pathlib import Path
 
 import torch
 
-from . import faults
+from .. import faults
+from ..build import Built
+from ..config.pretrain import PretrainConfig
+from ..data.loader import Loader, Rows
+from ..data.phases import phases_of
+from ..export.hf import export_run
+from ..files.folders import aside
+from ..files.run_folder import HEADER, TOKENIZER
+from ..flops.count import first_stage_flops
+from ..model.shape import Shape
+from ..progress import say
+from ..text.shards import Corpus
+from ..train import dist
+from ..train.claim import Loaded, claim
+from ..train.context import RunContext, TrainingData
+from ..train.decisive import decisive
+from ..train.folder import Resume, earlier_threads, fingerprint, refuse
+from ..train.header import header_lost, write_header
+from ..train.home import Home
+from ..train.log import MetricsLog, begin_log
+from ..train.loop import Run, Summary
+from ..train.memory import run_must_fit
+from ..train.peak import machine_peak
+from ..train.sharding import is_sharded
+from ..train.space import bytes_needed, require_space, sizes_of
+from ..train.threads import Threads, choose, computing_with
 from .batches import split_batch
-from .build import Built
-from .config.pretrain import PretrainConfig
-from .data.loader import Loader, Rows
-from .data.phases import phases_of
-from .export.hf import export_run
-from .files.folders import aside
-from .files.run_folder import HEADER, TOKENIZER
-from .flops.count import first_stage_flops
-from .model.shape import Shape
-from .progress import say
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
-from .text.shards import Corpus
-from .train import dist
-from .train.claim import Loaded, claim
-from .train.context import RunContext, TrainingData
-from .train.decisive import decisive
-from .train.folder import Resume, earlier_threads, fingerprint, refuse
-from .train.header import header_lost, write_header
-from .train.home import Home
-from .train.log import MetricsLog, begin_log
-from .train.loop import Run, Summary
-from .train.memory import run_must_fit
-from .train.peak import machine_peak
-from .train.sharding import is_sharded
-from .train.space import bytes_needed, require_space, sizes_of
-from .train.threads import Threads, choose, computing_with
 
 
 @dataclass(frozen=True)

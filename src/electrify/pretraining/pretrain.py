@@ -7,29 +7,29 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from .config.checks import cautions, check, check_minutes
-from .config.given import checked, must_be, path_of
-from .config.networks import KEPT
-from .config.pretrain import PretrainConfig, override
-from .config.schema import convert
-from .config.stages import stages_of
-from .draws import hashed
-from .errors import UserError
-from .export.starting_vocabulary import check_vocabulary
-from .files.run_folder import GENERATOR_STAGE, numbered
-from .flops.count import outline
-from .progress import say
+from ..config.checks import cautions, check, check_minutes
+from ..config.given import checked, must_be, path_of
+from ..config.networks import KEPT
+from ..config.pretrain import PretrainConfig, override
+from ..config.schema import convert
+from ..config.stages import stages_of
+from ..draws import hashed
+from ..errors import UserError
+from ..export.starting_vocabulary import check_vocabulary
+from ..files.run_folder import GENERATOR_STAGE, numbered
+from ..flops.count import outline
+from ..progress import say
+from ..text.shards import Corpus
+from ..torch_state import known_torch_state
+from ..train import dist
+from ..train.allocator import keep_memory
+from ..train.device import pick_device
+from ..train.folder import Resume, find_checkpoint, refuse, refuse_stages
+from ..train.precision import with_precision
+from ..train.space import bytes_needed, require_space, sizes_of
 from .running import Job, Result, plan, train_run
 from .starting import from_folders
-from .text.shards import Corpus
 from .timed import in_time
-from .torch_state import known_torch_state
-from .train import dist
-from .train.allocator import keep_memory
-from .train.device import pick_device
-from .train.folder import Resume, find_checkpoint, refuse, refuse_stages
-from .train.precision import with_precision
-from .train.space import bytes_needed, require_space, sizes_of
 
 # Runs share the process's threads, signals and groups of processes.
 _ALONE = threading.Lock()

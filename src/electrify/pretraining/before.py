@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config.flags import flag_of
-from .config.pretrain import PretrainConfig, with_batch
-from .errors import UserError
-from .export.places import check_place
-from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from .files.run_folder import has_checkpoints
-from .progress import say
-from .text.given import is_prepared, prepared
-from .text.sources import HUB, PYDOCS
+from ..config.flags import flag_of
+from ..config.pretrain import PretrainConfig, with_batch
+from ..errors import UserError
+from ..export.places import check_place
+from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..files.run_folder import has_checkpoints
+from ..progress import say
+from ..text.given import is_prepared, prepared
+from ..text.sources import HUB, PYDOCS
 
 if TYPE_CHECKING:
-    from .train.folder import Resume  # imports torch
+    from ..train.folder import Resume  # imports torch
 
 
 def corpus_for(
@@ -46,10 +46,10 @@ def corpus_for(
     for start in new:
         check_place(start)
     if not is_prepared(data) and _may_be_text(data):
+        from ..train.board import must_have_tensorboard
+        from ..train.device import pick_device
+        from ..train.folder import refuse, refuse_stages  # imports torch
         from .batches import split_batch
-        from .train.board import must_have_tensorboard
-        from .train.device import pick_device
-        from .train.folder import refuse, refuse_stages  # imports torch
 
         (refuse_stages if t.generator_steps else refuse)(output_dir, resume)
         if _processes() == 1:  # more of them take no text

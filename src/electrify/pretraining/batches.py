@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .config.pretrain import PretrainConfig, with_batch
-from .errors import UserError
+from ..config.pretrain import PretrainConfig, with_batch
+from ..errors import UserError
 
 
 def split_batch(config: PretrainConfig, world_size: int) -> tuple[PretrainConfig, int]:

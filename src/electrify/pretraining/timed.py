@@ -11,18 +11,18 @@ from time import monotonic
 
 import torch
 
-from .config.checks import check_minutes, check_periods
-from .config.pretrain import PretrainConfig, load_file, override, with_batch
-from .data.loader import prefetch
-from .data.phases import phases_of
-from .errors import UserError
-from .files.run_folder import CONFIG
-from .progress import say
+from ..config.checks import check_minutes, check_periods
+from ..config.pretrain import PretrainConfig, load_file, override, with_batch
+from ..data.loader import prefetch
+from ..data.phases import phases_of
+from ..errors import UserError
+from ..files.run_folder import CONFIG
+from ..progress import say
+from ..train.dist import World, any_across, sum_across, together
+from ..train.folder import has_begun
+from ..train.loop import Run
+from ..train.threads import computing_with
 from .running import Job, assembled, plan, threads_of
-from .train.dist import World, any_across, sum_across, together
-from .train.folder import has_begun
-from .train.loop import Run
-from .train.threads import computing_with
 
 # Updates that are not counted: the first ones compile, and fill memory.
 FIRST = 3
