@@ -16,11 +16,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli, faults, starting
+from electrify import cli, faults
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.files.reading import sha256_of
 from electrify.files.run_folder import METRICS, numbered
+from electrify.pretraining import starting
 from electrify.pretraining.batches import split_batch
 from electrify.text.manifest import read_manifest
 from electrify.train import checkpoint, log

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.text import wordpiece
 from electrify.text.alphabet import capacity
 from electrify.text.encode import Encoder
+from electrify.text.plain import plain as plain_tokenizer
 from electrify.text.splitting import Splitting
 from electrify.text.tokenizer import load_tokenizer, save_trained
 from electrify.text.vocabulary import train
@@ -111,17 +112,20 @@ TEXTS = st.lists(
 @pytest.mark.parametrize(("kind", "splitting"), EVERY)
 @settings(max_examples=12, deadline=None)
 @given(texts=TEXTS)
+@example(texts=["[UNK]"])
 def test_any_text_is_decoded_and_has_exact_offsets(
     kind: str, splitting: Splitting, texts: list[str]
 ) -> None:
-    """At the smallest vocabulary that holds the alphabet, and at a larger one."""
+    """At the smallest vocabulary that holds the alphabet, and at a larger one; with the tokenizer
+    that encodes a corpus, to which the name of a special token is text."""
     alphabet = {c for text in texts for c in plain(text, kind)}
     least = 5 + (256 if kind in ("bpe", "byte") else len(alphabet))
     for size in (least, least + 30):
         tokenizer = vocabulary(texts, kind, splitting, vocab_size=size)
         assert kind == "byte" or tokenizer.get_vocab_size() <= size
+        read = plain_tokenizer(tokenizer.to_str())
         for text in texts:
-            must_be_exact(tokenizer, text, kind)
+            must_be_exact(read, text, kind)
 
 
 @settings(max_examples=20, deadline=None)

@@ -40,7 +40,7 @@ from .untrained import UNTRAINED, baselines
 CELLS = "cells"
 ELSEWHERE = "choose another --output-dir"
 # What a study keeps from its first command on; otherwise its scores could not be compared.
-KEPT = (
+FIXED = (
     "tasks",
     "task_seeds",
     "max_train_samples",
@@ -175,7 +175,7 @@ def folder_name(cell: Cell) -> str:
 
 def kept(study: Study) -> dict[str, Any]:
     """What a study keeps from its first command on, as study.yaml has it."""
-    fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in KEPT}
+    fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in FIXED}
     fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
     if fields["equal"] == "flops":  # as in studies that are older than this option
         del fields["equal"]
@@ -209,7 +209,7 @@ def must_be_ours(study: Study) -> None:
             must_be_new(study.out, STUDY)
         return
     ours = kept(study)
-    _must_agree(study.out, had, {name: ours.get(name) for name in (*KEPT, *OTHERS)})
+    _must_agree(study.out, had, {name: ours.get(name) for name in (*FIXED, *OTHERS)})
     read_results(study.out)
 
 
