@@ -23,7 +23,7 @@ from electrify.config.networks import KEPT
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
-from electrify.errors import OutputError, Unfinished, UserError
+from electrify.errors import OutputError, SpaceError, Unfinished, UserError
 from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
 
@@ -67,6 +67,10 @@ def test_the_reason_is_the_last_line() -> None:
             "RUN is another run (a 1; b 2); move out elsewhere, and the encoder is trained again",
         ),
         (
+            SpaceError("RUN has 1 GB free, 2 GB are needed", "choose a smaller --save-total-limit"),
+            "RUN has 1 GB free, 2 GB are needed; free some space and run the same command again",
+        ),
+        (
             UserError("no corpus; make one with `electrify prepare TEXT --output-dir DATA`"),
             "no corpus; make one with `electrify prepare TEXT --output-dir DATA`",
         ),
@@ -78,7 +82,7 @@ def test_the_advice_of_a_cell_can_be_followed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A cell has no option to go elsewhere."""
+    """A cell has no options."""
 
     def do(work: Work) -> None:
         raise raised

@@ -527,6 +527,23 @@ def test_one_trouble_of_two_versions_is_one_finding(tmp_path: Path) -> None:
     ]
 
 
+def test_each_file_that_was_lost_is_a_finding(tmp_path: Path) -> None:
+    lost = ["D/tokens-train-000.bin was lost", "D/offsets.npy was lost"]
+    said = [
+        {
+            "kind": "event",
+            "step": step,
+            "warning": f"{text}: it is still open here",
+            "topic": "data",
+        }
+        for step, text in enumerate(lost * 2, 1)
+    ]
+    history(tmp_path, [*TRAIN, *said, *VALID])
+    found = history_findings(tmp_path, load_recipe("electra-tiny"), unigram_entropy=6.5)
+    facts = [f.fact for f in found if f.code == "event"]
+    assert [text in fact for text, fact in zip(lost, facts, strict=True)] == [True, True]
+
+
 def test_a_warning_that_nobody_can_judge_stays_one(tmp_path: Path) -> None:
     event = {
         "kind": "event",

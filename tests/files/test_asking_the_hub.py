@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
@@ -80,6 +81,18 @@ def test_what_the_cache_holds_is_not_asked_for(
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
     check_place("unreachable")
     assert asked == []
+
+
+def test_a_data_set_that_its_library_keeps_is_not_asked_for(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`datasets` has a cache of its own, and the Hub's need not hold the file that is asked for."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path))
+    (tmp_path / "unreachable___set").mkdir()
+    must_be_reachable("unreachable/set", "data set")
+    assert asked == []
+    with pytest.raises(UserError, match="'unreachable' is neither"):
+        must_be_reachable("unreachable", "data set")
 
 
 def test_a_data_set_is_asked_for_as_such(asked: list[str]) -> None:

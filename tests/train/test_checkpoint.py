@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from electrify.cli import ending_of
 from electrify.config.pretrain import load_recipe
-from electrify.errors import UserError
+from electrify.errors import SpaceError, UserError
 from electrify.files.lock import lock
 from electrify.files.run_folder import Found
 from electrify.train import checkpoint
@@ -128,7 +128,7 @@ def test_a_bug_of_the_caller_leaves_no_folder_either(tmp_path: Path) -> None:
 def test_too_little_space_is_refused_before_the_start(tmp_path: Path) -> None:
     require_space(tmp_path / "not" / "yet", 1)
     with pytest.raises(
-        UserError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB"
+        SpaceError, match=r"GB free, the checkpoints of this run need 1,000,000\.00 GB; free some"
     ):
         require_space(tmp_path / "not" / "yet", 10**15)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cores import wait_briefly
-from ..errors import OutputError, Unfinished, UserError
+from ..errors import OutputError, SpaceError, Unfinished, UserError
 from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..files.schema import check
 from ..progress import say
@@ -92,8 +92,10 @@ def main() -> int:
 
 
 def as_of_a_cell(error: UserError, work: Work) -> str:
-    """The sentence, with advice that can be followed: a cell has no option to go elsewhere. What is
-    not to be measured has no folder that stays."""
+    """The sentence, with advice that can be followed: a cell has no options. What is not to be
+    measured has no folder that stays."""
+    if isinstance(error, SpaceError):
+        return f"{error.fact}; free some space and run the same command again"
     if not isinstance(error, OutputError) or work.measuring is None:
         return str(error)
     return f"{error.fact}; move {work.folder} elsewhere, and the encoder is trained again"

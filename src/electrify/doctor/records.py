@@ -20,6 +20,8 @@ EARLIER = {
     "calls every token replaced": "all_replaced",
     "the corpus has been seen": "epochs",
 }
+# Topics of which each file has warnings of its own.
+ONE_FOR_EACH = ("data", "folder", "save")
 
 
 def number(record: Mapping[str, Any], name: str) -> float | None:
@@ -50,13 +52,13 @@ def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
 
 
 def about(event: Mapping[str, Any]) -> tuple[str, str]:
-    """What a warning is about: a topic of log.py, and the language model that it names, if it names
-    one. event: a record with a "warning"."""
-    topic = event.get("topic")
-    if isinstance(topic, str):
+    """What a warning is about: a topic of log.py, and the language model or the file that it names,
+    if it names one. event: a record with a "warning"."""
+    topic, text = event.get("topic"), event["warning"]
+    if isinstance(topic, str) and topic not in ONE_FOR_EACH:
         return topic, str(event.get("subject", ""))
-    text = event["warning"]
-    topic = next((topic for words, topic in EARLIER.items() if words in text), "")
+    if not isinstance(topic, str):
+        topic = next((topic for words, topic in EARLIER.items() if words in text), "")
     if topic == "frequencies":
         return topic, text.partition(":")[0]
-    return topic, "" if topic else re.split(r"\d", text)[0]
+    return topic, re.split(r"\d", text)[0] if topic in (*ONE_FOR_EACH, "") else ""

@@ -156,7 +156,7 @@ def from_hub(name: str, config: Any) -> None:
 
     found = try_to_load_from_cache(name, "config.json")
     if isinstance(found, str):
-        look_over(Path(found).parent, whole=False)
+        look_over(Path(found).parent, snapshot=True)
 
 
 def is_causal(config: Any) -> bool:

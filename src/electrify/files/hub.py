@@ -32,6 +32,8 @@ def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]
 
     missing = f"{brief(name)} is neither a folder here nor a {what}"
     kind, files = _KINDS[what]
+    if what == "data set" and _is_kept(name):
+        return
     try:
         had = (huggingface_hub.try_to_load_from_cache(name, f, repo_type=kind) for f in files)
         if any(isinstance(file, str) for file in had):
@@ -49,6 +51,15 @@ def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]
         raise UserError(
             f"{missing} that can be reached on the Hub ({type(e).__name__}: {said})"
         ) from e
+
+
+def _is_kept(name: str) -> bool:
+    """Whether `datasets` has the set in the cache of its own, which it reads without a network."""
+    try:
+        from datasets import config
+    except ImportError:
+        return False
+    return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
 
 
 @cache

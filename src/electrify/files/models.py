@@ -47,6 +47,10 @@ EXPORT_AGAIN = (
     "remove it and export again; if the change is yours, remove electrify.json, and the folder is "
     "a model like any other"
 )
+COPY_OF_ITS_OWN = (
+    "ask its owner for a new upload, or download it, remove electrify.json there and name that "
+    "folder"
+)
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,10 @@ def mark_named(name: str) -> Mark | None:
     return read_mark(there.parent) if there else None
 
 
-def look_over(folder: Path, *, whole: bool = True) -> None:
+def look_over(folder: Path, *, snapshot: bool = False) -> None:
     """Raises UserError, naming the file, if a model folder holds what the libraries must not
-    follow, or is not what we exported there. whole: False where files may be missing that no
-    library has asked for."""
+    follow, or is not what we exported there. snapshot: whether it is a model of the Hub in its
+    cache, where files are missing that no library has asked for."""
     try:
         _must_be_whole(folder)
         must_be_plain(folder)
@@ -110,7 +114,7 @@ def look_over(folder: Path, *, whole: bool = True) -> None:
         if files and folder / WEIGHTS not in files:
             must_be_in_their_place(headers, _places_of(folder / INDEX))
         must_not_collide(headers, within=folder)
-        _must_be_as_exported(folder, whole=whole)
+        _must_be_as_exported(folder, snapshot=snapshot)
     except OSError as e:
         raise UserError(f"{folder}: cannot be read ({e.strerror or e})") from e
 
@@ -211,7 +215,7 @@ def must_hold_floats(path: Path, *, within: Path) -> None:
             )
 
 
-def _must_be_as_exported(folder: Path, *, whole: bool) -> None:
+def _must_be_as_exported(folder: Path, *, snapshot: bool) -> None:
     """Raises FileError if a file of an export of ours does not have the hash that was recorded when
     it was checked."""
     mark = read_mark(folder)
@@ -219,11 +223,11 @@ def _must_be_as_exported(folder: Path, *, whole: bool) -> None:
         return
     hashes = mark.files or ({WEIGHTS: mark.weights_sha256} if mark.weights_sha256 else {})
     for name, want in hashes.items():
-        if not (whole or os.path.lexists(folder / name)):
+        if snapshot and not os.path.lexists(folder / name):
             continue
         if want is not None and sha256_of(folder / name, within=folder) != want:
             raise FileError(
                 folder / name,
                 f"does not have the hash in {MARK}: it was changed after the export",
-                EXPORT_AGAIN,
+                COPY_OF_ITS_OWN if snapshot else EXPORT_AGAIN,
             )

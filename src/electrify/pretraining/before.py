@@ -119,8 +119,6 @@ def _initial_values(config: PretrainConfig, given: Collection[str]) -> Iterator[
     folders = f"--init-discriminator {t.init_discriminator}" * kept
     folders += " and " * (kept and other) + f"--init-generator {t.init_generator}" * other
     for name in (n for n in what if n in given and whole[n]):
-        but = ", but for a head that is not there" * (name == "init")
-        yield (
-            f"{flag_of(name)} {getattr(m, name)} does nothing here: all {what[name]} are those of "
-            f"{folders}{but}"
-        )
+        of_heads = name == "init"
+        does = "is for heads that no folder holds: other" if of_heads else "does nothing here: all"
+        yield f"{flag_of(name)} {getattr(m, name)} {does} {what[name]} are those of {folders}"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..config.pretrain import TrainConfig
 from ..console import size
-from ..errors import UserError
+from ..errors import SpaceError
 from ..files.run_folder import numbered
 from .checkpoint import temporaries
 from .contents import contents_of, why_bad
@@ -70,8 +70,8 @@ def require_space(folder: Path, bytes_needed: int) -> None:
         there = there.parent
     free = shutil.disk_usage(there).free
     if free < bytes_needed:
-        raise UserError(
+        raise SpaceError(
             f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need "
-            f"{size(bytes_needed, digits=2)}; "
-            "free some space, choose another --output-dir or a smaller --save-total-limit"
+            f"{size(bytes_needed, digits=2)}",
+            "free some space, choose another --output-dir or a smaller --save-total-limit",
         )
