@@ -262,16 +262,18 @@ def _of_one_seed(
 
 def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
     """Raises UserError if a learning rate would never reach its peak."""
-    for w in endless_warmups(config):
-        steps = w.updates
-        first = w.of == "generator_steps"
-        of = " of a first stage" if first else ""
-        whose = "the warm-up" if first or w.name == "warmup_steps" else "the generator's warm-up"
-        better = _changed(entry, w.change, min(steps - 1, max(1, steps // 10)))
-        raise UserError(
-            f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
-            f"{whose} of {w.steps:,}; give larger --budgets, or {better}"
-        )
+    w = next(endless_warmups(config), None)
+    if w is None:
+        return
+    steps = w.updates
+    first = w.of == "generator_steps"
+    of = " of a first stage" if first else ""
+    whose = "the warm-up" if first or w.name == "warmup_steps" else "the generator's warm-up"
+    better = _changed(entry, w.change, min(steps - 1, max(1, steps // 10)))
+    raise UserError(
+        f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
+        f"{whose} of {w.steps:,}; give larger --budgets, or {better}"
+    )
 
 
 def _changed(entry: Entry, name: str, value: int) -> str:

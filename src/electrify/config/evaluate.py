@@ -24,7 +24,7 @@ class EvaluateConfig(Checked):
     """The folder of BLiMP's .jsonl files, one for each paradigm, or the one that has it as blimp/;
     those in its folder supplement are reported separately."""
     output_dir: str | None = None
-    """Folder for blimp.json (every paradigm) and blimp.md; without it, a table is printed."""
+    """Folder for blimp.json (every paradigm) and blimp.md; without it the table is only printed."""
     max_eval_samples: int | None = None
     """Use only this many pairs of each paradigm, the first ones."""
     batch_tokens: int = 8192

@@ -53,6 +53,7 @@ def _generator(m: ModelConfig) -> ModelConfig:
 
 def _alone(t: TrainConfig) -> TrainConfig:
     """How a generator is trained where it is the only network."""
+    own = t.generator_warmup_steps
     return dataclasses.replace(
         t,
         max_steps=t.generator_steps,
@@ -60,9 +61,7 @@ def _alone(t: TrainConfig) -> TrainConfig:
         discriminator_start="generator",
         learning_rate=t.generator_learning_rate or t.learning_rate,
         generator_learning_rate=None,
-        warmup_steps=t.warmup_steps
-        if t.generator_warmup_steps is None
-        else t.generator_warmup_steps,
+        warmup_steps=t.warmup_steps if own is None else own,
         generator_warmup_steps=None,
         clip="together",
         init_discriminator=None,
