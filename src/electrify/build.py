@@ -126,7 +126,7 @@ def compose(
 ) -> Built:
     """`build` without initial values: also on the meta device."""
     m = config.model
-    architecture = architecture_named(m.architecture).with_decoder(m.mask_decoder)
+    architecture = architecture_named(m.architecture, m.options)
     g_shape = generator or generator_shape(config.model, vocabulary.size)
     kept, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
@@ -138,8 +138,7 @@ def compose(
     frozen = config.corruption.generator_training == "frozen"
     left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
     for encoder in (e for e in encoders_of(objective) if e not in left_alone):
-        options = config.model.options
-        encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape, options)
+        encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape)
     possible = objective.networks()
     left = {KEPT: Network(objective.encoder, objective.head)}
     left |= {name: possible[name] for name in beside(config)}

@@ -97,7 +97,11 @@ def test_float64_tells_rounding_from_a_wrong_number(shape: DebertaShape) -> None
 
 def decoded(shape: DebertaShape, *, seed: int) -> ExportedModel:
     made = DEBERTA.ours(shape, "token", seed=seed)
-    head = KNOWN.with_decoder(True).masked_lm_head(shape, made.encoder.embeddings.words).eval()
+    head = (
+        KNOWN.for_config({"mask_decoder": True})
+        .masked_lm_head(shape, made.encoder.embeddings.words)
+        .eval()
+    )
     shaken(head, seed)
     return ExportedModel(made.encoder, head, KNOWN.for_head(head))
 

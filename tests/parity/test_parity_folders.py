@@ -42,7 +42,9 @@ HEADS: dict[str, Any] = {
     "select": lambda known, shape, words: known.selection_head(shape, words, 5),
     "linear": lambda known, shape, words: known.rtd_head(shape, "linear"),
     "v3": lambda known, shape, words: known.rtd_head(shape, "v3"),
-    "decoder": lambda known, shape, words: known.with_decoder(True).masked_lm_head(shape, words),
+    "decoder": lambda known, shape, words: known.for_config({"mask_decoder": True}).masked_lm_head(
+        shape, words
+    ),
 }
 EXPORTS = {
     "electra-token": "ElectraForMaskedLM",

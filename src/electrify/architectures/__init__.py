@@ -6,15 +6,19 @@ for the class of an architecture.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from ..config.architectures import ARCHITECTURES
 from .architecture import Architecture
 from .fine_tuned import FineTunedHead
 
 
-def architecture_named(name: str) -> Architecture:
-    module, cls = ARCHITECTURES[name].cls.split(":")
-    found = getattr(importlib.import_module(module), cls)()
+def architecture_named(name: str, options: Any = None) -> Architecture:
+    """options: its own, by default those of its row."""
+    row = ARCHITECTURES[name]
+    module, cls = row.cls.split(":")
+    own = row.options() if options is None else options
+    found = getattr(importlib.import_module(module), cls)(own)
     assert isinstance(found, Architecture)
     return found
 

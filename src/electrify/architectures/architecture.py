@@ -44,6 +44,10 @@ class Architecture(ABC):
     name: ClassVar[str]
     shape_type: ClassVar[type[Shape]] = Shape
 
+    def __init__(self, options: Any) -> None:
+        """options: its own, the dataclass of its row."""
+        self.options = options
+
     # ---------------------------------------------------------------- the network
 
     def shape(self, numbers: Mapping[str, Any], *, vocab_size: int) -> Shape:
@@ -73,18 +77,17 @@ class Architecture(ABC):
         """The encoder on these embeddings, which may be another model's. lower: an encoder of equal
         width, whose lowest `tied` blocks, and what lies below them, this one shares."""
 
-    def shapes_by_rows(self, shape: Shape, options: Any) -> dict[int, Shape]:
+    def shapes_by_rows(self, shape: Shape) -> dict[int, Shape]:
         """Number of tokens in a row -> the shape of an encoder in phases of a run with such rows,
-        if it is not `shape`, that of the last phase. No parameter may differ. options: the
-        architecture's own."""
+        if it is not `shape`, that of the last phase. No parameter may differ."""
         return {}
 
     extendable: ClassVar[Collection[str]] = ()
     """Numbers of a shape that no weight depends on, so that a run may have others than the folder
     from which it starts."""
 
-    def extended(self, shape: Shape, options: Any) -> Shape:
-        """The shape of a folder as the architecture's own options extend it; none is shortened."""
+    def extended(self, shape: Shape) -> Shape:
+        """The shape of a folder as the own options extend it; none is shortened."""
         return shape
 
     def lm_head(self, shape: Shape, words: Words) -> Head:
@@ -94,12 +97,6 @@ class Architecture(ABC):
     def masked_lm_head(self, shape: Shape, words: Words) -> Head:
         """The same for a network that reads [MASK] where it predicts."""
         return self.lm_head(shape, words)
-
-    def with_decoder(self, on: bool) -> Architecture:
-        """This architecture, with a mask decoder in its masked language models if `on`. Only an
-        architecture whose options have `mask_decoder` is asked for one."""
-        assert not on, f"{self.name} has no mask decoder"
-        return self
 
     def selection_head(self, shape: Shape, words: Words, candidates: int) -> SelectionHead:
         """Hidden states and this many words for each -> a score for each of these words."""

@@ -116,31 +116,32 @@ class Deberta(Architecture):
     def rtd_head(self, shape: Shape, form: str) -> Head:
         return ClsBinaryHead(shape) if form == "v3" else super().rtd_head(shape, form)
 
-    def with_decoder(self, on: bool) -> Architecture:
-        from .deberta_variants import DebertaDecoder  # which is built on this class
-
-        return DebertaDecoder() if on else Deberta()
+    def masked_lm_head(self, shape: Shape, words: Words) -> Head:
+        decoder = self.options.mask_decoder
+        return DecodedLMHead(shape, words) if decoder else self.lm_head(shape, words)
 
     def for_config(self, config: Mapping[str, Any]) -> Architecture:
-        return self.with_decoder(config.get("mask_decoder") is True)
+        from .deberta_variants import DebertaDecoder  # which is built on this class
+
+        return DebertaDecoder(self.options) if config.get("mask_decoder") is True else self
 
     def for_head(self, head: Head) -> Architecture:
         from .deberta_variants import DebertaDecoder, DebertaV3
 
         match head:
             case ClsBinaryHead():
-                return DebertaV3()
+                return DebertaV3(self.options)
             case DecodedLMHead():
-                return DebertaDecoder()
+                return DebertaDecoder(self.options)
             case _:
-                return Deberta()
+                return Deberta(self.options)
 
     def for_classes(self, named: Collection[str]) -> Architecture:
         """Microsoft's folders name no class, and ours with its head name that of the encoder."""
         from .deberta_variants import DebertaV3
 
         bare = DebertaV3.classes["binary"]
-        return DebertaV3() if not named or bare in named else self
+        return DebertaV3(self.options) if not named or bare in named else self
 
     def initialise(
         self,

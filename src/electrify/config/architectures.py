@@ -37,6 +37,8 @@ class ArchitectureRow:
     extends: dict[str, str] = field(default_factory=dict)
     """Those of its own options that extend the encoder of a folder from which a run starts, each
     with the number that it replaces."""
+    of_masked_lms: tuple[str, ...] = ()
+    """Those of its own options that change nothing but a masked language model."""
     inits: tuple[Init, ...]
     """The initialisations that it supports."""
     rtd_heads: tuple[str, ...] = ("dense", "linear")
@@ -169,6 +171,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
         called="DeBERTaV3's architecture",
         options=DebertaOptions,
         check=_deberta_check,
+        of_masked_lms=("mask_decoder",),
         inits=("published", "local"),
         rtd_heads=("dense", "linear", "v3"),
         narrow_embeddings=False,

@@ -28,7 +28,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
         f"objective {o.objective} needs corruptor {known}, not {c.corruptor}",
     )
     check_detecting(o, m)
-    check_decoder(c, o, m)
+    check_masked_lm(c, o, m)
     for option, corruptors in row.needs.items():
         need(
             not getattr(o.options, option) or c.corruptor in corruptors,
@@ -82,14 +82,16 @@ def check_detecting(o: ObjectiveConfig, m: ModelConfig) -> None:
     )
 
 
-def check_decoder(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
-    """Whether there is a masked language model for a mask decoder."""
-    need(
-        not m.mask_decoder or c.row.has_generator or (o.row.masked_lm and c.row.shows_mask),
-        "mask_decoder is for a masked language model, that of corruptor generator or of objective "
-        f"mlm with corruptor mask; objective {o.objective} with corruptor {c.corruptor} has none: "
-        "leave it out",
-    )
+def check_masked_lm(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
+    """Whether there is a masked language model for the architecture's options that change one."""
+    one = c.row.has_generator or (o.row.masked_lm and c.row.shows_mask)
+    for name in m.row.of_masked_lms:
+        need(
+            one or not getattr(m.options, name),
+            f"{name} is for a masked language model, that of corruptor generator or of objective "
+            f"mlm with corruptor mask; objective {o.objective} with corruptor {c.corruptor} has "
+            "none: leave it out",
+        )
 
 
 def check_choosing(c: CorruptionConfig) -> None:

@@ -106,11 +106,6 @@ class ModelConfig(Checked):
         return ARCHITECTURES[self.architecture]
 
     @property
-    def mask_decoder(self) -> bool:
-        """Whether its masked language models have a mask decoder."""
-        return getattr(self.options, "mask_decoder", False)
-
-    @property
     def extends(self) -> list[str]:
         """The given options that extend the encoder of a folder from which a run starts."""
         return [name for name in self.row.extends if getattr(self.options, name) is not None]

@@ -78,7 +78,7 @@ def shape_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Sh
             f"{start}: {name} {longest} is less than the {reads} that it reads already; leave it "
             "out"
         )
-    return architecture_named(m.architecture).extended(shape, m.options)
+    return architecture_named(m.architecture, m.options).extended(shape)
 
 
 def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -> Shape:
@@ -86,7 +86,7 @@ def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -
     not learn to read with other numbers than its folder's."""
     m = config.model
     shape = folder_shape(start, m.architecture, vocab_size=vocab_size)
-    longer = architecture_named(m.architecture).extended(shape, m.options)
+    longer = architecture_named(m.architecture, m.options).extended(shape)
     if config.corruption.generator_training == "frozen":
         return replace(shape, max_position_embeddings=longer.max_position_embeddings)
     return longer
