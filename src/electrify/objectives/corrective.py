@@ -1,42 +1,34 @@
 """Replaced token detection and correction by one encoder. Shape suffixes: T flat tokens, M chosen
-positions, V vocabulary, D hidden width, S sequences, K = 2 S views of them."""
+positions, V vocabulary, D hidden width, K views that a contrast compares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..corruption.cropping import View, crop
+from ..corruption.cropping import View
 from ..corruption.generator import Generated
-from ..corruption.masking import Corruptor, substitute
+from ..corruption.masking import Corrupted, Corruptor, substitute
 from ..corruption.plan import Plan, count
 from ..corruption.rates import lm_rates, right
 from ..draws import Draws
 from ..model.encoder import Encoder
 from ..model.forward_passes import Pass, Period
-from ..model.heads import Head, VectorHead
+from ..model.heads import Head
 from ..model.likelihood import token_ce
 from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .losses import binary_ce, copy_log_probability, partner_ce
+from .contrast import Contrast
+from .losses import binary_ce, copy_log_probability
 from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts
 
 Correction = Literal["plain", "gate", "copy", "none"]
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """How crops are made, and compared."""
-
-    rows: int
-    temperature: float
-    crop_share: float
 
 
 @dataclass(frozen=True)
@@ -80,9 +72,8 @@ class Corrective(Objective):
     instead, with the correcting head: it reads the text that the generator reads. Detection then
     begins with an encoder that knows the language.
 
-    contrast: a weighted loss `contrast` also asks which crop of the original belongs to which
-    corrupted sequence, among those of `rows` consecutive rows of the global batch, so that it is
-    the same however a batch is split. It takes a second pass through the encoder.
+    contrast: a weighted loss `contrast` also compares sequences (contrast.py), which takes a second
+    pass through the encoder.
 
     Relations: with weight 0 for `correct` it is Electra, with weight 0 for `rtd` and plain it is
     Replace MLM; All-Tokens MLM asks both of one probability. The detecting and the correcting head
@@ -107,8 +98,7 @@ class Corrective(Objective):
         self.corrector = corrector
         self.correction: Correction = correction
         self.mlm_share = mlm_share
-        self.contrast = contrast
-        self.vectors = None if contrast is None else VectorHead(encoder.shape.hidden_size)
+        self.vectors = contrast
 
     @classmethod
     def build(
@@ -122,13 +112,23 @@ class Corrective(Objective):
         contrast_temperature: float,
         crop_share: float,
     ) -> Corrective:
-        head = parts.rtd_head(rtd_head)
-        contrast = None
+        head, corrector, contrast = parts.rtd_head(rtd_head), parts.lm_head(), None
         if "contrast" in parts.losses:
-            contrast = Contrast(contrast_rows, contrast_temperature, crop_share)
-        own: dict[str, Any] = {"correction": correction, "mlm_share": mlm_share}
-        own["contrast"] = contrast
-        return cls(parts.corruptor, parts.encoder, head, parts.lm_head(), **own)
+            contrast = Contrast(
+                parts.shape.hidden_size,
+                rows=contrast_rows,
+                temperature=contrast_temperature,
+                crop_share=crop_share,
+            )
+        return cls(
+            parts.corruptor,
+            parts.encoder,
+            head,
+            corrector,
+            correction=correction,
+            mlm_share=mlm_share,
+            contrast=contrast,
+        )
 
     def networks(self) -> dict[str, Network]:
         return super().networks() | {"corrector": Network(self.encoder, self.corrector)}
@@ -138,8 +138,8 @@ class Corrective(Objective):
         # In float32, as the progress is, so that both agree on the update of the change.
         masked = bool(plan.progress < torch.tensor(self.mlm_share))
         view = None
-        if self.contrast is not None and not masked:
-            view = crop(tokens, draws, share=self.contrast.crop_share, fixed=fixed)
+        if self.vectors is not None and not masked:
+            view = self.vectors.view(tokens, draws, fixed=fixed)
         plan = CorrectivePlan(**vars(plan), masked=masked, view=view)
         return plan.counting(**self.counts(tokens, plan))
 
@@ -151,8 +151,8 @@ class Corrective(Objective):
             "rtd": nothing if masked else tokens.real_T.sum(),
             "correct": count(plan) if corrects else nothing,
         }
-        if self.contrast is not None:
-            counts["contrast"] = nothing if masked else 2 * tokens.first_T.sum()
+        if self.vectors is not None:
+            counts["contrast"] = nothing if masked else self.vectors.count(tokens)
         return counts
 
     def passes(self) -> list[Pass]:
@@ -162,17 +162,10 @@ class Corrective(Objective):
         passes = [*self.corruptor.passes(), Pass(self.encoder, 1.0, True)]
         if detects:
             passes.append(Pass(self.head, 1.0, True))
-            passes += self._second_view()
+            passes += [] if self.vectors is None else self.vectors.second_pass(self.encoder)
         if corrects:
             passes.append(Pass(self.corrector, self.corruptor.chooser.share, True))
         return passes
-
-    def _second_view(self) -> list[Pass]:
-        """In place, the crops fill as many slots as the whole text; their head runs on two tokens
-        of a sequence, which is next to nothing."""
-        if self.vectors is None:
-            return []
-        return [Pass(self.encoder, 1.0, True), Pass(self.vectors, 0.0, True)]
 
     def periods(self) -> list[Period]:
         if not self.mlm_share:
@@ -188,35 +181,26 @@ class Corrective(Objective):
             return self.as_masked_lm(z, tokens, plan)
         states_TD = self.states(z)
         replaced_T = self.head(self.head.inputs(states_TD, z.tokens))
-        losses = self.corruptor.likelihood(z) | {
-            "rtd": Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)
-        }
-        if self.correction == "none":
-            logits_MV = states_TD[:0]
-            losses["correct"] = none_of(states_TD)
-        else:
-            logits_MV = self.corrector(states_TD[z.at_M])
-            ce_M = token_ce(logits_MV, z.was_M)
-            kept_M = ~z.replaced_T[z.at_M]
-            correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
-            losses["correct"] = Loss(correct_M, z.valid_M)
+        losses = self.corruptor.likelihood(z)
+        losses["rtd"] = Loss(binary_ce(replaced_T, z.replaced_T), tokens.real_T)
+        logits_MV, losses["correct"] = self.corrections(z, states_TD, replaced_T)
         found_K = None
         if self.vectors is not None:
-            losses["contrast"], found_K = self.partners(states_TD, plan)
+            assert isinstance(plan, CorrectivePlan)
+            assert plan.view is not None
+            losses["contrast"], found_K = self.vectors.partners(self.encoder, states_TD, plan.view)
         return Corrected(z, losses, states_TD, replaced_T, logits_MV=logits_MV, found_K=found_K)
 
-    def partners(self, states_TD: Tensor, plan: Plan) -> tuple[Loss, Tensor]:
-        """The contrast, and [K] what was found."""
-        assert isinstance(plan, CorrectivePlan)
-        view, how, head = plan.view, self.contrast, self.vectors
-        assert view is not None
-        assert how is not None
-        assert head is not None
-        crops_TD = self.encoder(view.tokens)
-        vectors_KD = head(torch.cat([states_TD[view.first_S], crops_TD[view.crop_first_S]]))
-        group_S = view.first_S // (view.tokens.row_length * how.rows)
-        loss_K, found_K = partner_ce(vectors_KD, group_S, view.valid_S, temperature=how.temperature)
-        return Loss(loss_K, None if view.valid_S is None else view.valid_S.repeat(2)), found_K
+    def corrections(
+        self, z: Corrupted, states_TD: Tensor, replaced_T: Tensor
+    ) -> tuple[Tensor, Loss]:
+        """The logits [M, V] of the words that stood at the chosen positions, and their loss."""
+        if self.correction == "none":
+            return states_TD[:0], none_of(states_TD)
+        logits_MV = self.corrector(states_TD[z.at_M])
+        ce_M, kept_M = token_ce(logits_MV, z.was_M), ~z.replaced_T[z.at_M]
+        correct_M = corrected(ce_M, replaced_T[z.at_M], kept_M, self.correction)
+        return logits_MV, Loss(correct_M, z.valid_M)
 
     def as_masked_lm(self, z: Generated, tokens: Tokens, plan: Plan) -> Corrected:
         """A batch of the first part of the run. The heads that wait do not run: a parameter without
