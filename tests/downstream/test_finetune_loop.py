@@ -246,7 +246,7 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(monkeypatch: pytest.Monkey
         rows = [[1.0, 0, 1], [nan, 1, 0], [nan, nan, 1], [0, 0, 0], [1, nan, 0]]
         head, targets = TextHead(8, 3, **common, last=False, grade=grade_each), torch.tensor(rows)
     elif kind == "tags":
-        head = TagHead(8, 3, **common, longest=12, grade=grade_class)
+        head = TagHead(8, 3, **common, grade=grade_class)
         begins_NL = places_NL & (torch.arange(12) % 3 == 2)  # words of three tokens
         targets = torch.randint(0, 3, (5, 12)).masked_fill(~begins_NL, NO_WORD)
     else:

@@ -15,6 +15,8 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
     ModernBertConfig,
     ModernBertForTokenClassification,
 )
@@ -188,6 +190,48 @@ def test_answers_are_predicted_as_in_validation(
         no_answer_threshold=-1e20,
     )  # fmt: skip
     assert [p.answer for p in found if isinstance(p, Answered)] == [""] * len(made)
+
+
+@pytest.mark.parametrize("trained_at", [256, 512])
+def test_a_tagger_reads_longer_rows_than_by_default(tmp_path: Path, trained_at: int) -> None:
+    """Of more than 256 tokens, where it was trained on them and where it is told to."""
+    size = save_tokenizer(tmp_path / "long")
+    torch.manual_seed(1)
+    config = BertConfig(vocab_size=size, **(SHAPE | {"max_position_embeddings": 512}))
+    BertForMaskedLM(config).save_pretrained(tmp_path / "long")
+    short = Sentence(("good", "film"), ("X", "O"))
+    long = Sentence(("the", "good", "film", "was") * 100, ("O", "X", "O", "O") * 100)
+    task = tagging_of("words", [short, long], [long, short], metrics=None, epochs=1)
+    how = settings(max_seq_length=trained_at, bf16="false")
+    saved = tmp_path / "saved"
+    outcome = finetune_one(str(tmp_path / "long"), task, seed=0, settings=how, save_to=saved)
+    said = [line.split(" ")[2] for line in outcome.files["words.txt"].splitlines() if line]
+    found = predict(str(saved), [long.words, short.words], max_seq_length=512, bf16="false")
+    tags = [tag for one in found if isinstance(one, Tagged) for tag in one.tags]
+    assert len(tags) == 402
+    assert tags == said or trained_at == 256
+    if trained_at == 512:
+        assert predict(str(saved), [long.words, short.words], bf16="false") == found
+
+
+@pytest.mark.parametrize(("longest", "words"), [(2, 5), (34, 32)])
+def test_the_longest_answer_is_that_of_the_fine_tuning(
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, words: int
+) -> None:
+    """Neither is 30, which is taken where nothing is given."""
+    context = "good " + "very " * (words - 2) + "bad"
+    answers = (Answer(context, 0),)
+    made = [Question(f"q{k}", "it is ?", context, answers) for k in range(8)]
+    task = answering_of("squad", made, made[:1], epochs=1)
+    saved = tmp_path / "saved"
+    how: dict[str, Any] = {"max_seq_length": 40, "num_train_epochs": 20, "learning_rate": 5e-3}
+    how |= {"answer_head": "plain", "bf16": "false", "max_answer_length": longest}
+    _, files = trained(monkeypatch, zoo / "bert", task, saved, **how)
+    (wanted,) = json.loads(files["squad.predictions.json"]).values()
+    assert len(wanted.split()) <= longest and (wanted == context) == (longest >= words)
+    (found,) = predict(str(saved), ["it is ?"], pairs=[context], bf16="false")
+    assert isinstance(found, Answered)
+    assert found.answer == wanted
 
 
 # ------------------------------------------------------------------ models of others

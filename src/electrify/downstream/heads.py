@@ -4,7 +4,8 @@ outputs to keep.
 - `TextHead` reads the state of the whole text. Loss: cross-entropy, squared error, or that of each
   class. Answers: logits [B, C].
 - `TagHead` reads the states of words: the mean of their marked tokens. Loss: cross-entropy.
-  Answers: classes [B, longest] where a word begins, 0 elsewhere.
+  Answers: classes [B, L] where a word begins, 0 elsewhere; L is that of all rows, so that batches
+  can be put together.
 - `SpanHead` (answer_heads.py) reads every state. Loss: start and end, each a choice of a token.
   Answers: scores, starts, ends [B, K], null [B].
 - `JointHead` (answer_heads.py) reads every state. Loss: the start, the end given the start, and
@@ -122,8 +123,7 @@ class TextHead(nn.Module):
 
 class TagHead(nn.Module):
     """Dropout and one linear layer on the mean of the marked states of each word; as the layer is
-    linear, this is the mean of the logits of these tokens. longest: tokens in the longest row of
-    all."""
+    linear, this is the mean of the logits of these tokens."""
 
     def __init__(
         self,
@@ -132,13 +132,11 @@ class TagHead(nn.Module):
         *,
         dropout: float,
         std: float | None,
-        longest: int,
         grade: Loss,
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.out = linear(width, num_outputs, std)
-        self.longest = longest
         self.grade = grade
 
     def loss(self, states_BLD: Tensor, batch: Batch) -> Tensor:
@@ -149,10 +147,9 @@ class TagHead(nn.Module):
         return (batch.targets != NO_WORD).sum()
 
     def answers(self, states_BLD: Tensor, batch: Batch) -> dict[str, Tensor]:
-        found_BL = states_BLD.new_zeros(len(states_BLD), self.longest, dtype=torch.int32)
-        found_BL[:, : batch.targets.shape[1]][batch.targets != NO_WORD] = (
-            self.out(states_of_words(states_BLD, batch)).argmax(-1).int()
-        )
+        found_BL = torch.zeros_like(batch.targets, dtype=torch.int32)
+        classes_W = self.out(states_of_words(states_BLD, batch)).argmax(-1)
+        found_BL[batch.targets != NO_WORD] = classes_W.int()
         return {"classes": found_BL}
 
 

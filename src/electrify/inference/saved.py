@@ -128,7 +128,7 @@ def _with_our_head(saved: Saved, whole: Any, device: torch.device) -> Saved | No
     if found is None or found.layer.in_features != saved.loaded.width:
         return None
     linear, scale, center = found.layer, found.scale, found.center
-    problem = _problem(saved, _PLAIN, device=device, bf16=False)
+    problem = _problem(saved, _settings(saved), device=device, bf16=False)
     net = problem.model(dropout=0.0, std=0.02).eval()
     net.head.out = linear.to(device)
     batch = problem.held_out(_task(saved).validation).data.batch(torch.arange(1))
@@ -140,13 +140,17 @@ def _with_our_head(saved: Saved, whole: Any, device: torch.device) -> Saved | No
     return replace(saved, net=net, scale=scale, center=center) if same else None
 
 
-_PLAIN = FinetuneSettings(answer_head="plain")
+def _settings(saved: Saved) -> FinetuneSettings:
+    """What decides how a net is built."""
+    longest = saved.reading.max_answer_length
+    return FinetuneSettings(answer_head="plain", max_answer_length=longest)
 
 
 def _as_states(saved: Saved, whole: Any, device: torch.device) -> Finetuned:
     """The library's model, whose logits take the place of an encoder's states, under a head that
     only reads them."""
-    net = _problem(saved, _PLAIN, device=device, bf16=False).model(dropout=0.0, std=0.02)
+    problem = _problem(saved, _settings(saved), device=device, bf16=False)
+    net = problem.model(dropout=0.0, std=0.02)
     net.head.out = nn.Identity()
     if isinstance(net.head, TextHead):  # a whole text has one row of logits
         net.head.last = False

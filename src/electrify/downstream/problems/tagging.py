@@ -105,7 +105,6 @@ class Tagging:
             self.task.num_outputs,
             dropout=dropout,
             std=std,
-            longest=self.max_seq_length,
             grade=self.grade(),
         )
         return Finetuned(self.loaded.encoder, head)
