@@ -228,7 +228,8 @@ def test_the_longest_answer_is_that_of_the_fine_tuning(
     how |= {"answer_head": "plain", "bf16": "false", "max_answer_length": longest}
     _, files = trained(monkeypatch, zoo / "bert", task, saved, **how)
     (wanted,) = json.loads(files["squad.predictions.json"]).values()
-    assert len(wanted.split()) <= longest and (wanted == context) == (longest >= words)
+    assert len(wanted.split()) <= longest
+    assert (wanted == context) == (longest >= words)
     (found,) = predict(str(saved), ["it is ?"], pairs=[context], bf16="false")
     assert isinstance(found, Answered)
     assert found.answer == wanted

@@ -215,6 +215,55 @@ def test_a_blank_line_alone_does_not_make_columns(
     assert ("new.txt is read as columns" in capsys.readouterr().err) == columns
 
 
+TABLE = (("1", "the cat runs"), ("2", "a big dog"))
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        ((("id", "text"),), {}),
+        ((("id", "text"),), {"text_column": "1"}),
+        ((("id", "note"),), {"text_column": "note"}),
+        ((), {"text_column": "1", "header": False}),
+    ],
+)
+def test_a_tsv_of_texts_is_tagged_like_the_csv(
+    models: dict[str, str], tmp_path: Path, head: tuple[tuple[str, str], ...], more: dict[str, Any]
+) -> None:
+    """Its header and its rows were tagged as single words."""
+    found = []
+    for ending, sign in ((".tsv", "\t"), (".csv", ",")):
+        path = tmp_path / f"new{ending}"
+        path.write_text("".join(sign.join(row) + "\n" for row in (*head, *TABLE)))
+        found.append(predicted(models["tags"], path, ".jsonl", **more, overwrite=True))
+    assert found[0] == found[1]
+    rows = [json.loads(line) for line in found[0].splitlines()]
+    assert [row["words"] for row in rows] == [text.split(" ") for _, text in TABLE]
+
+
+def test_a_tsv_that_is_taken_for_columns_is_told(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.tsv"
+    path.write_text("x\tthe\ny\tfilm\n\nx\tgood\n")
+    for column, place in ((None, "the first"), ("1", "number 1")):
+        predicted(models["tags"], path, ".jsonl", text_column=column, overwrite=True)
+        said = f"new.tsv is read as columns, the words in {place}; if it holds texts, give them"
+        assert said in capsys.readouterr().err
+
+
+def test_words_beside_the_text_that_is_tagged(models: dict[str, str], tmp_path: Path) -> None:
+    """The tags stood beside the row's own words, of which there may be others."""
+    path = tmp_path / "new.jsonl"
+    row = {"tokens": ["good"], "text": "the film was bad"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(row | {"text": "good"}) + "\n")
+    found = predicted(models["tags"], path, ".jsonl", text_column="text").splitlines()
+    one, two = map(json.loads, found)
+    assert one["words"] == ["the", "film", "was", "bad"]
+    assert len(one["predicted_tags"]) == 4
+    assert one["tokens"] == two["tokens"] == two["words"] == ["good"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

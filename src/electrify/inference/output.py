@@ -123,8 +123,10 @@ class Layout:
         column."""
         item, found = both
         added = found.columns()
-        if isinstance(found, Tagged) and any(
-            isinstance(item.columns.get(name), list) for name in TOKENS
+        example = item.example
+        if isinstance(example, Untagged) and any(
+            isinstance(item.columns.get(name), list) and name not in example.beside
+            for name in TOKENS
         ):
             added.pop("words")
         if self.every and isinstance(found, Labelled | Several):

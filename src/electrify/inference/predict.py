@@ -14,6 +14,7 @@ from ..config.given import must_be
 from ..config.predict import PredictConfig
 from ..console import brief
 from ..downstream import loop
+from ..downstream.read.files import ending_of
 from ..errors import UserError
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
@@ -134,9 +135,11 @@ def _about(head: Head, options: PredictConfig, *, trained: bool | None) -> Itera
     if pairs:
         yield pairs
     for one in (head, *head.others):
-        if one.guessed and options.text_column is None:
+        column = options.text_column
+        if one.guessed and (column is None or ending_of(one.path) == ".tsv"):
+            place = "the first" if column is None else f"number {column}"
             yield (
-                f"{one.path} is read as columns, the words in the first; if it holds texts, "
+                f"{one.path} is read as columns, the words in {place}; if it holds texts, "
                 "give them as .jsonl or .csv"
             )
 

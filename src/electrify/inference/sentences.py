@@ -65,7 +65,7 @@ def untagged(
 
     Raises UserError naming file and line.
     """
-    if _holds_columns(path, column):
+    if _holds_columns(path, column, header=header):
         place = place_of_words(path) if column is None else int(column)
         found = untagged_sentences(path, bare(lines(path, advance=advance)), word=place)
         for words, cells in found:
@@ -105,25 +105,27 @@ def _others(cells: dict[str, Any], words: str) -> tuple[str, ...]:
     return tuple(name for name in cells if name != words)
 
 
-def _holds_columns(path: str, column: str | None) -> bool:
+def _holds_columns(path: str, column: str | None, *, header: bool) -> bool:
     """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
     ending = ending_of(path)
-    if ending not in (*COLUMNS, ".txt", ".tsv"):
+    numbered = column is None or bool(WHOLE_NUMBER.fullmatch(column))
+    if ending == ".tsv":  # a name of a column, and what is said of a header, are those of a table
+        return header and numbered and not _names_a_text(path)
+    if ending not in (*COLUMNS, ".txt"):
         return False
-    if column is not None:
-        if WHOLE_NUMBER.fullmatch(column):
-            return True
-        if ending != ".tsv":
-            raise UserError(
-                f"{path}: --text-column of a file of columns is a number from 0, not {column!r}"
-            )
-        return False
-    if ending in COLUMNS:
+    if not numbered:
+        raise UserError(
+            f"{path}: --text-column of a file of columns is a number from 0, not {column!r}"
+        )
+    if ending in COLUMNS or column is not None:
         return True
-    first = list(islice(bare(lines(path)), _LOOKED_AT))
-    if ending == ".tsv":
-        return not set(first[0].split("\t") if first else ()) & set(TEXT_COLUMNS)
-    return _are_columns(first)
+    return _are_columns(list(islice(bare(lines(path)), _LOOKED_AT)))
+
+
+def _names_a_text(path: str) -> bool:
+    """Whether the first line of a .tsv is a header, which has a name for the column of a text."""
+    first = next(bare(lines(path)), "")
+    return bool(set(first.split("\t")) & set(TEXT_COLUMNS))
 
 
 def _are_columns(first: list[str]) -> bool:

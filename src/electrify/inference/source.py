@@ -191,7 +191,7 @@ class Head:
     unread: str | None = None
     """A column that looks like that of a second text, and is not read."""
     guessed: bool = False
-    """Whether it is a .txt whose lines were taken for columns."""
+    """Whether it is a .txt or .tsv whose lines were taken for columns."""
     lines: bool = False
     """Whether it holds a word on each line."""
     others: tuple[Head, ...] = field(default=())
@@ -200,7 +200,7 @@ class Head:
 
 def _head(path: str, first: Item) -> Head:
     cells = first.example.cells if isinstance(first.example, Untagged) else ()
-    guessed = ending_of(path) == ".txt" and bool(cells)
+    guessed = ending_of(path) in (".txt", ".tsv") and bool(cells)
     shown = (tuple(first.columns), _has_pair(first), _unread(first))
     return Head(path, *shown, guessed, bool(cells))
 
