@@ -49,6 +49,18 @@ def test_the_same_examples(tmp_path: Path, name: str, text: str, columns: Column
     assert found.train == (Example("good film", None, 1), Example("bad film", None, 0))
 
 
+def test_labels_that_are_longer_than_the_texts(tmp_path: Path) -> None:
+    """The longer column was taken for the text, and the names for classes."""
+    found = own(tmp_path, "Li,Chinese\nMeier,German\nWang,Chinese\nHuber,German\n", PLAIN)
+    assert found.labels == ("Chinese", "German")
+    assert [one.text for one in found.train] == ["Li", "Meier", "Wang", "Huber"]  # type: ignore[union-attr]
+    assert "column 0 is read as the text, and column 1 as the label" in found.notes
+    found = own(tmp_path, "3.5,a film\n1.25,one plot\n", PLAIN)  # no value repeats
+    assert found.kind == "regression"
+    named = own(tmp_path, BARE, Columns(text="0", label="1", header=False))
+    assert not any("is read as" in note for note in named.notes)
+
+
 @pytest.mark.parametrize("columns", [Columns(), Columns(text="text")])
 def test_another_sign_between_the_columns(tmp_path: Path, columns: Columns) -> None:
     for text in ("text;label\ngood film;1\n", "text;label\ngood, film;1\n"):
@@ -71,6 +83,9 @@ def test_a_column_may_be_called_like_a_number(tmp_path: Path) -> None:
         (BARE, Columns(text="7", header=False), "no column 7; there are 2, counted from 0"),
         (BARE, Columns(text="1", label="1", header=False), "are both '1'"),
         ("a,1\nb\n", PLAIN, "line 2: 1 columns, expected 2"),
+        ("a,x\nb,y\n", PLAIN, r"neither of its columns \(0: 'a', 'b'; 1: .* with --text-column"),
+        ("a,1.5\na,2.5\n", PLAIN, "is clearly that of the labels; name both with --text-column"),
+        (BARE, Columns(pair="7", header=False), "name it with --text-column"),
     ],
 )
 def test_mistakes(tmp_path: Path, text: str, columns: Columns, says: str) -> None:

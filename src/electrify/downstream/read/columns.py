@@ -1,4 +1,4 @@
-"""Which columns of a table hold what: named, numbered, or guessed by their names."""
+"""Which columns of a table hold what: named, numbered, or guessed by names or values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ...errors import UserError, nearest
 from ...text.row import TEXT_COLUMNS as TEXT_COLUMNS
 from ...text.row import separator_hint
 from .files import ending_of
+from .tables import number_of
 
 # The names that are looked for, in this order, beside TEXT_COLUMNS.
 PAIR_COLUMNS = ("sentence2",)
@@ -42,13 +43,18 @@ class Columns:
             "--no-header": None if self.header else "true",
         }
 
-    def found(self, path: str, first: Sequence[Cells]) -> tuple[str, str | None, list[str]]:
-        """The names of the columns of the text, of the second text, and of the labels. first: the
-        first rows. Raises UserError."""
-        if not self.header and self.text is self.label is None and len(first[0]) == 2:
-            lengths = [sum(len(row[name]) for row in first) for name in ("0", "1")]
-            text, label = ("0", "1") if lengths[0] >= lengths[1] else ("1", "0")
+    @property
+    def unnamed(self) -> bool:
+        """Whether neither a header nor the user names any column."""
+        return not self.header and self.text is self.pair is self.label is None
+
+    def found(self, path: str, rows: Sequence[Cells]) -> tuple[str, str | None, list[str]]:
+        """The names of the columns of the text, of the second text, and of the labels. Raises
+        UserError."""
+        if self.unnamed and len(rows[0]) == 2:
+            text, label = _text_and_label(path, rows)
             return text, None, [label]
+        first = rows[:2]
         text = column_named(path, first, self.text, TEXT_COLUMNS, "--text-column")
         if self.pair is not None:
             pair = column_named(path, first, self.pair, (), "--pair-column")
@@ -58,6 +64,23 @@ class Columns:
         labels = [column_named(path, first, c, LABEL_COLUMNS, "--label-column") for c in given]
         _must_differ(path, text, pair, labels)
         return text, pair, labels
+
+
+def _text_and_label(path: str, rows: Sequence[Cells]) -> tuple[str, str]:
+    """The columns of a table that has two, without names: fewer different values, or numbers, are
+    labels. Raises UserError where that does not tell."""
+    names = ("0", "1")
+    different = [len({row[name] for row in rows}) for name in names]
+    numbers = [all(number_of(row[name]) is not None for row in rows) for name in names]
+    fewer = {k for k in (0, 1) if different[k] < different[1 - k]}
+    labels = fewer | {k for k in (0, 1) if numbers[k] > numbers[1 - k]}
+    if len(labels) != 1:
+        raise UserError(
+            f"{path}: neither of its columns ({_with_values(rows[:2])}) is clearly that of the "
+            "labels; name both with --text-column and --label-column"
+        )
+    (label,) = labels
+    return names[1 - label], names[label]
 
 
 def several(label_column: str | None) -> list[str]:

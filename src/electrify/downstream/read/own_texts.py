@@ -45,7 +45,7 @@ def texts_task(
     be split, for validation. wanted: the kind of label, or auto. metrics: None takes those of the
     kind."""
     train_file = files[0]
-    (_, pair, labels), parts = _parts(files, columns, wanted)
+    (text, pair, labels), parts = _parts(files, columns, wanted)
     values = [value for _, _, value, _ in parts[0]]
     kind = _checked_kind(values, wanted, train_file)
     names = labels if len(labels) > 1 else _class_names(values, kind)
@@ -62,6 +62,8 @@ def texts_task(
     examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
     known, notes = _known(examples, classes=len(names))
     shared = shared_examples([[(one.text, one.pair) for one in part] for part in known])
+    if columns.unnamed:
+        notes += (f"column {text} is read as the text, and column {labels[0]} as the label",)
     return TaskData(
         name,
         kind,
@@ -131,7 +133,7 @@ def _parts(
     for path, part in tables:
         if not part:
             raise UserError(f"{path}: no examples")
-    found = columns.found(files[0], [cells for _, cells in tables[0][1][:2]])
+    found = columns.found(files[0], [cells for _, cells in tables[0][1]])
     text, pair, labels = found
     if len(labels) > 1:
         parts = [
