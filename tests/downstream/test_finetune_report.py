@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.downstream.plot import write_plot
@@ -92,6 +94,22 @@ def test_a_metric_that_does_not_exist_for_some_seed() -> None:
     assert "nan" in report.table()
     assert json.loads(report.json())["rows"][0]["median"] in ("nan", "NaN", None)
     assert markdown(report)
+
+
+@pytest.mark.parametrize("name", ["/data/x:y", "random:/data/x:y", "/x:y/m", "/m"])
+def test_no_absolute_path_is_written(name: str) -> None:
+    """A colon in a path is not that of random:."""
+    label = name.replace("/", "../", 1)
+    report = report_of(
+        [record(label, 0, 0.5)],
+        {"sst2": ("accuracy",)},
+        settings=FinetuneSettings(),
+        shown={label: name},
+    )
+    for text in (report.csv(), report.json(), markdown(report)):
+        assert label in text
+        assert name.replace("random:", "") not in text.replace(label, "")
+    assert [row.model for row in report.rows] == [label]
 
 
 def test_a_name_is_not_a_formula(tmp_path: Path) -> None:

@@ -139,6 +139,19 @@ def test_one_empty_text_among_others_is_read(tmp_path: Path) -> None:
     assert len(own(tmp_path, table("text\tlabel", "\ta", "x\tb")).train) == 2
 
 
+def test_the_files_may_have_their_tags_in_different_schemes(tmp_path: Path) -> None:
+    """They were refused, although the tags of a task are in one scheme."""
+    valid = "a O\nfilm B-X\nplot I-X\n"
+    for train in ("a O\nfilm I-X\nplot I-X\n", "a O\nfilm B-X\nplot E-X\n\none S-X\n"):
+        task = own(tmp_path, train, valid, ending=".conll")
+        assert task.labels == ("B-X", "I-X", "O")
+        assert task.validation[0].tags == ("O", "B-X", "I-X")  # type: ignore[union-attr]
+    one = own(tmp_path, "a O\nfilm I-X\n", "a O\nfilm B-X\n", ending=".conll")
+    assert one.labels == ("B-X", "O")
+    with pytest.raises(UserError, match=r"none of its tags \(B-Y\) is one of I-X, O"):
+        own(tmp_path, "a O\nfilm I-X\n", "a O\nfilm B-Y\n", ending=".conll")
+
+
 def test_tags_that_only_the_validation_file_has(tmp_path: Path) -> None:
     train = "the D\nchef N\n\nate V\n"
     found = own(tmp_path, train, "the D\ncooks X\nbig Y\n", ending=".conll")

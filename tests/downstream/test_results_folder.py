@@ -87,6 +87,23 @@ def test_one_model_by_several_names_is_one(
     assert list(dict.fromkeys(row.model for row in report.rows)) == ["bert", "electra"]
 
 
+def test_seeds_with_another_split_are_not_put_beside_each_other(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path
+) -> None:
+    """The first seed decides which examples are held out."""
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out, models=(str(zoo / "bert"),), seeds=1)
+    asked = dataclasses.replace(asked, validation_file=None, validation_fraction=0.25)
+    finetune(asked)
+    before = (out / "scores.jsonl").read_bytes()
+    for more in ({"seed": 1}, {"seed": 1, "models": (str(zoo / "electra"),)}):
+        with pytest.raises(UserError, match=r"other examples of task 'reviews'; --seed decides"):
+            finetune(dataclasses.replace(asked, **more))  # type: ignore[arg-type]
+    assert (out / "scores.jsonl").read_bytes() == before
+    report = finetune(dataclasses.replace(asked, seeds=2))
+    assert {row.seeds for row in report.rows} == {2}
+
+
 def test_a_changed_tokenizer_is_another_model(
     zoo: Path, reviews: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -32,7 +32,16 @@ from .fitting import require_use
 from .names import folder_name
 from .one_run import Outcome, finetune_one
 from .page import write_report
-from .plan import Run, is_done, is_wanted, models_of, must_be_makeable, must_be_sayable, planned
+from .plan import (
+    Run,
+    is_done,
+    is_wanted,
+    models_of,
+    must_be_makeable,
+    must_be_of_same_examples,
+    must_be_sayable,
+    planned,
+)
 from .plot import write_plot
 from .read.asked import read_asked
 from .records import SETTINGS, line_of, read_records, read_settings, settings_text
@@ -86,6 +95,8 @@ def _finetune(
             must_be_makeable(run.save_to / LONGEST_NAME)
             may_write(run.save_to, identity_of(run.task), top=out)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
+    split = options.validation_fraction is not None
+    must_be_of_same_examples(plan, done.values(), out, split=split)
     todo = [run for run in plan if not is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     widths = [0]

@@ -132,6 +132,28 @@ def must_be_makeable(path: Path) -> None:
             ) from e
 
 
+def must_be_of_same_examples(
+    plan: Iterable[Run], records: Iterable[dict[str, Any]], out: Path, *, split: bool
+) -> None:
+    """Raises UserError if a folder holds scores of other examples of a task, of whatever model and
+    seed: side by side, they would be compared. split: whether the seed decides which examples are
+    held out."""
+    data = {run.task.name: run.hashes["data"] for run in plan}
+    other = next((r["task"] for r in records if data.get(r["task"], r["data"]) != r["data"]), None)
+    if other is None:
+        return
+    if split:
+        raise UserError(
+            f"{out}: holds scores of other examples of task {other!r}; --seed decides which ones "
+            "--validation-fraction holds out, so give that of the first command, or choose "
+            "another --output-dir"
+        )
+    raise UserError(
+        f"{out}: holds scores of the examples of task {other!r} from before it changed; choose "
+        "another --output-dir"
+    )
+
+
 def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     record = done.get(run.key)
     if record is None:
@@ -155,12 +177,11 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
 
 
 def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
-    """Raises UserError if the record of a run is of another model, other examples, or weights that
-    another metric chose."""
+    """Raises UserError if the record of a run is of another model, or of weights that another
+    metric chose."""
     named = (
         ("weights", f"model {run.model!r}"),
         ("tokenizer", f"the tokenizer of {run.model!r}"),
-        ("data", f"the examples of task {run.task.name!r}"),
     )
     for what, name in named:
         # Records of earlier versions have no tokenizer.

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..config.finetune_settings import FinetuneSettings
 from ..console import uncalculated
+from ..export.places import RANDOM
 from ..files.csv_text import csv_text
 from ..files.whole import json_text
 from ..progress import aligned
@@ -220,7 +221,7 @@ def report_of(
 def _display(label: str, shown: dict[str, str]) -> str:
     name = shown.get(label, label)
     # Files hold relative paths only.
-    return label if "/" in name and os.path.isabs(name.partition(":")[2] or name) else name
+    return label if os.path.isabs(name.removeprefix(RANDOM)) else name
 
 
 def _row(runs: list[dict[str, Any]], *, task: str, metric: str, model: str) -> Row:
