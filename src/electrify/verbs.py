@@ -184,10 +184,11 @@ def embed(args: argparse.Namespace) -> int:
     config = from_flags(EmbedConfig, args, files=tuple(args.files))
 
     from .export.places import check_place
+    from .inference.kinds import kept
     from .inference.output import must_be_free
     from .inference.source import Files, fitted_on
 
-    check_place(config.model)
+    check_place(kept(config.model))
     must_be_free(config)
     Files(config, "regression").check()
     fitted_on(config)

@@ -31,6 +31,22 @@ def test_vectors_are_pooled_states(zoo: Path, name: str, pooling: str) -> None:
         np.testing.assert_allclose(vector, wanted.numpy(), atol=1e-5)
 
 
+def test_the_folder_of_a_fine_tuning_stands_for_its_model(zoo: Path, tmp_path: Path) -> None:
+    """As for `predict`."""
+    scores = tmp_path / "scores"
+    (scores / "models").mkdir(parents=True)
+    (scores / "scores.jsonl").touch()
+    (scores / "models" / "one").symlink_to(zoo / "bert")
+    wanted = embed(str(zoo / "bert"), TEXTS, bf16="false")
+    np.testing.assert_array_equal(embed(str(scores), TEXTS, bf16="false"), wanted)
+    path = tmp_path / "new.txt"
+    path.write_text("the film was good\n")
+    assert run("embed", str(scores), str(path), "--output-file", str(tmp_path / "a.npy")) == 0
+    (scores / "models" / "two").symlink_to(zoo / "electra")
+    with pytest.raises(UserError, match="holds 2 models; name one of"):
+        embed(str(scores), TEXTS)
+
+
 def corpus() -> list[str]:
     rng = np.random.default_rng(0)
     words = ["good", "bad", "film", "plot", "very", "not", "one", "two", "three", "is", "the"]

@@ -327,13 +327,16 @@ def test_a_second_text_is_read_by_models_of_pairs(
     for column in (None, "sentence2"):
         predict_files(PredictConfig(**common, pair_column=column, overwrite=True))  # type: ignore[arg-type]
         second = ["it is not very fine"] if pairs or column else None
+        said = capsys.readouterr().err
         (found,) = predict(str(saved), ["the film was good"], pairs=second, bf16="false")
+        assert ("warning:" in capsys.readouterr().err) == ((second is not None) != pairs)
         (row,) = map(json.loads, out.read_text("utf-8").splitlines())
         assert row["probability"] == pytest.approx(found.probability, abs=1e-5)  # type: ignore[union-attr]
         assert row["sentence2"] == "it is not very fine"
-        said = capsys.readouterr().err
         assert ("sentence2 is not read" in said) == (not pairs and column is None)
         assert ("warning:" in said) == (not pairs and column is not None)
+    predict(str(saved), ["the film was good"], bf16="false")
+    assert ("warning: the model was trained on pairs" in capsys.readouterr().err) == pairs
     if not pairs:  # the column that is read is not said to be left out
         predict_files(PredictConfig(**common, text_column="sentence2", overwrite=True))  # type: ignore[arg-type]
         assert "is not read" not in capsys.readouterr().err

@@ -20,6 +20,7 @@ from ..downstream.lengths import Cut
 from ..downstream.problems.texts import Texts
 from ..downstream.tasks import TaskData
 from ..errors import UserError
+from .kinds import kept
 
 MAX_SEQ_LENGTH = 512
 _LEAST_SHARE = 1e-6
@@ -53,6 +54,7 @@ class Embedder:
         self, model: str, *, pooling: str, max_seq_length: int | None, device: str, bf16: str
     ) -> None:
         """Loads the encoder. Raises UserError if that fails, or if it reads fewer tokens."""
+        model = kept(model)
         self.name = model
         self.device = loop.device_named(device)
         self.bf16 = loop.computes_in_bf16(bf16, self.device)

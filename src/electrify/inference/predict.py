@@ -200,6 +200,10 @@ def predict(
         raise UserError(f"texts must be a list of texts, not {brief(texts)}")
     predictor = Predictor(options)
     examples = _examples(predictor.kind, list(texts), pairs)
+    trained = predictor.saved.reading.pairs
+    if trained is not None and trained != (pairs is not None):
+        on, given = ("pairs of texts", "no pairs") if trained else ("single texts", "pairs")
+        say(f"warning: the model was trained on {on}, and {given} are given")
     found = predictor.predict(examples) if examples else []
     if predictor.cut.text():
         say(predictor.cut.text())
