@@ -150,6 +150,17 @@ def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
     assert advised(tmp_path, PROSE + "北京" * 20) == ""
 
 
+def test_advice_for_a_script_with_marks_and_few_spaces(tmp_path: Path) -> None:
+    """Vowels and tones of Thai are marks, which are no letters to Python."""
+    thai = "\n\n".join(
+        "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e01\u0e34\u0e19" * 20 for _ in range(9)
+    )
+    said = advised(tmp_path, thai)
+    assert "no spaces between words" in said
+    assert "consider --tokenizer bpe --pre-tokenizer none" in said
+    assert "no spaces" not in advised(tmp_path, "/usr/share/doc/" * 99)
+
+
 def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:
     """German was written without its umlauts, and nothing said so."""
     german = "\n\n".join(
