@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from electrify.config.prepare import PrepareConfig
-from electrify.config.presets import PRESETS, from_preset, sentence
+from electrify.config.presets import PRESETS, differing, from_preset, sentence
 from electrify.errors import UserError
 from electrify.text.choosing import choose_sources
 from electrify.text.glimpse import advice, case_has_meaning, kind_of
@@ -122,6 +122,17 @@ def test_advice_names_what_differs(tmp_path: Path) -> None:
     said = advised(tmp_path, SMILES, lowercase=False, vocab_size=99, document_boundary="line")
     assert said.endswith("which is --tokenizer character")
     assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
+
+
+def test_what_a_preset_has_set_is_not_advised_again(tmp_path: Path) -> None:
+    """`--preset dna --tokenizer byte` was told to take chunks, which byte refuses."""
+    for preset in PRESETS:
+        for kind in ("bpe", "unigram", "character", "byte"):
+            assert differing(preset, from_preset(preset, **PLACE, tokenizer=kind)) == []
+    config = PrepareConfig(**PLACE, tokenizer="byte")
+    assert differing("dna", config) == ["--document-boundary line"]
+    assert "--chunk-length" not in advised(tmp_path, DNA, tokenizer="byte")
+    assert "--chunk-length 6" in advised(tmp_path, DNA)
 
 
 def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:

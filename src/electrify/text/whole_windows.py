@@ -9,7 +9,7 @@ from typing import Any
 from .splitting import window_length
 
 # Windows that are tried, from the last one back. With Unigram only one that begins with white space
-# fits, for the first of a piece gets a mark of a space.
+# fits, for the first of a piece gets a mark of a space; text without any is cut anywhere.
 _TRIED = 4096
 _MARKS = 64  # characters that normalising may delete, or join to the one before them
 
