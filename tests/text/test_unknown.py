@@ -120,6 +120,9 @@ def test_a_trained_one_is_judged_before_the_text_is_tokenised(
     assert "of the characters of a sample of the text are unknown" in said
     assert "take --tokenizer character, or --tokenizer byte, which has no [UNK]" in said
     manifest = prepare(config(source, tmp_path / "out", tokenizer="byte"))
+    told = capsys.readouterr().err
+    assert "the vocabulary is the 256 bytes" in told
+    assert "training" not in told
     assert manifest.counts["unk_tokens"] == 0
     assert manifest.vocab_size == 261
 
