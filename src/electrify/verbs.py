@@ -62,7 +62,7 @@ def prepare(args: argparse.Namespace) -> int:
     with named_as_flags(["text_column", "encoding_errors", "document_boundary", "valid_fraction"]):
         manifest = prepare(config)
     show(report(manifest, folder=folder))
-    for line in advice(manifest, Corpus(folder, "train").unigram()):
+    for line in advice(manifest, Corpus(folder, "train").unigram(), folder):
         say(line)
     return 0
 

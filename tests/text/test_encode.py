@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from electrify.text import encode
-from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, write_part
+from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, version, write_part
 from electrify.text.splitting import Splitting
 from electrify.text.vocabulary import train
 
@@ -96,6 +97,47 @@ def test_long_texts_in_pieces_have_the_ids_of_the_whole(
     pieces = Encoder(tokenizer_json(kind), remember=False)([text])
     assert np.array_equal(whole[1], pieces[1])
     assert np.array_equal(whole[0], pieces[0])
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character"])
+@pytest.mark.parametrize("splitting", [Splitting("chunks", 6), Splitting("none")], ids=str)
+def test_pieces_end_where_windows_do(
+    kind: str, splitting: Splitting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the first piece, the k-mers of a long sequence were those of another frame."""
+    draw = random.Random(0)
+    # The first window of a piece gets unigram's mark of a space, so one begins with white space.
+    letters = "ACGT  \n" if kind == "unigram" else "ACGT"
+    text = "".join(draw.choices([*letters, "e\u0301", "\u200d", "\u0130"], k=4000))
+    trained = train(
+        [text[:1000]],
+        kind=kind,
+        vocab_size=300,
+        lowercase=True,
+        strip_accents=False,
+        min_frequency=1,
+        splitting=splitting,
+    )
+    expected = trained.encode(text, add_special_tokens=False).ids
+    monkeypatch.setattr(encode, "PIECE", 1000)
+    lengths, ids, _ = Encoder(trained.to_str())([text])
+    assert ids.tolist() == expected
+    assert lengths.tolist() == [len(expected)]
+
+
+def test_parts_of_another_frame_are_not_used_again() -> None:
+    """Only those of tokenizers that cut by length; all other parts keep their keys."""
+    assert version(tokenizer_json()) == ["unk_characters"]
+    chunks = train(
+        TEXTS,
+        kind="character",
+        vocab_size=300,
+        lowercase=True,
+        strip_accents=True,
+        min_frequency=1,
+        splitting=Splitting("chunks", 6),
+    )
+    assert version(chunks.to_str()) == ["unk_characters", "whole windows"]
 
 
 @settings(deadline=None)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import models
 
 from electrify.errors import UserError
 from electrify.text import wordpiece
@@ -22,6 +23,7 @@ from electrify.text.encode import Encoder
 from electrify.text.plain import plain as plain_tokenizer
 from electrify.text.splitting import Splitting
 from electrify.text.tokenizer import load_tokenizer, save_trained
+from electrify.text.trainable import Wanted
 from electrify.text.vocabulary import train
 from electrify.text.word_edges import word_edges
 from electrify.text.wordpiece import MAX_WORD, has_long_words
@@ -236,14 +238,59 @@ def test_long_words_become_windows(splitting: Splitting, tmp_path: Path) -> None
     assert (tmp_path / "vocab.txt").exists() is False
 
 
+def long_words(texts: list[str], splitting: Splitting = AUTO, *, accents: bool = True) -> bool:
+    wanted = Wanted(
+        vocab_size=300,
+        lowercase=True,
+        strip_accents=not accents,
+        min_frequency=1,
+        splitting=splitting,
+    )
+    draft = wordpiece.Style(wanted, long_words=False).around(models.WordPiece(unk_token="[UNK]"))
+    return has_long_words(texts, draft)
+
+
 def test_prose_is_not_cut_into_windows() -> None:
     words = ["some words of prose, " * 200, "x" * MAX_WORD]
-    assert not has_long_words([*words, "x" * (MAX_WORD + 1) * 0])
-    assert not has_long_words([words[0] * 10, "x" * 300])
-    assert has_long_words([words[0], "x" * 300])
+    assert not long_words([*words, "x" * (MAX_WORD + 1) * 0])
+    assert not long_words([words[0] * 10, "x" * 300])
+    assert long_words([words[0], "x" * 300])
     assert vocabulary(words, "wordpiece", AUTO).pre_tokenizer.__class__.__name__ == (
         "BertPreTokenizer"
     )
+
+
+def test_a_word_is_what_the_tokenizer_makes_one_of() -> None:
+    """Marks and signs count where they are part of it, and letters that it takes apart."""
+    thai = ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48" * 40]
+    assert long_words(thai)
+    assert not long_words(thai, accents=False)  # two of six characters are no marks
+    korean = ["\ud55c\uad6d\uc5b4" * 15]
+    assert long_words(korean, accents=False)
+    assert not long_words(korean)
+    assert long_words(["\u2500" * 101])
+    paths = ["/usr/share/doc/" * 20]
+    assert not long_words(paths)
+    assert long_words(paths, SPACES)
+    assert long_words(["\u5317\u4eac" * 60])  # as in earlier versions
+
+
+def syllables(n: int) -> list[str]:
+    draw = random.Random(0)
+    return [
+        "".join(draw.choices(["\u0e17\u0e35\u0e48", "\u0e01\u0e34", "\u0e19"], k=90))
+        for _ in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "splitting"),
+    [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
+    ids=["marks", "signs"],
+)
+def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
+    tokenizer = vocabulary(texts, "wordpiece", splitting)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
 
 
 # ------------------------------------------------------------------ k-mers and single characters

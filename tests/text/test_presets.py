@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from electrify.config.prepare import PrepareConfig
-from electrify.config.presets import PRESETS, from_preset, sentence
+from electrify.config.presets import PRESETS, differing, from_preset, sentence
 from electrify.errors import UserError
 from electrify.text.choosing import choose_sources
 from electrify.text.glimpse import advice, case_has_meaning, kind_of
@@ -124,6 +124,17 @@ def test_advice_names_what_differs(tmp_path: Path) -> None:
     assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
 
 
+def test_what_a_preset_has_set_is_not_advised_again(tmp_path: Path) -> None:
+    """`--preset dna --tokenizer byte` was told to take chunks, which byte refuses."""
+    for preset in PRESETS:
+        for kind in ("bpe", "unigram", "character", "byte"):
+            assert differing(preset, from_preset(preset, **PLACE, tokenizer=kind)) == []
+    config = PrepareConfig(**PLACE, tokenizer="byte")
+    assert differing("dna", config) == ["--document-boundary line"]
+    assert "--chunk-length" not in advised(tmp_path, DNA, tokenizer="byte")
+    assert "--chunk-length 6" in advised(tmp_path, DNA)
+
+
 def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:
     assert advised(tmp_path, PROSE) == ""
     assert advised(tmp_path, "too short") == ""
@@ -148,6 +159,17 @@ def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
     )
     assert advised(tmp_path, korean) == ""
     assert advised(tmp_path, PROSE + "北京" * 20) == ""
+
+
+def test_advice_for_a_script_with_marks_and_few_spaces(tmp_path: Path) -> None:
+    """Vowels and tones of Thai are marks, which are no letters to Python."""
+    thai = "\n\n".join(
+        "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e01\u0e34\u0e19" * 20 for _ in range(9)
+    )
+    said = advised(tmp_path, thai)
+    assert "no spaces between words" in said
+    assert "consider --tokenizer bpe --pre-tokenizer none" in said
+    assert "no spaces" not in advised(tmp_path, "/usr/share/doc/" * 99)
 
 
 def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:

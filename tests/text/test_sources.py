@@ -133,6 +133,28 @@ def test_folders_of_data_sets_with_one_last_name(
     assert [s.hub for s in resolve(names)[0]] == ["owner/name", "owner/name:more"]
 
 
+def test_a_data_set_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "x/a.csv")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (source,) = resolve(("hub:~/x:more",))[0]
+    assert (source.hub, source.name) == (f"{tmp_path}/x:more", "hub:x:more")
+
+
+def test_no_output_into_the_folder_of_a_data_set(tmp_path: Path) -> None:
+    """The library reads every file there: the own state was taken for text."""
+    put(tmp_path, "set/a.csv", "elsewhere/b.csv")
+    folder = tmp_path / "set"
+    (tmp_path / "link").symlink_to(folder)
+    for output in (folder, folder / "prep", folder / "new" / "prep", tmp_path / "link" / "prep"):
+        for item in (f"hub:{folder}", f"hub:{folder}:default"):
+            with pytest.raises(UserError, match=r"lies in the folder of .* hub:.*choose"):
+                resolve((item,), output=output)
+    with pytest.raises(UserError, match="lies in the folder"):
+        resolve(("hub:owner/name",), output=Path("owner/name/prep"))
+    for output in (tmp_path / "set-prep", tmp_path / "elsewhere" / "prep"):
+        assert len(resolve((f"hub:{folder}", "hub:owner/name"), output=output)[0]) == 2
+
+
 def test_tables_about_the_texts_are_left_out_of_folders_only(tmp_path: Path) -> None:
     put(tmp_path, "a.txt")
     (tmp_path / "list.tsv").write_text("title\tyear\nEmma\t1815\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text.encode import Encoder
+from electrify.text.judged import advice
 from electrify.text.manifest import Manifest, read_manifest
 from electrify.text.prepare import prepare
+from electrify.text.shards import Corpus
 from electrify.text.summary import report
 from electrify.text.vocabulary import train
 from small import mistake, write_text
@@ -117,8 +120,65 @@ def test_a_trained_one_is_judged_before_the_text_is_tokenised(
     assert "of the characters of a sample of the text are unknown" in said
     assert "take --tokenizer character, or --tokenizer byte, which has no [UNK]" in said
     manifest = prepare(config(source, tmp_path / "out", tokenizer="byte"))
+    told = capsys.readouterr().err
+    assert "the vocabulary is the 256 bytes" in told
+    assert "training" not in told
     assert manifest.counts["unk_tokens"] == 0
     assert manifest.vocab_size == 261
+
+
+def ideographs(path: Path) -> Path:
+    """Lines of 2,000 ideographs, few of which are frequent, and of words."""
+    draw = random.Random(0)
+    signs = [chr(0x4E00 + i) for i in range(2000)]
+    shares = [1 / (i + 5) for i in range(2000)]
+    words = ["".join(draw.choices("abcdefgh", k=5)) for _ in range(3000)]
+    lines = ["".join([*draw.choices(signs, shares, k=20), draw.choice(words)]) for _ in range(1500)]
+    path.write_text("\n".join(lines + ["".join(signs)] * 2), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "vocab_size", "advised"),
+    [
+        ("wordpiece", 12_000, 2048),
+        ("unigram", 8192, 2048),
+        ("character", 8192, 0),
+        ("bpe", 4096, 512),
+    ],
+)
+def test_a_smaller_vocabulary_that_is_advised_can_be_had(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tokenizer: str,
+    vocab_size: int,
+    advised: int,
+) -> None:
+    """It was refused, for it had no place for the letters."""
+    source = ideographs(tmp_path / "a.txt")
+    options = config(
+        source,
+        tmp_path / "a",
+        tokenizer=tokenizer,
+        vocab_size=vocab_size,
+        min_frequency=1,
+        deduplicate=False,
+    )
+
+    def said_of(options: PrepareConfig) -> str:
+        made = prepare(options)
+        folder = Path(options.output_dir)
+        return " ".join(advice(made, Corpus(folder, "train").unigram(), folder))
+
+    said = said_of(options)
+    found = re.search("--vocab-size ([0-9]+)", said)
+    assert "embeddings hardly move" in said
+    assert int(found[1] if found else 0) == advised
+    assert ("would not know some letters of this text: add text" in said) == (advised == 0)
+    if advised:
+        capsys.readouterr()
+        said_of(replace(options, output_dir=str(tmp_path / "b"), vocab_size=advised))
+        assert "WARNING" not in capsys.readouterr().err
 
 
 def test_corpora_of_before_are_read(tmp_path: Path) -> None:

@@ -220,8 +220,17 @@ class PrepareConfig(Checked):
             )
 
     def unused(self, formats: set[str]) -> list[str]:
-        """The given options that have no effect: options for training a tokenizer if an existing
-        one is used, or for kinds of files that do not occur.
+        """What is said of the given options that have no effect."""
+        defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
+        return [
+            f"{name} {getattr(self, name)} changes nothing: {why}"
+            for name, why in self.idle(formats).items()
+            if getattr(self, name) != defaults[name]
+        ]
+
+    def idle(self, formats: set[str]) -> dict[str, str]:
+        """The options that have no effect, whatever their value is, and why: options for training a
+        tokenizer if an existing one is used, or for kinds of files that do not occur.
 
         formats: of the files to be read.
         """
@@ -247,9 +256,4 @@ class PrepareConfig(Checked):
             idle["dataset_split"] = "no input is a data set (hub:NAME)"
         if not formats & {"txt", "md"} and self.document_boundary != "record":
             idle["document_boundary"] = "each record is a document"
-        defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
-        return [
-            f"{name} {getattr(self, name)} changes nothing: {why}"
-            for name, why in idle.items()
-            if getattr(self, name) != defaults[name]
-        ]
+        return idle

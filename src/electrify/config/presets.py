@@ -113,14 +113,15 @@ def sentence(name: str, given: dict[str, Any]) -> str:
 
 
 def differing(name: str, config: PrepareConfig) -> list[str]:
-    """The flags of a preset whose values `config` does not already have and does not set itself:
-    advice has to differ from what was asked for."""
+    """The flags of a preset whose values `config` does not already have and does not set itself,
+    and that would change something beside what it sets: advice has to differ from what was asked
+    for."""
     usual = {f.name: f.default for f in dataclasses.fields(PrepareConfig)}
-    return [
-        _flag(k, v)
-        for k, v in PRESETS[name].options.items()
-        if getattr(config, k) != v and getattr(config, k) == usual[k]
-    ]
+    given = {k: getattr(config, k) for k in usual if getattr(config, k) != usual[k]}
+    wanted = defaults_of(name, given)
+    # Whatever the files are: only what the tokenizer does not use.
+    idle = dataclasses.replace(config, **wanted).idle({"txt", "hub"})
+    return [_flag(k, v) for k, v in wanted.items() if getattr(config, k) != v and k not in idle]
 
 
 def _flag(name: str, value: Any) -> str:

@@ -68,7 +68,7 @@ def traps(
     )
     yield from size(tokens, folder)
     yield from validation(manifest)
-    yield from vocabulary(manifest, unigram_V)
+    yield from vocabulary(manifest, unigram_V, folder)
     yield from dropped(manifest)
 
 

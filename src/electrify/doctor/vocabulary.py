@@ -4,11 +4,13 @@ entries."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from ..text.counts import UNK_DOCUMENTS
 from ..text.judged import smaller, trained_here, use_of
+from ..text.letters import letters_of
 from ..text.shards import Manifest
 from ..text.unknown import share_of
 from .findings import Finding, note, ok, warning
@@ -59,7 +61,7 @@ def unknown(manifest: Manifest, unigram_V: np.ndarray, tokens: int) -> Iterator[
         )
 
 
-def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
+def vocabulary(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Iterator[Finding]:
     v = manifest.vocab_size
     if manifest.options.get("tokenizer") == "byte":
         yield ok("vocabulary", "every byte has an entry, whether the text has it or not")
@@ -71,7 +73,7 @@ def vocabulary(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[Finding]:
             "vocabulary-too-large",
             fact,
             "Their embeddings hardly move from their initial values: "
-            f"{smaller(manifest, used.rare)}.",
+            f"{smaller(manifest, used.rare, letters_of(manifest, unigram_V, folder))}.",
         )
     elif unused > v / 5 and trained_here(manifest):
         yield note(

@@ -25,12 +25,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
-from .counts import counted, visible
+from .counts import UNK_CHARACTERS, counted, visible
 from .plain import plain
 from .splits import SPLITS
+from .whole_windows import WholeWindows
 
-# Longer documents are tokenised in pieces that are cut before a space, because none of the
-# tokenizers here joins anything across one. This bounds the memory of the library's structures.
+# Longer documents are tokenised in pieces; this bounds the memory of the library's structures. They
+# are cut before a space, because none of the tokenizers here joins anything across one, or where a
+# tokenizer cuts by length at the end of a window.
 PIECE = 1 << 17
 _BATCH = 1 << 18
 WITHOUT_TOKENS = "without_tokens"  # documents of which the tokenizer leaves nothing
@@ -73,6 +75,13 @@ class Encoded:
     part: bytes
 
 
+def version(tokenizer: str) -> list[str]:
+    """What of this file decides the bytes of a part: words that are changed with them. tokenizer:
+    the content of tokenizer.json."""
+    windows = WholeWindows(plain(tokenizer))
+    return [UNK_CHARACTERS, *["whole windows"] * windows.matter]
+
+
 def start(settings: Start) -> Callable[[Task], Encoded]:
     """Returns the function that encodes a task."""
     encode = Encoder(settings.tokenizer, unk=settings.unk)
@@ -113,6 +122,8 @@ class Encoder:
     def __init__(self, content: str, *, remember: bool = True, unk: int = -1) -> None:
         """unk: the id of [UNK], whose characters are counted; -1 for none."""
         self._tokenizer = plain(content)
+        windows = WholeWindows(self._tokenizer)
+        self._windows = windows if windows.matter else None
         self._unk = unk
         self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
         self._known: dict[str, bytes] | None = (
@@ -129,7 +140,7 @@ class Encoder:
         unknown = np.zeros(len(texts), np.int64)
         size = 0
         for owner, text in enumerate(texts):
-            for piece in cut(text):
+            for piece in cut(text, self._windows):
                 owners.append(owner)
                 pieces.append(piece)
                 size += len(piece)
@@ -210,18 +221,23 @@ def ignores_white_space(tokenizer: Any) -> bool:
     )
 
 
-def cut(text: str) -> Iterator[str]:
-    """A text in pieces of at most PIECE characters. They are cut before the first character of a
-    stretch of white space, and inside a word only if there is no such place."""
+def cut(text: str, windows: WholeWindows | None = None) -> Iterator[str]:
+    """A text in pieces of at most PIECE characters. They are cut at the end of one of the windows,
+    or before the first character of a stretch of white space, and inside a word only if there is no
+    such place."""
     start = 0
     while len(text) - start > PIECE:
-        stop = start + PIECE
-        while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
-            stop -= 1
-        stop = stop if stop > start else start + PIECE
-        yield text[start:stop]
+        stop = start + (windows.end(text[start : start + PIECE]) if windows else 0)
+        yield text[start : (stop := stop if stop > start else _before_space(text, start))]
         start = stop
     yield text[start:] if start else text
+
+
+def _before_space(text: str, start: int) -> int:
+    stop = start + PIECE
+    while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
+        stop -= 1
+    return stop if stop > start else start + PIECE
 
 
 def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:

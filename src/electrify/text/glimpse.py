@@ -139,7 +139,7 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
         yield "--no-lowercase", "upper case carried a meaning"
     words = text.split()
     visible = sum(map(len, words))
-    endless = sum(len(word) for word in words if len(word) > 100 and word.isalnum())
+    endless = sum(len(word) for word in words if len(word) > 100 and _of_letters(word))
     ideographs = len(_IDEOGRAPH.findall(text))
     if options.pre_tokenizer == "auto" and endless > visible / 2:
         yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
@@ -148,6 +148,11 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
         yield "--tokenizer unigram", why
     if options.accents_stripped and not (options.lowercase and case_has_meaning(text)):
         yield from _keeping_accents(words, options)
+
+
+def _of_letters(word: str) -> bool:
+    """Whether a word has no signs. Thai and other scripts write vowels as marks between letters."""
+    return all(c.isalnum() or unicodedata.category(c)[0] == "M" for c in word)
 
 
 def _keeping_accents(words: list[str], options: PrepareConfig) -> Iterator[tuple[str, str]]:

@@ -4,11 +4,13 @@ choose differently. `prepare` says it as advice, `doctor` as findings, with the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..config.prepare import TRAINED, PrepareConfig
+from .letters import Letters, letters_of
 from .manifest import Manifest
 
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
@@ -19,9 +21,9 @@ WANTED = 5
 ANEW = "into another folder, or remove this corpus first"
 
 
-def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
+def advice(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Iterator[str]:
     """What `prepare` says after its work, a line each. unigram_V: how often each id occurs in the
-    train split."""
+    train split; folder: that of the corpus."""
     # Who asks for no validation, or brings a tokenizer, has reasons.
     held_out = sum(s.documents for s in manifest.splits.get("valid", []))
     if manifest.options.get("valid_fraction") and not held_out:
@@ -31,7 +33,8 @@ def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
         )
     used = use_of(manifest, unigram_V)
     if used.is_too_large and trained_here(manifest):
-        yield f"{used.fact}, and their embeddings hardly move: {smaller(manifest, used.rare)}"
+        cure = smaller(manifest, used.rare, letters_of(manifest, unigram_V, folder))
+        yield f"{used.fact}, and their embeddings hardly move: {cure}"
 
 
 def more_validation(manifest: Manifest) -> str:
@@ -88,12 +91,16 @@ def trained_here(manifest: Manifest) -> bool:
     return manifest.options.get("tokenizer") in TRAINED
 
 
-def smaller(manifest: Manifest, rare: int) -> str:
-    """Advice for getting a vocabulary that this text can fill."""
+def smaller(manifest: Manifest, rare: int, letters: Letters | None) -> str:
+    """Advice for getting a vocabulary that this text can fill, and that knows its letters."""
     v = manifest.vocab_size
     size = max(smallest(manifest), 1 << max(0, (v - rare).bit_length() - 1))
     if size >= v:
         return "the text is too short for any vocabulary: add text"
+    while letters is not None and size < v and not letters.are_known(size):
+        size *= 2
+    if size >= v:
+        return "a smaller vocabulary would not know some letters of this text: add text"
     if trained_here(manifest):
         own = "a vocabulary for this text is smaller"
     else:

@@ -33,9 +33,8 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
-from .counts import UNK_CHARACTERS
 from .dedup import Seen, digest, fraction, until
-from .encode import WITHOUT_TOKENS, Start, Task, read_part, write_part
+from .encode import WITHOUT_TOKENS, Start, Task, read_part, version, write_part
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
@@ -186,9 +185,8 @@ class Plan:
             dtype=self.dtype,
         )
         # What affects the bytes of a part, its counts included, besides its documents.
-        self._salt = json.dumps(
-            [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction, UNK_CHARACTERS]
-        ).encode()
+        salt = [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
+        self._salt = json.dumps([*salt, *version(self._start.tokenizer)]).encode()
         self._train = 0  # documents
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()

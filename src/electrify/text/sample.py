@@ -45,10 +45,13 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
 def _trained(options: PrepareConfig, texts: list[str]) -> Any:
     """Trains a tokenizer on the texts. Reports if they give fewer pieces than were asked for."""
     size = sum(map(len, texts)) / 1e6
-    say(
-        f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
-        f"of text in {len(texts)} documents"
-    )
+    if options.tokenizer == "byte":
+        say("the vocabulary is the 256 bytes")
+    else:
+        say(
+            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
+            f"of text in {len(texts)} documents"
+        )
     tokenizer = train(
         texts,
         kind=options.tokenizer,

@@ -95,13 +95,8 @@ def _resolve_one(
     if item == PYDOCS:
         return [Source(PYDOCS, "pydocs")]
     if item.startswith(HUB):
-        return [_hub(item[len(HUB) :])]
-    try:
-        path = Path(item).expanduser()
-    except RuntimeError:
-        raise UserError(
-            f"{item}: no user of this name has a home folder here; write the path out"
-        ) from None
+        return [_hub(item[len(HUB) :], output)]
+    path = _at_home(item)
     if path.is_dir():
         return in_folder(path, item, left_out, output, further)
     if path.exists():
@@ -129,10 +124,30 @@ def _resolve_one(
     raise UserError(f"no such file or folder: {item}{hint}")
 
 
-def _hub(name: str) -> Source:
+def _at_home(item: str) -> Path:
+    """A path in which ~ is the folder of a user."""
+    try:
+        return Path(item).expanduser()
+    except RuntimeError:
+        raise UserError(
+            f"{item}: no user of this name has a home folder here; write the path out"
+        ) from None
+
+
+def _hub(name: str, output: Path | None) -> Source:
     if not name:
         raise UserError("`hub:` needs the name of a data set, as in hub:wikitext:wikitext-2-raw-v1")
-    shown = Path(name).name if Path(name.split(":")[0]).is_absolute() else name
+    if name.startswith("~"):
+        name = str(_at_home(name))
+    folder = name.partition(":")[0]
+    real = Path(os.path.realpath(output or ""))
+    # Also if it is not there yet: afterwards it would be taken for the data set.
+    if folder and output is not None and real.is_relative_to(os.path.realpath(folder)):
+        raise UserError(
+            f"the output folder {output} lies in the folder of the data set {HUB}{name}, all of "
+            "which is read; choose another --output-dir"
+        )
+    shown = Path(name).name if Path(folder).is_absolute() else name
     return Source(HUB + shown, "hub", hub=name)
 
 

@@ -71,6 +71,12 @@ def patterns(part: dict[str, Any] | None) -> set[str]:
     return {p["Regex"] for p in found if isinstance(p, dict) and isinstance(p.get("Regex"), str)}
 
 
+def window_length(part: dict[str, Any] | None) -> int:
+    """The most characters of the windows into which a pre-tokenizer cuts; 0 if it cuts none."""
+    found = (p.removeprefix(_ANY).removesuffix("}") for p in patterns(part) if p.startswith(_ANY))
+    return max((int(length) for length in found if length.isdecimal()), default=0)
+
+
 def by_length(part: dict[str, Any] | None) -> bool:
     """Whether a pre-tokenizer cuts by length, so that its tokens say nothing about words."""
-    return any(pattern.startswith(_ANY) for pattern in patterns(part))
+    return window_length(part) > 0

@@ -26,7 +26,10 @@ MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
 # Above this share of the characters in words that long, words are cut into windows.
 LONG_SHARE = 0.01
 _JUDGED = 1_000_000
-_LONG = re.compile(rf"(?<![^\W_])[^\W_]{{{MAX_WORD + 1},}}")
+# Normalising makes at most four characters of one.
+_MAY_BE_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD // 4 + 1},}}")
+# BERT sets ideographs apart, but corpora of such lines have always had windows.
+_LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,11 @@ def wordpiece(texts: list[str], wanted: Wanted) -> Any:
     from tokenizers import models
 
     spaces = wanted.splitting.window is not None
-    style = Style(wanted, not spaces and has_long_words(texts))
+    style = Style(wanted, long_words=False)
     draft = style.around(models.WordPiece(unk_token="[UNK]"))
+    if not spaces and has_long_words(texts, draft):
+        style = Style(wanted, long_words=True)
+        draft = style.around(models.WordPiece(unk_token="[UNK]"))
     found = ranked(draft.normalizer, texts, least=wanted.least, spaces=spaces)
     letters = [c for c, _ in found]
     joining = set() if spaces else {c for c in letters if _joins(draft, c)}
@@ -102,17 +108,30 @@ def wordpiece(texts: list[str], wanted: Wanted) -> Any:
     )
 
 
-def has_long_words(texts: list[str]) -> bool:
+def has_long_words(texts: list[str], tokenizer: Any) -> bool:
     """Whether words that are longer than WordPiece takes hold more than LONG_SHARE of the first
-    million characters."""
+    million characters.
+
+    tokenizer: it normalises a text and splits it into words. Marks and signs may be part of them,
+    and normalising takes marks away and takes letters apart.
+    """
     read = 0
     found = 0
     for text in texts:
         read += len(text)
-        found += sum(len(word[0]) for word in _LONG.finditer(text))
+        found += sum(_in_long_words(part[0], tokenizer) for part in _MAY_BE_LONG.finditer(text))
         if read > _JUDGED:
             break
     return found > LONG_SHARE * read
+
+
+def _in_long_words(part: str, tokenizer: Any) -> int:
+    """How many characters of a part of a text without white space are in words of more than
+    MAX_WORD."""
+    normal = tokenizer.normalizer.normalize_str(part)
+    words = (word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+    letters = sum(len(run) for run in _LETTERS.findall(part))
+    return max(letters, sum(len(word) for word in words if len(word) > MAX_WORD))
 
 
 def _trained(
