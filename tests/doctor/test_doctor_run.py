@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from electrify.config.doctor import DoctorConfig
 from electrify.config.pretrain import PretrainConfig, load_recipe, override, recipe_names
-from electrify.doctor.history import history_findings
+from electrify.doctor.history import history_findings, judged_loss
 from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
@@ -593,6 +593,29 @@ def test_a_detection_that_begins_later_has_its_own_grace(tmp_path: Path) -> None
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:
     """Its generator gets better."""
     assert set(history(tmp_path, TRAIN + last(VALID, rtd=0.5)).values()) == {"ok"}
+
+
+def test_what_no_loss_trains_is_not_judged(tmp_path: Path) -> None:
+    """A weight of 0 switches a loss off."""
+    blind = last(VALID, rtd_detection_recall=0.0, rtd_detection_auc=0.49)
+    how: dict[str, Any] = {"recipe": "corrective-tiny"}
+    how["term_weights"] = {"generator": 1.0, "rtd": 0.0, "correct": 1.0}
+    assert set(history(tmp_path, TRAIN + blind, **how).values()) == {"ok"}
+    early = [r | {"tokens": 1000} for r in blind]
+    assert set(history(tmp_path, TRAIN + early, **how).values()) == {"ok"}
+    rising = TRAIN + last(VALID, generator=9.0, generator_loss_masked=9.1)
+    found = history(tmp_path, rising, term_weights={"generator": 0.0, "rtd": 50.0})
+    assert set(found.values()) == {"ok"}
+
+
+def test_the_loss_that_should_fall() -> None:
+    def judged(recipe: str, **weights: float) -> str | None:
+        return judged_loss(override(load_recipe(recipe), {"term_weights": weights}))
+
+    assert judged("electra-tiny", generator=1.0, rtd=50.0) == "generator"
+    assert judged("electra-tiny", generator=0.0, rtd=50.0) is None
+    assert judged("unigram-tiny", rtd=50.0) == "rtd"
+    assert judged("bert-tiny", mlm=1.0) == "mlm"
 
 
 def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_data: Path) -> None:
