@@ -251,6 +251,9 @@ def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
         yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)
+    words = built.kept.encoder.embeddings.words
+    if isinstance(words, DisentangledWords) and set(starts) == {"discriminator"}:
+        words.level()  # the generator begins with the words of the encoder's folder
     if starts:
         for name in sorted(built.exports.keys() - {*order}):
             yield (
