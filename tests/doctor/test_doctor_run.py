@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from electrify.config.doctor import DoctorConfig
 from electrify.config.pretrain import PretrainConfig, load_recipe, override, recipe_names
+from electrify.config.pretrain import load_file as read_config
 from electrify.doctor.history import history_findings, judged_loss
 from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
@@ -627,8 +628,15 @@ def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_dat
     written = facts.pop("unigram_entropy")
     _, data = examine_data(small_data)
     assert data is not None
-    assert entropy_of(facts, []) is None
-    assert entropy_of(facts, [data]) == pytest.approx(written)
+    config = read_config(run / "config.yaml")
+    assert entropy_of(facts, [], config) is None
+    assert entropy_of(facts, [data], config) == pytest.approx(written)
+    rare = override(config, {"mask_choice": "rare"})
+    entropy = entropy_of(facts, [data], rare)
+    assert entropy is not None
+    assert entropy > written + 0.1  # that of the tokens which such a run chooses
+    towers = override(rare, {"corruptor": "two_tower"})
+    assert entropy_of(facts, [data], towers) == pytest.approx(written)
     assert torch.isfinite(
         load_file(run / "checkpoint-8/model.safetensors")["corruptor.lm.head.bias_V"]
     ).all()

@@ -7,6 +7,8 @@ V vocabulary.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -198,3 +200,17 @@ def rarity(counts_V: Tensor) -> Tensor:
     """
     counts_V = counts_V.double().clamp(min=1)
     return -(counts_V / counts_V.sum()).log().clamp(max=-1e-6)
+
+
+def chosen_counts(counts_V: Tensor, rate: float) -> Tensor:
+    """[V] how many of a corpus's tokens are chosen if `rate` of them are drawn without replacement
+    in proportion to `rarity`: a token is among the largest u^(1/w), those above some bound, with
+    probability 1 - exp(-w x), x being the same for all."""
+    weight_V = rarity(counts_V)
+    low, high = -50.0, 50.0  # the logarithm of x
+    for _ in range(100):
+        middle = (low + high) / 2
+        chosen_V = counts_V.double() * -torch.expm1(-weight_V * math.exp(middle))
+        few = chosen_V.sum() < rate * counts_V.sum()
+        low, high = (middle, high) if few else (low, middle)
+    return chosen_V

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -51,7 +52,8 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
         found.traits = {"config": config, "data": facts.get("data")}
         found.run(lambda: progress_findings(folder, config, kept))
         found.run(lambda: recipe_traps(config, tokens=train_tokens(facts)))
-        found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
+        entropy = partial(entropy_of, facts, data, config)
+        found.run(lambda: history_findings(folder, config, unigram_entropy=entropy()))
     found.run(lambda: links_out(folder))
     found.run(lambda: with_data(facts, data))
     models = [folder / name for name in network_names() if os.path.isdir(folder / name)]

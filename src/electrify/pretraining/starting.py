@@ -9,7 +9,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..architectures import architecture_named
@@ -273,10 +272,3 @@ def kept_names(built: Built) -> set[str]:
     return {
         n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
     }
-
-
-def unigram_entropy(corpus: Corpus) -> float:
-    """The loss, in nats, of the best model that sees no context."""
-    counts = corpus.unigram().astype(np.float64)
-    p = counts[counts > 0] / max(1.0, counts.sum())
-    return float(-(p * np.log(p)).sum())
