@@ -24,6 +24,7 @@ from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
 from electrify.files.lock import holder, lock
+from electrify.files.seals import SEAL, sealed
 from electrify.train.guard import spike_text
 from electrify.train.meter import slow_text
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
@@ -328,6 +329,19 @@ def test_what_can_be_given_instead_of_so_strong_a_generator() -> None:
             if f.code == "generator-size"
         ]
         assert cure in found.advice
+
+
+def test_the_width_of_a_generator_is_that_of_its_folder(run: Path) -> None:
+    """Whatever the recipe says, which such a run does not read."""
+
+    def other(facts: dict[str, Any]) -> dict[str, Any]:
+        facts["shapes"]["generator"]["hidden_size"] = 24
+        del facts[SEAL]
+        return sealed(facts)
+
+    edit(run / "run.json", other)
+    facts = [f.fact for f in examine_run(run, data=[])[0].findings if f.code == "generator-size"]
+    assert facts == ["the generator is 24 wide, 0.75 of the encoder's 32"]
 
 
 def test_more_epochs_than_help() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ..config.pretrain import ModelConfig, PretrainConfig
 from ..data.phases import phases_of
+from ..model.shape import Shape
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
@@ -26,12 +27,15 @@ WITH_GENERATOR = 0.3  # a generator that fills in more than this writes texts of
 MOST_WARMUP = 0.25
 
 
-def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Finding]:
-    """tokens: number of tokens of the corpus, None if unknown."""
+def recipe_traps(
+    config: PretrainConfig, *, tokens: int | None, shape: Shape | None = None
+) -> Iterator[Finding]:
+    """tokens: number of tokens of the corpus, None if unknown. shape: that of a run's generator,
+    which a folder may have decided."""
     yield from learning_rate(config)
     yield from warmup(config)
     yield from length_of_run(config, tokens)
-    yield from generator(config)
+    yield from generator(config, shape)
     yield from mask_rate(config)
     yield from tying(config)
 
@@ -136,10 +140,12 @@ def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Findin
         )
 
 
-def generator(config: PretrainConfig) -> Iterator[Finding]:
+def generator(config: PretrainConfig, shape: Shape | None) -> Iterator[Finding]:
     if not config.corruption.row.learned:
         return
     own = config.model.generator_numbers()
+    if shape is not None:
+        own = {name: getattr(shape, name) for name in own}
     t = config.train
     share = own["hidden_size"] / config.model.hidden_size
     fact = (
