@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from electrify.config.checks import check
 from electrify.config.doctor import DoctorConfig
 from electrify.config.pretrain import PretrainConfig, load_recipe, override, recipe_names
 from electrify.config.pretrain import load_file as read_config
@@ -329,6 +330,29 @@ def test_what_can_be_given_instead_of_so_strong_a_generator() -> None:
             if f.code == "generator-size"
         ]
         assert cure in found.advice
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "tie"),
+    [
+        ("electra-tiny", {}, "embeddings"),
+        ("electra-tiny", {"generator_dropout": 0.0}, "tokens"),
+        ("electra-modernbert-tiny", {"generator_size": 0.5}, None),
+        ("electra-tiny", {"term_weights": {"generator": 0.0, "rtd": 50.0}}, None),
+        ("adversarial-tiny", {}, "embeddings"),
+        ("two-stage-tiny", {}, None),
+    ],
+)
+def test_only_what_can_be_shared_is_advised(
+    recipe: str, fields: dict[str, Any], tie: str | None
+) -> None:
+    """And nothing where the generator does not train the words."""
+    config = override(load_recipe(recipe), {"tie": "none"} | fields)
+    check(config)
+    advice = [f.advice for f in recipe_traps(config, tokens=None) if f.code == "untied"]
+    assert [one.endswith(f"--tie {tie}.") for one in advice] == [True] * (tie is not None)
+    if tie:
+        check(override(config, {"tie": tie}))
 
 
 def test_the_width_of_a_generator_is_that_of_its_folder(run: Path) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
-from ..config.pretrain import ModelConfig, PretrainConfig
+from ..config.checks import check
+from ..config.networks import is_untaught
+from ..config.pretrain import ModelConfig, PretrainConfig, override
 from ..data.phases import phases_of
+from ..errors import UserError
 from ..model.shape import Shape
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
@@ -37,7 +41,7 @@ def recipe_traps(
     yield from length_of_run(config, tokens)
     yield from generator(config, shape)
     yield from mask_rate(config)
-    yield from tying(config)
+    yield from tying(config, shape)
 
 
 def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
@@ -198,10 +202,13 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
         )
 
 
-def tying(config: PretrainConfig) -> Iterator[Finding]:
+def tying(config: PretrainConfig, shape: Shape | None) -> Iterator[Finding]:
     c = config.corruption
     m = config.model
-    if not c.row.learned or c.generator_training == "frozen" or m.tie != "none":
+    learns = c.row.learned and c.generator_training != "frozen" and not is_untaught(config)
+    narrow = shape is not None and shape.embedding_size != m.embedding_size
+    tie = possible_tie(config)
+    if not learns or m.tie != "none" or narrow or tie is None:
         return
     default = ModelConfig.__dataclass_fields__["tie"].default
     yield note(
@@ -212,6 +219,15 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
         ),
         (
             "In the paper sharing is worth .7 points of GLUE: the generator's softmax trains every "
-            "word's embedding at each step, --tie embeddings."
+            f"word's embedding at each step, --tie {tie}."
         ),
     )
+
+
+def possible_tie(config: PretrainConfig) -> str | None:
+    """A way of sharing words that this recipe could take."""
+    for tie in ("embeddings", "tokens"):
+        with suppress(UserError):
+            check(override(config, {"tie": tie}))
+            return tie
+    return None
