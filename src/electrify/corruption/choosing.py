@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
+from ..model.forward_passes import Share
 from ..tokens import SpecialIds, Tokens, WordEdges
 from .plan import Plan, positions
 
@@ -89,9 +90,10 @@ class Chooser:
         self.weight_V = weight_V
 
     @property
-    def share(self) -> float:
-        """The approximate share of all tokens that is chosen, as the mean over the run."""
-        return (self.rate + self.rate_end) / 2 * (1 - self.clean_rate)
+    def share(self) -> float | Share:
+        """The approximate share of all tokens that is chosen."""
+        start, end = (rate * (1 - self.clean_rate) for rate in (self.rate, self.rate_end))
+        return start if start == end else Share(start, end)
 
     def rate_at(self, draws: Draws) -> float:
         return self.rate + (self.rate_end - self.rate) * float(draws.progress)
