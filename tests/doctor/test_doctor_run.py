@@ -306,6 +306,8 @@ def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
         ("electra-small", {"mask_rate": 0.4}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.6}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.03}, "warning", "mask-rate"),
+        ("bert-small", {"mask_rate_end": 0.8}, "warning", "mask-rate"),
+        ("electra-small", {"mask_rate_end": 0.03}, "warning", "mask-rate"),
         ("electra-small", {"tie": "none"}, "note", "untied"),
     ],
 )
@@ -627,6 +629,15 @@ def test_a_detection_that_begins_later_has_its_own_grace(tmp_path: Path) -> None
         records = [r | {"tokens": begins + after} for r in last(VALID, rtd_detection_auc=0.511)]
         found = history(tmp_path, TRAIN + records, **how)
         assert [*(found[k] for k in ("not-learning-yet", "chance") if k in found)] == [level]
+
+
+def test_the_loss_may_rise_with_the_mask_rate(tmp_path: Path) -> None:
+    """More hidden tokens are harder to guess."""
+    rising = last(TRAIN, generator=4.5) + last(VALID, generator=3.9)
+    assert "diverging" in history(tmp_path, rising, mask_rate_end=0.15)
+    assert set(history(tmp_path, rising, mask_rate_end=0.3).values()) == {"ok"}
+    apart = TRAIN + last(VALID, generator=3.9)  # that of training falls
+    assert history(tmp_path, apart, mask_rate_end=0.3)["overfitting"] == "warning"
 
 
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:

@@ -209,10 +209,13 @@ def chosen_counts(counts_V: Tensor, rate: float) -> Tensor:
     in proportion to `rarity`: a token is among the largest u^(1/w), those above some bound, with
     probability 1 - exp(-w x), x being the same for all."""
     weight_V = rarity(counts_V)
-    low, high = -50.0, 50.0  # the logarithm of x
+
+    def chosen(log_x: float) -> Tensor:
+        return counts_V.double() * -torch.expm1(-weight_V * math.exp(log_x))
+
+    low, high = -50.0, 50.0
     for _ in range(100):
         middle = (low + high) / 2
-        chosen_V = counts_V.double() * -torch.expm1(-weight_V * math.exp(middle))
-        few = chosen_V.sum() < rate * counts_V.sum()
+        few = chosen(middle).sum() < rate * counts_V.sum()
         low, high = (middle, high) if few else (low, middle)
-    return chosen_V
+    return chosen(low)

@@ -144,7 +144,8 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
             "It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint "
             f"of step {at}.",
         )
-    else:
+    # Where the mask rate moves, the task gets harder or easier in training, too.
+    elif config.corruption.mask_rate_end in (None, config.corruption.mask_rate):
         yield warning(
             "diverging",
             fact,

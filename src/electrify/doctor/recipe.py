@@ -190,11 +190,13 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
     c = config.corruption
     least, most = USUAL_MASK_RATES
     most = WITH_GENERATOR if c.row.learned else most
-    if not least <= c.mask_rate <= most:
+    rates = {"": c.mask_rate, " at the end": c.mask_rate_end or c.mask_rate}
+    odd = next((when for when, rate in rates.items() if not least <= rate <= most), None)
+    if odd is not None:
         kind = "with a generator" if c.row.learned else "without a generator"
         yield warning(
             "mask-rate",
-            f"{c.mask_rate:.0%} of the tokens are chosen, which is unusual {kind}",
+            f"{rates[odd]:.0%} of the tokens are chosen{odd}, which is unusual {kind}",
             (
                 "Published: 15 % (small, base), 25 % (large encoders with a generator of 1/4); "
                 "masked language models up to 40 %."
