@@ -24,6 +24,7 @@ from electrify.files.run_folder import METRICS, numbered
 from electrify.pretraining import starting
 from electrify.pretraining.batches import split_batch
 from electrify.text.manifest import read_manifest
+from electrify.text.shards import Corpus
 from electrify.train import checkpoint, log
 from electrify.train.folder import refuse
 from small import (
@@ -328,7 +329,7 @@ def test_initial_values_that_folders_bring_are_named_and_not_computed(
     cases: list[tuple[dict[str, Any], set[str]]] = [
         (kept, {words}),
         (kept | {"tie": "none"}, set()),
-        (kept | {"tie": "gdes"}, set()),
+        (kept | {"tie": "gdes"}, {words}),
         (kept | {"tie": "all", "generator_size": 1.0}, {words, scale}),
         (kept | {"recipe": "bert-tiny"}, {words, scale, values}),
         (generator, {words}),
@@ -347,6 +348,26 @@ def test_initial_values_that_folders_bring_are_named_and_not_computed(
         assert (said, not computed) == (idle, words in idle), fields
     folders = " and ".join(f"--init-{part} {finished / part}" for part in BOTH)
     assert f"--init-scale depth does nothing here: all blocks are those of {folders}" in lines
+
+
+@pytest.mark.parametrize("half", BOTH)
+def test_a_disentangled_table_starts_as_its_one_folder(
+    half: str, small_data: Path, finished: Path
+) -> None:
+    """Whichever network the folder is for: both begin with its words, and the difference at 0."""
+    fields = SMALL | {"tie": "gdes", f"init_{half}": str(finished / half)}
+    config = override(load_recipe("electra-tiny"), fields)
+    corpus = Corpus(small_data, "train")
+    config = starting.from_folders(config, None, corpus.manifest.vocab_size)
+    shape = starting.shapes_of(config, finished / "none", corpus.manifest.vocab_size)[1]
+    starts = {half: str(finished / half)}
+    b = starting.starting_point(config, shape, corpus, starts, fresh=True, main=True)
+    theirs = load_file(finished / half / "model.safetensors")
+    table = theirs["electra.embeddings.word_embeddings.weight"]
+    words = b.kept.encoder.embeddings.words
+    assert not words.delta_VE.any()
+    torch.testing.assert_close(words.weight, table)
+    torch.testing.assert_close(b.exports["generator"].encoder.embeddings.words.weight.data, table)
 
 
 def test_a_corpus_that_was_never_finished(

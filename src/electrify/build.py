@@ -85,7 +85,7 @@ def build(
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
     there = built.exports.keys() & set(brought)
-    filled = [built.exports[name].encoder.embeddings.words for name in there]
+    filled = [own_table(built.exports[name].encoder.embeddings.words) for name in there]
     tables = [own_table(e.embeddings.words) for e in encoders]
     drawn = any(all(table is not words for words in filled) for table in tables)
     values = InitialValues(

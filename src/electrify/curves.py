@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .config.pretrain import load_file
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
-from .files.run_folder import METRICS
+from .files.run_folder import CONFIG, METRICS
 from .files.whole import written
-from .pretraining.starting import unigram_entropy
+from .pretraining.frequencies import unigram_entropy
 from .progress import say
 from .text.shards import Corpus
 
@@ -31,7 +32,9 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
         json.loads(line) for line in (run / METRICS).read_text(encoding="utf-8").splitlines()
     ]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    by_frequency = unigram_entropy(Corpus(data, "train"))
+    by_frequency = unigram_entropy(
+        Corpus(data, "train"), load_file(run / CONFIG, within=run).corruption
+    )
     with our_style():
         figure = Figure(figsize=(15, 4.5), constrained_layout=True)
         left, middle, right = figure.subplots(1, 3)

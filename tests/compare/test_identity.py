@@ -81,6 +81,17 @@ def test_results_of_a_mistake_are_not_found_again() -> None:
         assert not corrected(cell_of(f"electra-tiny:{more}").config)
 
 
+def test_results_of_a_table_that_began_as_noise_are_not_found_again() -> None:
+    """Earlier versions gave a generator none of the words of the encoder's folder beside it."""
+    config = cell_of("electra-tiny:tie=gdes,generator_size=1.0").config
+    folder = {"init_discriminator": "there"}
+    (why,) = corrected(override(config, folder))
+    assert why == "the generator begins with the words of the folder"
+    for more in ({"init_generator": "there"}, {"tie": "none"}):
+        assert not corrected(override(config, folder | more))
+    assert not corrected(override(config, {"init_generator": "there"}))
+
+
 @pytest.mark.parametrize("name", LATER)
 def test_a_later_option_with_another_value_is_another_recipe(name: str):
     other: dict[str, Any] = {

@@ -21,9 +21,11 @@ from batches import (
     ragged_batch,
     sequences_of,
 )
+from electrify.config.sections import CorruptionConfig
 from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.plan import count
 from electrify.corruption.sampling import Sampling
+from electrify.pretraining.frequencies import counts_of_chosen
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
 from electrify.text.word_edges import word_edges
@@ -80,6 +82,38 @@ def test_rare_tokens_are_chosen_more_often() -> None:
     assert len(at) == rows
     share = float((tokens.ids_T[at] == 7).double().mean())
     assert abs(share - 0.75) < 5 * (0.75 * 0.25 / rows) ** 0.5
+
+
+def test_how_often_each_token_is_chosen_where_rare_ones_are_preferred() -> None:
+    """As counted, and so the best loss without context; with half of all tokens chosen the
+    preference must weaken. In spans of at most 3 tokens every second one is a first token."""
+    weight_V = 1.0 / torch.arange(1, VOCAB + 1)
+    weight_V[sorted(NEVER)] = 0
+    ids = torch.multinomial(
+        weight_V, 200_000, replacement=True, generator=torch.Generator().manual_seed(5)
+    )
+    counts_V = torch.bincount(ids, minlength=VOCAB).double()
+    tokens = pack([[row] for row in ids.view(-1, 1000).tolist()], row_length=1000)
+    for rate, span in ((0.15, 1), (0.5, 1), (0.15, 3)):
+        chooser = Chooser(SPECIAL, VOCAB, rate=rate, span_length=span, weight_V=rarity(counts_V))
+        seen_V = torch.bincount(
+            tokens.ids_T[at_of(chooser, tokens, draws_of(tokens))], minlength=VOCAB
+        )
+        c = CorruptionConfig(
+            corruptor="mask",
+            mask_rate=rate,
+            mask_choice="rare",
+            mask_unit="span" if span > 1 else "token",
+        )
+        found_V = counts_of_chosen(counts_V, c)
+        assert abs(entropy(found_V) - entropy(seen_V)) < 0.01
+        assert entropy(found_V) > entropy(counts_V) + 0.1
+        assert entropy(found_V) < entropy(counts_V * rarity(counts_V)) - 0.01
+
+
+def entropy(counts_V: torch.Tensor) -> float:
+    p = counts_V[counts_V > 0].double() / counts_V.sum()
+    return float(-(p * p.log()).sum())
 
 
 def test_rarity_by_hand() -> None:

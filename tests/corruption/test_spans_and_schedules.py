@@ -16,6 +16,7 @@ from batches import SPECIAL, VOCAB, at_of, built, draws_of, pack, packed_batches
 from electrify.corruption.choosing import Chooser, cut
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
+from electrify.model.forward_passes import Share
 from electrify.tokens import Tokens
 
 
@@ -111,7 +112,10 @@ def test_the_share_falls_during_the_run(progress: float, number: int) -> None:
     c = chooser(0.3, 1, 0.15)
     draws = at_share(draws_of(tokens), progress)
     assert len(at_of(c, tokens, draws)) == number
-    assert c.share == pytest.approx(0.225)
+    assert isinstance(c.share, Share)
+    assert c.share.at(0.5) == pytest.approx(0.225)
+    assert c.share.at(progress) * 40 == pytest.approx(number)
+    assert chooser(0.3).share == 0.3
     plan = c.plan(tokens, draws, fixed=True)
     assert plan.valid_M is not None
     assert int(plan.valid_M.sum()) == number

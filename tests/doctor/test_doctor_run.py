@@ -16,13 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from electrify.config.checks import check
 from electrify.config.doctor import DoctorConfig
 from electrify.config.pretrain import PretrainConfig, load_recipe, override, recipe_names
-from electrify.doctor.history import history_findings
+from electrify.config.pretrain import load_file as read_config
+from electrify.doctor.history import history_findings, judged_loss
 from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
 from electrify.files.lock import holder, lock
+from electrify.files.seals import SEAL, sealed
 from electrify.train.guard import spike_text
 from electrify.train.meter import slow_text
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
@@ -303,6 +306,8 @@ def test_shipped_recipes_fall_into_no_trap(name: str) -> None:
         ("electra-small", {"mask_rate": 0.4}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.6}, "warning", "mask-rate"),
         ("bert-small", {"mask_rate": 0.03}, "warning", "mask-rate"),
+        ("bert-small", {"mask_rate_end": 0.8}, "warning", "mask-rate"),
+        ("electra-small", {"mask_rate_end": 0.03}, "warning", "mask-rate"),
         ("electra-small", {"tie": "none"}, "note", "untied"),
     ],
 )
@@ -327,6 +332,42 @@ def test_what_can_be_given_instead_of_so_strong_a_generator() -> None:
             if f.code == "generator-size"
         ]
         assert cure in found.advice
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "tie"),
+    [
+        ("electra-tiny", {}, "embeddings"),
+        ("electra-tiny", {"generator_dropout": 0.0}, "tokens"),
+        ("electra-modernbert-tiny", {"generator_size": 0.5}, None),
+        ("electra-tiny", {"term_weights": {"generator": 0.0, "rtd": 50.0}}, None),
+        ("adversarial-tiny", {}, "embeddings"),
+        ("two-stage-tiny", {}, None),
+    ],
+)
+def test_only_what_can_be_shared_is_advised(
+    recipe: str, fields: dict[str, Any], tie: str | None
+) -> None:
+    """And nothing where the generator does not train the words."""
+    config = override(load_recipe(recipe), {"tie": "none"} | fields)
+    check(config)
+    advice = [f.advice for f in recipe_traps(config, tokens=None) if f.code == "untied"]
+    assert [one.endswith(f"--tie {tie}.") for one in advice] == [True] * (tie is not None)
+    if tie:
+        check(override(config, {"tie": tie}))
+
+
+def test_the_width_of_a_generator_is_that_of_its_folder(run: Path) -> None:
+    """Whatever the recipe says, which such a run does not read."""
+
+    def other(facts: dict[str, Any]) -> dict[str, Any]:
+        facts["shapes"]["generator"]["hidden_size"] = 24
+        del facts[SEAL]
+        return sealed(facts)
+
+    edit(run / "run.json", other)
+    facts = [f.fact for f in examine_run(run, data=[])[0].findings if f.code == "generator-size"]
+    assert facts == ["the generator is 24 wide, 0.75 of the encoder's 32"]
 
 
 def test_more_epochs_than_help() -> None:
@@ -590,9 +631,41 @@ def test_a_detection_that_begins_later_has_its_own_grace(tmp_path: Path) -> None
         assert [*(found[k] for k in ("not-learning-yet", "chance") if k in found)] == [level]
 
 
+def test_the_loss_may_rise_with_the_mask_rate(tmp_path: Path) -> None:
+    """More hidden tokens are harder to guess."""
+    rising = last(TRAIN, generator=4.5) + last(VALID, generator=3.9)
+    assert "diverging" in history(tmp_path, rising, mask_rate_end=0.15)
+    assert set(history(tmp_path, rising, mask_rate_end=0.3).values()) == {"ok"}
+    apart = TRAIN + last(VALID, generator=3.9)  # that of training falls
+    assert history(tmp_path, apart, mask_rate_end=0.3)["overfitting"] == "warning"
+
+
 def test_a_discriminators_loss_may_rise(tmp_path: Path) -> None:
     """Its generator gets better."""
     assert set(history(tmp_path, TRAIN + last(VALID, rtd=0.5)).values()) == {"ok"}
+
+
+def test_what_no_loss_trains_is_not_judged(tmp_path: Path) -> None:
+    """A weight of 0 switches a loss off."""
+    blind = last(VALID, rtd_detection_recall=0.0, rtd_detection_auc=0.49)
+    how: dict[str, Any] = {"recipe": "corrective-tiny"}
+    how["term_weights"] = {"generator": 1.0, "rtd": 0.0, "correct": 1.0}
+    assert set(history(tmp_path, TRAIN + blind, **how).values()) == {"ok"}
+    early = [r | {"tokens": 1000} for r in blind]
+    assert set(history(tmp_path, TRAIN + early, **how).values()) == {"ok"}
+    rising = TRAIN + last(VALID, generator=9.0, generator_loss_masked=9.1)
+    found = history(tmp_path, rising, term_weights={"generator": 0.0, "rtd": 50.0})
+    assert set(found.values()) == {"ok"}
+
+
+def test_the_loss_that_should_fall() -> None:
+    def judged(recipe: str, **weights: float) -> str | None:
+        return judged_loss(override(load_recipe(recipe), {"term_weights": weights}))
+
+    assert judged("electra-tiny", generator=1.0, rtd=50.0) == "generator"
+    assert judged("electra-tiny", generator=0.0, rtd=50.0) is None
+    assert judged("unigram-tiny", rtd=50.0) == "rtd"
+    assert judged("bert-tiny", mlm=1.0) == "mlm"
 
 
 def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_data: Path) -> None:
@@ -604,8 +677,15 @@ def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_dat
     written = facts.pop("unigram_entropy")
     _, data = examine_data(small_data)
     assert data is not None
-    assert entropy_of(facts, []) is None
-    assert entropy_of(facts, [data]) == pytest.approx(written)
+    config = read_config(run / "config.yaml")
+    assert entropy_of(facts, [], config) is None
+    assert entropy_of(facts, [data], config) == pytest.approx(written)
+    rare = override(config, {"mask_choice": "rare"})
+    entropy = entropy_of(facts, [data], rare)
+    assert entropy is not None
+    assert entropy > written + 0.1  # that of the tokens which such a run chooses
+    towers = override(rare, {"corruptor": "two_tower"})
+    assert entropy_of(facts, [data], towers) == pytest.approx(written)
     assert torch.isfinite(
         load_file(run / "checkpoint-8/model.safetensors")["corruptor.lm.head.bias_V"]
     ).all()

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, spared_share
+from electrify.config.checks import check
+from electrify.config.pretrain import load_recipe, override
+from electrify.train.monitor import (
+    GRACE_TOKENS,
+    MAX_EPOCHS,
+    Monitor,
+    monitor_of,
+    spared_share,
+    untaught,
+)
 
 LATE = 10 * GRACE_TOKENS
 
@@ -95,9 +104,43 @@ def test_losses_that_say_nothing_of_the_context() -> None:
 
 
 def test_a_generator_that_is_no_language_model_in_training() -> None:
-    monitor = Monitor(unigram_entropy=6.44, generator_learns=False)
+    monitor = Monitor(unigram_entropy=6.44, untaught=("generator",))
     assert monitor.watch(valid(generator_loss_masked=9.0, generator=9.0)) == []
     assert monitor.watch(valid(generator_loss_masked=9.0, mlm_loss_masked=9.0)) != []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "weights", "judged"),
+    [
+        ("corrective-tiny", {"generator": 1.0, "rtd": 0.0, "correct": 1.0}, ["generator"]),
+        ("teams-tiny", {"generator": 1.0, "rtd": 0.0, "select": 2.0}, ["generator"]),
+        ("electra-tiny", {"generator": 0.0, "rtd": 50.0}, [""]),
+        ("electra-tiny", {"generator": 1.0, "rtd": 50.0}, ["", "generator"]),
+        ("replace-mlm-tiny", {"generator": 1.0, "mlm": 0.0}, ["generator"]),
+        ("replace-mlm-tiny", {"generator": 0.0, "mlm": 1.0}, ["mlm"]),
+        ("all-tokens-mlm-tiny", {"generator": 1.0, "all_tokens": 0.0}, ["generator"]),
+        ("all-tokens-mlm-tiny", {"generator": 0.0, "all_tokens": 1.0}, ["", "softmax"]),
+    ],
+)
+def test_what_no_loss_trains_is_not_judged(
+    recipe: str, weights: dict[str, float], judged: list[str]
+) -> None:
+    """A weight of 0 switches a loss off, and its head or its language model learns nothing.
+    judged: the subjects of the warnings, "" for detection."""
+    config = override(load_recipe(recipe), {"term_weights": weights})
+    check(config)
+    own = {
+        "replace-mlm-tiny": {"mlm_loss_replaced": 9.0},
+        "all-tokens-mlm-tiny": {"softmax_loss_replaced": 9.0, "copy_detection_recall": 0.0},
+    }
+    bad = {"generator_loss_masked": 9.0} | own.get(recipe, {"rtd_detection_recall": 0.0})
+    assert sorted(t.subject for t in monitor_of(config, 6.5).watch(valid(**bad))) == judged
+
+
+def test_losses_that_train_nothing() -> None:
+    assert untaught(load_recipe("electra-tiny")) == set()
+    assert untaught(load_recipe("adversarial-tiny")) == {"generator"}
+    assert untaught(load_recipe("two-stage-tiny")) == {"generator"}
 
 
 def test_a_head_that_has_just_begun_is_not_judged() -> None:

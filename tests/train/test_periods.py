@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from batches import built
+from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.config.pretrain import (
@@ -22,8 +22,8 @@ from electrify.config.pretrain import (
     load_recipe,
     override,
 )
-from electrify.data.phases import Phase, Phases
-from electrify.flops.count import PeriodFlops, flops_before, recipe_flops
+from electrify.data.phases import Phase, Phases, phases_of
+from electrify.flops.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
 from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
 from electrify.train.safety import Safety
@@ -48,6 +48,46 @@ def test_flops_of_periods_by_hand() -> None:
     ]
 
 
+MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("bert-tiny", {}),
+        ("bert-tiny", {"batch_size_schedule": {8: 0.5}}),
+        ("electra-tiny", {"seq_length_schedule": {16: 0.7}}),
+        ("corrective-tiny", {"mlm_share": 0.3, "correction": "none"}),
+        ("corrective-tiny", {"mlm_share": 0.3, "batch_size_schedule": {8: 0.5}}),
+    ],
+)
+def test_a_mask_rate_that_moves_is_counted_update_by_update(
+    name: str, fields: dict[str, Any]
+) -> None:
+    """By recipes whose rate is that of the middle of the update. (The run takes that of its start,
+    half an update earlier.)"""
+    steps = 60
+
+    def costs(**rate: float | None) -> tuple[Phases, list[PeriodFlops]]:
+        config = override(load_recipe(name), {"max_steps": steps} | fields | rate)
+        with torch.device("meta"):
+            objective = build(config, Vocabulary(8192, SPECIAL)).objective
+        phases, how = phases_of(config), {"convention": "hardware", "rows": 64}
+        return phases, flops_of_periods(objective, phases, max_steps=steps, **how)
+
+    each = []
+    for k in range(steps):
+        phases, periods = costs(mask_rate=0.3 - 0.15 * (k + 0.5) / steps, mask_rate_end=None)
+        each.append(flops_before(phases, k + 1, periods) - flops_before(phases, k, periods))
+    phases, periods = costs(**MOVING)
+    for step in (steps, 45, 30, 7):
+        assert flops_before(phases, step, periods) == pytest.approx(sum(each[:step]), rel=1e-9)
+    # As one number for the whole run says it only where all updates are alike.
+    _, mean = costs(mask_rate=0.225, mask_rate_end=None)
+    alike = abs(flops_before(phases, steps, mean) / sum(each) - 1) < 1e-3
+    assert alike == (not fields)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.99])
 def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
     """As the objective's last period does, to the update: `doctor` has the recipe alone."""
@@ -57,7 +97,7 @@ def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"max_steps": 12}, {"batch_size_schedule": {2: 0.5}}], ids=str
+    "fields", [{}, {"max_steps": 12}, {"batch_size_schedule": {2: 0.5}} | MOVING], ids=str
 )
 def test_the_plan_and_the_log_count_alike(
     small_data: Path, tmp_path: Path, fields: dict[str, Any]

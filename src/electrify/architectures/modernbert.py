@@ -16,7 +16,7 @@ from ..model.blocks import GatedBlock
 from ..model.embeddings import WordEmbeddings, Words, own_table
 from ..model.encoder import Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
-from ..model.init import init_scaled_outputs, init_words
+from ..model.init import init_words
 from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
 from ..model.shape import Shape
 from ..special import SpecialIds
@@ -143,8 +143,6 @@ class ModernBert(Architecture):
             for table in tables.values():
                 init_local_words(table, cls=values.cls)
             init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
-        if values.scaled:
-            init_scaled_outputs(encoders)
         if values.vectors:
             width = CONSTANT if local else 0
             for table in tables.values():

@@ -66,6 +66,8 @@ def corrected(config: PretrainConfig) -> list[str]:
     void."""
     t = config.train
     own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
-    if config.model.tie == "gdes" and (t.clip == "apart" or own):
-        return ["the word table is the generator's"]
-    return []
+    if config.model.tie != "gdes" or not config.corruption.row.learned:
+        return []
+    alone = t.init_discriminator and not (t.init_generator or t.generator_steps)
+    said = ["the word table is the generator's"] * (t.clip == "apart" or own)
+    return said + ["the generator begins with the words of the folder"] * bool(alone)

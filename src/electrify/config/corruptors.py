@@ -35,6 +35,9 @@ class CorruptorRow:
     has_generator: bool = False
     """Whether it is one masked language model, which may also start from a folder, be frozen, be
     trained in a first stage, and share blocks with the encoder that is kept."""
+    judges_all: bool = False
+    """Whether the loss of its own language model is over every token that may be chosen, and not
+    over the chosen ones."""
     card: str
     """A sentence for the model card on the encoder that is kept. `{asked}` is what the objective
     asks, `{architecture}` what the architecture's row calls it, `{generator}` what the generator
@@ -105,6 +108,7 @@ CORRUPTORS: dict[str, CorruptorRow] = {
         cls="electrify.corruption.two_tower:TwoTower",
         help="samples of a cloze model made of a left-to-right and a right-to-left encoder",
         learned=True,
+        judges_all=True,
         card=_text_in_which("a small cloze model changed tokens"),
     ),
     "mixture": CorruptorRow(

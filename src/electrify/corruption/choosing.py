@@ -7,10 +7,13 @@ V vocabulary.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from ..draws import Draws
+from ..model.forward_passes import Share
 from ..tokens import SpecialIds, Tokens, WordEdges
 from .plan import Plan, positions
 
@@ -87,9 +90,10 @@ class Chooser:
         self.weight_V = weight_V
 
     @property
-    def share(self) -> float:
-        """The approximate share of all tokens that is chosen, as the mean over the run."""
-        return (self.rate + self.rate_end) / 2 * (1 - self.clean_rate)
+    def share(self) -> float | Share:
+        """The approximate share of all tokens that is chosen."""
+        start, end = (rate * (1 - self.clean_rate) for rate in (self.rate, self.rate_end))
+        return start if start == end else Share(start, end)
 
     def rate_at(self, draws: Draws) -> float:
         return self.rate + (self.rate_end - self.rate) * float(draws.progress)
@@ -198,3 +202,20 @@ def rarity(counts_V: Tensor) -> Tensor:
     """
     counts_V = counts_V.double().clamp(min=1)
     return -(counts_V / counts_V.sum()).log().clamp(max=-1e-6)
+
+
+def chosen_counts(counts_V: Tensor, rate: float) -> Tensor:
+    """[V] how many of a corpus's tokens are chosen if `rate` of them are drawn without replacement
+    in proportion to `rarity`: a token is among the largest u^(1/w), those above some bound, with
+    probability 1 - exp(-w x), x being the same for all."""
+    weight_V = rarity(counts_V)
+
+    def chosen(log_x: float) -> Tensor:
+        return counts_V.double() * -torch.expm1(-weight_V * math.exp(log_x))
+
+    low, high = -50.0, 50.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        few = chosen(middle).sum() < rate * counts_V.sum()
+        low, high = (middle, high) if few else (low, middle)
+    return chosen(low)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from ..config.pretrain import PretrainConfig
 from ..text.shards import Corpus
 from .data import Data
 from .findings import Diagnosis, Finding, error, note, ok, warning
@@ -16,7 +17,7 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
     return next((d for d in data if facts.get("data") == d.manifest.fingerprint), None)
 
 
-def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
+def entropy_of(facts: dict[str, Any], data: list[Data], config: PretrainConfig) -> float | None:
     """The unigram entropy of the run's corpus, in nats: as recorded by the run, or else computed
     from its DATA if that is available."""
     written = facts.get("unigram_entropy")
@@ -25,9 +26,9 @@ def entropy_of(facts: dict[str, Any], data: list[Data]) -> float | None:
     mine = same_corpus(facts, data)
     if mine is None:
         return None
-    from ..pretraining.starting import unigram_entropy
+    from ..pretraining.frequencies import unigram_entropy
 
-    return unigram_entropy(Corpus(mine.folder, "train"))
+    return unigram_entropy(Corpus(mine.folder, "train"), config.corruption)
 
 
 def with_data(facts: dict[str, Any], data: list[Data]) -> Iterator[Finding]:

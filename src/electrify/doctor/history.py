@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..config.pretrain import PretrainConfig, learns_by_likelihood
+from ..config.pretrain import PretrainConfig
 from ..data.phases import phases_of
 from ..files.run_folder import METRICS
 from ..train import log
-from ..train.monitor import GRACE_TOKENS, silent_tokens
+from ..train.monitor import GRACE_TOKENS, silent_tokens, untaught
 from .files import amount, is_regular
 from .findings import Finding, error, note, ok, warning
 from .monitors import monitors, troubles
@@ -98,7 +98,7 @@ def not_numbers(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
 def chance(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
     """A discriminator that cannot distinguish anything, whatever the threshold."""
     valid = next((r for r in reversed(records) if r["kind"] == "valid"), {})
-    near = at_chance(valid)
+    near = at_chance(valid, config)
     if near and (number(valid, "tokens") or 0) >= silent_tokens(config) + GRACE_TOKENS:
         fact = (
             f"{near[0]} is {near[1]:.3f} after {amount(valid['tokens'])} tokens, and .5 is chance"
@@ -113,9 +113,10 @@ def chance(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Fi
 def judged_loss(config: PretrainConfig) -> str | None:
     """The loss that should fall. (The loss of a discriminator may rise while its generator gets
     better.)"""
-    if learns_by_likelihood(config.corruption, config.objective):
-        return "generator"
-    return None if config.corruption.row.learned else next(iter(config.objective.row.losses), None)
+    idle = untaught(config)
+    if config.corruption.row.learned:
+        return None if "generator" in idle else "generator"
+    return next((loss for loss in config.objective.row.losses if loss not in idle), None)
 
 
 def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterator[Finding]:
@@ -143,7 +144,8 @@ def overfitting(records: list[dict[str, Any]], config: PretrainConfig) -> Iterat
             "It learns the corpus by heart: use more text, --dropout 0.1, or the checkpoint "
             f"of step {at}.",
         )
-    else:
+    # Where the mask rate moves, the task gets harder or easier in training, too.
+    elif config.corruption.mask_rate_end in (None, config.corruption.mask_rate):
         yield warning(
             "diverging",
             fact,

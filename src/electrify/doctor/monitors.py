@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..config.pretrain import PretrainConfig
-from ..train.monitor import GRACE_TOKENS, Trouble, monitor_of, silent_tokens
+from ..train.monitor import (
+    GRACE_TOKENS,
+    Trouble,
+    loss_behind,
+    monitor_of,
+    silent_tokens,
+    untaught,
+)
 from .files import amount
 from .findings import Finding, as_sentence, note, ok, warning
 from .records import about, as_number, at_chance, number
@@ -60,7 +67,7 @@ def untroubled(
 ) -> Iterator[Finding]:
     """What the last validation shows about a run for which no monitor gives a warning."""
     early = (number(valid, "tokens") or 0) < silent_tokens(config) + GRACE_TOKENS
-    near = at_chance(valid)
+    near = at_chance(valid, config)
     if near:
         name, auc = near
         fact = f"validation at step {valid['step']:,}: {name} is {auc:.3f}, and .5 is chance"
@@ -83,4 +90,7 @@ def untroubled(
 
 
 def shown(name: str, config: PretrainConfig) -> bool:
-    return name in config.objective.term_weights or name.endswith(("_auc", "_recall"))
+    weights = config.objective.term_weights
+    if name in weights:
+        return weights[name] > 0
+    return name.endswith(("_auc", "_recall")) and loss_behind(name) not in untaught(config)

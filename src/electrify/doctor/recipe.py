@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 
-from ..config.pretrain import ModelConfig, PretrainConfig
+from ..config.checks import check
+from ..config.networks import is_untaught
+from ..config.pretrain import ModelConfig, PretrainConfig, override
 from ..data.phases import phases_of
+from ..errors import UserError
+from ..model.shape import Shape
 from ..train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 from .files import amount
 from .findings import Finding, note, ok, warning
@@ -26,14 +31,17 @@ WITH_GENERATOR = 0.3  # a generator that fills in more than this writes texts of
 MOST_WARMUP = 0.25
 
 
-def recipe_traps(config: PretrainConfig, *, tokens: int | None) -> Iterator[Finding]:
-    """tokens: number of tokens of the corpus, None if unknown."""
+def recipe_traps(
+    config: PretrainConfig, *, tokens: int | None, shape: Shape | None = None
+) -> Iterator[Finding]:
+    """tokens: number of tokens of the corpus, None if unknown. shape: that of a run's generator,
+    which a folder may have decided."""
     yield from learning_rate(config)
     yield from warmup(config)
     yield from length_of_run(config, tokens)
-    yield from generator(config)
+    yield from generator(config, shape)
     yield from mask_rate(config)
-    yield from tying(config)
+    yield from tying(config, shape)
 
 
 def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
@@ -136,10 +144,12 @@ def length_of_run(config: PretrainConfig, tokens: int | None) -> Iterator[Findin
         )
 
 
-def generator(config: PretrainConfig) -> Iterator[Finding]:
+def generator(config: PretrainConfig, shape: Shape | None) -> Iterator[Finding]:
     if not config.corruption.row.learned:
         return
     own = config.model.generator_numbers()
+    if shape is not None:
+        own = {name: getattr(shape, name) for name in own}
     t = config.train
     share = own["hidden_size"] / config.model.hidden_size
     fact = (
@@ -180,11 +190,13 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
     c = config.corruption
     least, most = USUAL_MASK_RATES
     most = WITH_GENERATOR if c.row.learned else most
-    if not least <= c.mask_rate <= most:
+    rates = {"": c.mask_rate, " at the end": c.mask_rate_end or c.mask_rate}
+    odd = next((when for when, rate in rates.items() if not least <= rate <= most), None)
+    if odd is not None:
         kind = "with a generator" if c.row.learned else "without a generator"
         yield warning(
             "mask-rate",
-            f"{c.mask_rate:.0%} of the tokens are chosen, which is unusual {kind}",
+            f"{rates[odd]:.0%} of the tokens are chosen{odd}, which is unusual {kind}",
             (
                 "Published: 15 % (small, base), 25 % (large encoders with a generator of 1/4); "
                 "masked language models up to 40 %."
@@ -192,10 +204,13 @@ def mask_rate(config: PretrainConfig) -> Iterator[Finding]:
         )
 
 
-def tying(config: PretrainConfig) -> Iterator[Finding]:
+def tying(config: PretrainConfig, shape: Shape | None) -> Iterator[Finding]:
     c = config.corruption
     m = config.model
-    if not c.row.learned or c.generator_training == "frozen" or m.tie != "none":
+    learns = c.row.learned and c.generator_training != "frozen" and not is_untaught(config)
+    narrow = shape is not None and shape.embedding_size != m.embedding_size
+    tie = possible_tie(config)
+    if not learns or m.tie != "none" or narrow or tie is None:
         return
     default = ModelConfig.__dataclass_fields__["tie"].default
     yield note(
@@ -206,6 +221,15 @@ def tying(config: PretrainConfig) -> Iterator[Finding]:
         ),
         (
             "In the paper sharing is worth .7 points of GLUE: the generator's softmax trains every "
-            "word's embedding at each step, --tie embeddings."
+            f"word's embedding at each step, --tie {tie}."
         ),
     )
+
+
+def possible_tie(config: PretrainConfig) -> str | None:
+    """A way of sharing words that this recipe could take."""
+    for tie in ("embeddings", "tokens"):
+        with suppress(UserError):
+            check(override(config, {"tie": tie}))
+            return tie
+    return None

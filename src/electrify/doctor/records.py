@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..config.pretrain import PretrainConfig
+from ..train.monitor import loss_behind, untaught
+
 MIN_AUC = 0.55  # one half is chance
 # Words of warnings -> what they are about, in logs of earlier versions, which only had the words.
 EARLIER = {
@@ -41,12 +44,15 @@ def not_finite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def at_chance(valid: Mapping[str, Any]) -> tuple[str, float] | None:
-    """The AUC of a discriminator that detects nothing, with the name of the metric."""
+def at_chance(valid: Mapping[str, Any], config: PretrainConfig) -> tuple[str, float] | None:
+    """The AUC of a discriminator that detects nothing though it learns to, with the name of the
+    metric."""
+    idle = untaught(config)
     found = (
         (name, auc)
         for name in sorted(valid)
-        if name.endswith("_detection_auc") and (auc := number(valid, name)) is not None
+        if name.endswith("_detection_auc") and loss_behind(name) not in idle
+        if (auc := number(valid, name)) is not None
     )
     return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -50,8 +51,10 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     if config is not None:
         found.traits = {"config": config, "data": facts.get("data")}
         found.run(lambda: progress_findings(folder, config, kept))
-        found.run(lambda: recipe_traps(config, tokens=train_tokens(facts)))
-        found.run(lambda: history_findings(folder, config, unigram_entropy=entropy_of(facts, data)))
+        shape = kept.get("shapes", {}).get("generator")
+        found.run(lambda: recipe_traps(config, tokens=train_tokens(facts), shape=shape))
+        entropy = partial(entropy_of, facts, data, config)
+        found.run(lambda: history_findings(folder, config, unigram_entropy=entropy()))
     found.run(lambda: links_out(folder))
     found.run(lambda: with_data(facts, data))
     models = [folder / name for name in network_names() if os.path.isdir(folder / name)]
@@ -113,7 +116,8 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
     kept["facts"] = facts
     kept["special"] = ids
     if not beyond:
-        read_facts(folder)  # `export` and a continued run would refuse these
+        # `export` and a continued run would refuse what this refuses.
+        kept["shapes"] = read_facts(folder)[0].shapes
 
 
 def agreement_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:

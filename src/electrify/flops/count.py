@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
-from ..model.forward_passes import Measured, Pass
+from ..model.forward_passes import Measured, Pass, Share
 from ..tokens import SpecialIds
 from . import paper
 
@@ -50,22 +50,22 @@ def passes_flops(
     convention: Convention,
     rows: int = 1,
     batch_rows: int = 1,
+    progress: float = 0.5,
 ) -> float:
     """FLOPs of forward and backward passes for one token of the batch (heads on a share of the
     tokens are spread over all).
 
     rows: the number of rows in one forward pass, which decides whether something is computed twice
     (`Pass.again_above`); the paper's convention ignores this. batch_rows: the number of rows in the
-    batch, over which is spread what is computed once, as if the batch were not split.
+    batch, over which is spread what is computed once, as if the batch were not split. progress: the
+    share of the run that is done, for shares of the tokens that move; in its middle they have their
+    mean over the run.
     """
     total = 0.0
     for one in passes:
-        of_paper = (
-            getattr(one.network, "paper_share", None)
-            if convention == "paper" and one.share < 1
-            else None
-        )
-        share = of_paper or one.share
+        share = one.share_at(progress)
+        if convention == "paper" and share < 1:
+            share = getattr(one.network, "paper_share", None) or share
         again = (
             convention == "hardware"
             and one.again_above is not None
@@ -97,7 +97,11 @@ class PeriodFlops:
     first: int
     """Its first update, counted from 0."""
     per_token: dict[int, float]
-    """FLOPs per token for each row length."""
+    """FLOPs per token for each row length, as the mean over the whole run."""
+    slope: dict[int, float] = field(default_factory=dict)
+    """How much they grow with each update, where the share of tokens that is chosen moves."""
+    middle: float = 0.0
+    """The update at which they have that mean."""
 
 
 def flops_of_periods(
@@ -111,18 +115,28 @@ def flops_of_periods(
     """The cost of each period of a run of `max_steps` updates, for the row lengths of these phases.
     rows: see passes_flops."""
     how: dict[str, Any] = {"convention": convention, "rows": rows}
-    return [
-        PeriodFlops(first_update(p.start, max_steps), by_length(p.passes, phases, **how))
-        for p in objective.periods()
-    ]
+    found = []
+    for p in objective.periods():
+        mean = by_length(p.passes, phases, **how)
+        slope = {}
+        if any(isinstance(one.share, Share) for one in p.passes):
+            start, end = (by_length(p.passes, phases, **how, progress=at) for at in (0.0, 1.0))
+            slope = {length: (end[length] - start[length]) / max_steps for length in mean}
+        found.append(PeriodFlops(first_update(p.start, max_steps), mean, slope, max_steps / 2))
+    return found
 
 
 def by_length(
-    passes: Iterable[Pass], phases: Phases, *, convention: Convention, rows: int = 1
+    passes: Iterable[Pass],
+    phases: Phases,
+    *,
+    convention: Convention,
+    rows: int = 1,
+    progress: float = 0.5,
 ) -> dict[int, float]:
-    """FLOPs of these passes per token for each row length. rows: see passes_flops."""
+    """FLOPs of these passes per token for each row length. rows, progress: see passes_flops."""
     passes = list(passes)
-    how: dict[str, Any] = {"convention": convention, "rows": rows}
+    how: dict[str, Any] = {"convention": convention, "rows": rows, "progress": progress}
     return {
         length: passes_flops(passes, row_length=length, batch_rows=batch_rows, **how)
         for length, batch_rows in phases.batch_rows.items()
@@ -132,11 +146,26 @@ def by_length(
 def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
     """FLOPs of the updates before `step` in a run of these periods."""
     ends = [p.first for p in periods[1:]] + [step]
-    return sum(
-        flops_of(phases, min(end, step), p.per_token)
-        - flops_of(phases, min(p.first, step), p.per_token)
-        for p, end in zip(periods, ends, strict=True)
-    )
+    total = 0.0
+    for period, end in zip(periods, ends, strict=True):
+        first, last = min(period.first, step), min(end, step)
+        mean = period.per_token
+        total += flops_of(phases, last, mean) - flops_of(phases, first, mean)
+        total += moved_flops(phases, first, last, period)
+    return total
+
+
+def moved_flops(phases: Phases, first: int, last: int, period: PeriodFlops) -> float:
+    """FLOPs of the updates from `first` to before `last` beyond those at the mean over the run."""
+    if not period.slope:
+        return 0.0
+    starts = [p.first for p in phases.all]
+    total = 0.0
+    for phase, start, end in zip(phases.all, starts, [*starts[1:], last], strict=True):
+        one, other = max(start, first), min(end, last)
+        beyond = period.slope[phase.row_length] * ((one + other) / 2 - period.middle)
+        total += phase.slots * max(0, other - one) * beyond
+    return total
 
 
 def flops_of(phases: Phases, steps: int, per_token: dict[int, float]) -> float:
@@ -155,9 +184,9 @@ class RecipeFlops:
     train: float
     """FLOPs of the whole run, including the `generator_steps` of a first stage."""
     step: float
-    """FLOPs of one update of the last phase, without the optimiser."""
+    """FLOPs of one update of the last phase, without the optimiser, at the run's mean mask rate."""
     token: float
-    """FLOPs of training for one token of the last phase."""
+    """FLOPs of training for one token of the last phase, at that rate."""
     inference: float
     """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
     `inference_length` tokens."""

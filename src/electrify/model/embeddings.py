@@ -36,6 +36,12 @@ class DisentangledWords(nn.Module):
         """The sum [V, E]."""
         return self.base.weight.detach() + self.delta_VE
 
+    @torch.no_grad()
+    def level(self) -> None:
+        """Puts the sum into the table below, so that the difference starts at 0 again."""
+        self.base.weight += self.delta_VE
+        self.delta_VE.zero_()
+
     def forward(self, ids_T: Tensor) -> Tensor:
         return F.embedding(ids_T, self.base.weight.detach()) + F.embedding(ids_T, self.delta_VE)
 

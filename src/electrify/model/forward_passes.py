@@ -10,12 +10,24 @@ from torch import nn
 
 
 @dataclass(frozen=True)
+class Share:
+    """A share of the tokens that moves linearly during the run."""
+
+    start: float
+    end: float
+
+    def at(self, progress: float) -> float:
+        """progress: the share of the run that is done."""
+        return self.start * (1 - progress) + self.end * progress
+
+
+@dataclass(frozen=True)
 class Pass:
     """One run of a network in a forward pass of an objective."""
 
     network: nn.Module
     """An Encoder or the top of one, a Head, or a plain nn.Linear."""
-    share: float
+    share: float | Share
     """Share of the tokens on which it runs: 1.0 for every token (padding included), the mask rate
     for the chosen positions."""
     trains: bool
@@ -23,6 +35,10 @@ class Pass:
     again_above: int | None = None
     """If a forward pass of the objective has more tokens than this, the network runs a second time
     for its gradient instead of keeping its output. None means never."""
+
+    def share_at(self, progress: float) -> float:
+        """The share of the tokens when this share of the run is done."""
+        return self.share.at(progress) if isinstance(self.share, Share) else self.share
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..tokens import Tokens
 from . import costs
 from .embeddings import Words
 from .encoder import Encoder
-from .forward_passes import Pass
+from .forward_passes import Pass, Share
 from .shape import Shape
 
 HeadKind = Literal["token", "binary", "vector"]
@@ -52,7 +52,7 @@ class Head(nn.Module, ABC):
         """[M, D] the same at some positions, by running the encoder."""
         return self.inputs(encoder(tokens), tokens)[at_M]
 
-    def passes(self, encoder: Encoder, share: float, *, trains: bool) -> list[Pass]:
+    def passes(self, encoder: Encoder, share: float | Share, *, trains: bool) -> list[Pass]:
         """The networks that `read` at a share of the tokens, and the logits there, run."""
         return [Pass(encoder, 1.0, trains), Pass(self, share, trains)]
 

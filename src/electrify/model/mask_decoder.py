@@ -15,7 +15,7 @@ from . import costs
 from .costs import linear_flops
 from .embeddings import Words
 from .encoder import Encoder
-from .forward_passes import Pass
+from .forward_passes import Pass, Share
 from .heads import LMHead
 from .shape import Shape
 
@@ -50,7 +50,7 @@ class DecodedLMHead(LMHead):
         query_MD = (x_TD[at_M] + self.positions(tokens.pos_T[at_M])).to(x_TD.dtype)
         return encoder.read(last.ask(x_TD, context, query_MD, at_M, times=TIMES))
 
-    def passes(self, encoder: Encoder, share: float, *, trains: bool) -> list[Pass]:
+    def passes(self, encoder: Encoder, share: float | Share, *, trains: bool) -> list[Pass]:
         return [
             Pass(Asked(encoder), 1.0, trains),
             Pass(Asking(encoder), share, trains),

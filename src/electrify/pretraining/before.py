@@ -108,7 +108,7 @@ def _initial_values(config: PretrainConfig, given: Collection[str]) -> Iterator[
     kept, other = bool(t.init_discriminator), bool(t.init_generator)
     alone = other or not c.row.learned  # no network beside the kept one begins anew
     branches = o.row.leaving(o.term_weights, o.options).values()
-    words = (kept or (other and m.tie != "none")) and (alone or m.tie not in ("none", "gdes"))
+    words = (kept or (other and m.tie != "none")) and (alone or m.tie != "none")
     blocks = (kept or other) if m.tie == "all" and c.row.learned else kept and alone
     whole = {
         "init": kept and alone and not branches,

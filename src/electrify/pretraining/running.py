@@ -36,7 +36,8 @@ from ..train.sharding import is_sharded
 from ..train.space import bytes_needed, require_space, sizes_of
 from ..train.threads import Threads, choose, computing_with
 from .batches import split_batch
-from .starting import Starts, from_folders, kept_names, shapes_of, starting_point, unigram_entropy
+from .frequencies import unigram_entropy
+from .starting import Starts, from_folders, kept_names, shapes_of, starting_point
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,9 @@ def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingD
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
     o = config.objective
     group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
-    return TrainingData(loader, valid, micro_rows, unigram_entropy(corpus), group)
+    return TrainingData(
+        loader, valid, micro_rows, unigram_entropy(corpus, config.corruption), group
+    )
 
 
 def context_of(job: Job, config: PretrainConfig, corpus: Corpus) -> RunContext:

@@ -9,7 +9,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..architectures import architecture_named
@@ -251,6 +250,9 @@ def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
         yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)
+    words = built.kept.encoder.embeddings.words
+    if isinstance(words, DisentangledWords) and set(starts) == {"discriminator"}:
+        words.level()  # the generator begins with the words of the encoder's folder
     if starts:
         for name in sorted(built.exports.keys() - {*order}):
             yield (
@@ -270,10 +272,3 @@ def kept_names(built: Built) -> set[str]:
     return {
         n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
     }
-
-
-def unigram_entropy(corpus: Corpus) -> float:
-    """The loss, in nats, of the best model that sees no context."""
-    counts = corpus.unigram().astype(np.float64)
-    p = counts[counts > 0] / max(1.0, counts.sum())
-    return float(-(p * np.log(p)).sum())

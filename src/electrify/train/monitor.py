@@ -3,7 +3,7 @@ and returns troubles to warn of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +30,8 @@ BLIND = {
     "mlm_loss_replaced": " on replaced tokens",
     "softmax_loss_replaced": " on replaced tokens",
 }
+# The loss that trains what a metric is about, where it is not the first word of the metric's name.
+TRAINED_BY = {"copy": "all_tokens", "softmax": "all_tokens"}
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,11 @@ class Trouble:
 class Monitor:
     """Gives each warning once, and again only if the problem had gone away in between.
 
-    unigram_entropy: entropy of the tokens that can be chosen, in nats. generator_learns: whether
-    the generator is trained as a language model; otherwise (if it is frozen or trained
-    adversarially) it is not judged as one. warmup_tokens: nothing is expected while the learning
-    rate still rises, so there are no warnings during these tokens, nor during the first
-    GRACE_TOKENS. silent_tokens: the tokens before any head detects; detection has GRACE_TOKENS from
-    there.
+    unigram_entropy: entropy of the tokens that are chosen, in nats. untaught: losses that train
+    nothing; the language models and the heads of which they are the losses are not judged.
+    warmup_tokens: nothing is expected while the learning rate still rises, so there are no warnings
+    during these tokens, nor during the first GRACE_TOKENS. silent_tokens: the tokens before any
+    head detects; detection has GRACE_TOKENS from there.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class Monitor:
         unigram_entropy: float,
         warmup_tokens: int = 0,
         silent_tokens: int = 0,
-        generator_learns: bool = True,
+        untaught: Collection[str] = (),
     ) -> None:
         self.unigram_entropy = unigram_entropy
-        self.generator_learns = generator_learns
+        self.untaught = frozenset(untaught)
         self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
         self.detects_after = max(self.grace_tokens, silent_tokens + GRACE_TOKENS)
         self._in_trouble: set[str] = set()
@@ -88,7 +89,7 @@ class Monitor:
             said.append(self._say("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
             for name, value in record.items():
-                if name.startswith("generator") and not self.generator_learns:
+                if loss_behind(name) in self.untaught:
                     continue
                 if _is_blind(name, record):
                     said.append(self._say_of_context(name, value, record["tokens"]))
@@ -146,8 +147,22 @@ def monitor_of(config: PretrainConfig, unigram_entropy: float) -> Monitor:
         unigram_entropy=unigram_entropy,
         warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
         silent_tokens=silent_tokens(config),
-        generator_learns=learns_by_likelihood(config.corruption, config.objective),
+        untaught=untaught(config),
     )
+
+
+def untaught(config: PretrainConfig) -> set[str]:
+    """Losses that train nothing: those whose weight is 0, and that of a generator which is frozen
+    or trained adversarially."""
+    weightless = {loss for loss, w in config.objective.term_weights.items() if not w}
+    learns = learns_by_likelihood(config.corruption, config.objective)
+    return weightless if learns else weightless | {"generator"}
+
+
+def loss_behind(metric: str) -> str:
+    """The loss that trains what a metric of the validation is about."""
+    word = metric.split("_")[0]
+    return TRAINED_BY.get(word, word)
 
 
 def silent_tokens(config: PretrainConfig) -> int:
