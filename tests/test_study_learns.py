@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from electrify.pretraining.starting import unigram_entropy
+from electrify.config.pretrain import load_file
+from electrify.pretraining.frequencies import unigram_entropy
 from electrify.text.shards import Corpus
 from small import electrify, flags, records
 
@@ -139,7 +140,8 @@ def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     electrify(words, tmp_path, seconds=1500)
     found = records(run, "valid")
     first, valid = found[0], found[-1]
-    entropy = unigram_entropy(Corpus(data, "train"))
+    config = load_file(run / "config.yaml")
+    entropy = unigram_entropy(Corpus(data, "train"), config.corruption)
     assert 5.5 < entropy < 6.5
     for name in FIRST.get(system, []):
         assert first[name] < entropy - 0.5, name

@@ -22,7 +22,8 @@ from electrify.files.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.pretraining.batches import split_batch
-from electrify.pretraining.starting import kept_names, unigram_entropy
+from electrify.pretraining.frequencies import unigram_entropy
+from electrify.pretraining.starting import kept_names
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log, schedule
@@ -63,9 +64,8 @@ def run_of(
         seed=config.train.seed,
     )
     micro_rows = micro_rows or config.train.train_batch_size
-    read = TrainingData(
-        loader, Rows(Corpus(data, "valid"), **rows), micro_rows, unigram_entropy(corpus)
-    )
+    entropy = unigram_entropy(corpus, config.corruption)
+    read = TrainingData(loader, Rows(Corpus(data, "valid"), **rows), micro_rows, entropy)
     context = RunContext(ALONE, folder)
     return Run(built.objective, config, read, context, kept=kept_names(built))
 
@@ -284,7 +284,9 @@ def test_it_learns(small_data: Path, tmp_path: Path) -> None:
     }
     assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", **fields) == 0
     last = records(tmp_path / "run", "valid")[-1]
-    assert last["mlm_loss_masked"] < unigram_entropy(Corpus(small_data, "train")) - 0.4
+    corruption = load_recipe("bert-tiny").corruption
+    entropy = unigram_entropy(Corpus(small_data, "train"), corruption)
+    assert last["mlm_loss_masked"] < entropy - 0.4
 
 
 @pytest.mark.slow
