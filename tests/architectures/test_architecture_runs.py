@@ -51,7 +51,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "coco-lm": WIDE | {"rtd_head": "dense", "contrast_rows": 2},
     "coco-lm-rtd": WIDE | {"rtd_head": "dense"},
-    "metro": WIDE | {"init_scale": "none"},  # which the inits of modernbert have already
+    "metro": WIDE,
     "fast-electra": {"generator_num_hidden_layers": 1, "generator_steps": 4},
     "gdes": WIDE,
 }

@@ -684,6 +684,9 @@ def test_word_frequencies_of_the_corpus_judge_the_generator(run: Path, small_dat
     entropy = entropy_of(facts, [data], rare)
     assert entropy is not None
     assert entropy > written + 0.1  # that of the tokens which such a run chooses
+    facts["unigram_entropy"] = written  # as earlier versions recorded it of such a run, too
+    assert entropy_of(facts, [data], rare) == entropy
+    assert entropy_of(facts, [], rare) == entropy_of(facts, [data], config) == written
     towers = override(rare, {"corruptor": "two_tower"})
     assert entropy_of(facts, [data], towers) == pytest.approx(written)
     assert torch.isfinite(

@@ -204,7 +204,7 @@ def test_folders_of_other_runs_are_refused(zoo: Path, reviews: tuple[str, str], 
     shutil.copy(zoo / "electra" / "model.safetensors", model / "model.safetensors")
     Path(reviews[1]).write_text(Path(reviews[0]).read_text())
     with pytest.raises(
-        UserError, match=r"holds scores of the examples of task 'reviews' from before it changed"
+        UserError, match=r"holds scores of other examples of task 'reviews': a file has changed"
     ):
         finetune(first)
     with pytest.raises(UserError, match=r"holds other files and no finetune.json"):

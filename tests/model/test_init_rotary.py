@@ -74,19 +74,18 @@ def test_no_biases_but_those_of_outputs() -> None:
         assert sorted(n.rsplit(".", 2)[-2] for n in named) == ["head", "out", "out"]
 
 
-@pytest.mark.parametrize("init", ["published", "local"])
-def test_both_have_the_scale_of_depth_already(init: str) -> None:
+def test_both_have_the_scale_of_depth_already() -> None:
     """Twice would be a factor of one over twice the blocks."""
     from electrify.config.checks import check
     from electrify.errors import UserError
 
-    fields = {"architecture": "modernbert", "embedding_size": 32, "init": init}
-    for recipe, more in (("bert-modernbert-tiny", {"init_scale": "depth"}), ("metro-tiny", fields)):
-        with pytest.raises(UserError, match="already: take init_scale none"):
-            check(tiny(recipe, **{"init": init} | more))
-    wide = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
-    head = {"rtd_head": "dense", "init_scale": "none"}
-    check(tiny("metro-tiny", **fields, **wide, **head))
+    with pytest.raises(UserError, match="leave that out"):
+        check(tiny("bert-modernbert-tiny", init="published", init_scale="depth"))
+    scaled = rotary("bert-modernbert-tiny", init="local", init_scale="depth")
+    plain = rotary("bert-modernbert-tiny", init="local")
+    for (one, _), (other, _) in zip(blocks_of(scaled), blocks_of(plain), strict=True):
+        assert torch.equal(one.out.weight, other.out.weight)
+        assert torch.equal(one.down.weight, other.down.weight)
 
 
 # ---------------------------------------------------------------- local

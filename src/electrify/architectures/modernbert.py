@@ -143,6 +143,7 @@ class ModernBert(Architecture):
             for table in tables.values():
                 init_local_words(table, cls=values.cls)
             init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
+        # Outputs start smaller the more blocks there are whether or not that is asked for.
         if values.vectors:
             width = CONSTANT if local else 0
             for table in tables.values():

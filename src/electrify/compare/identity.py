@@ -64,10 +64,16 @@ def _rising(schedule: Any) -> Any:
 def corrected(config: PretrainConfig) -> list[str]:
     """What the same recipe did not yet mean in earlier versions, whose results are therefore
     void."""
-    t = config.train
-    own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
-    if config.model.tie != "gdes" or not config.corruption.row.learned:
-        return []
-    alone = t.init_discriminator and not (t.init_generator or t.generator_steps)
-    said = ["the word table is the generator's"] * (t.clip == "apart" or own)
-    return said + ["the generator begins with the words of the folder"] * bool(alone)
+    m, t = config.model, config.train
+    said: list[str] = []
+    if m.tie == "gdes" and config.corruption.row.learned:
+        if (
+            t.clip == "apart"
+            or (t.generator_learning_rate, t.generator_warmup_steps) != (None,) * 2
+        ):
+            said.append("the word table is the generator's")
+        if t.init_discriminator and not (t.init_generator or t.generator_steps):
+            said.append("the generator begins with the words of the folder")
+    if (m.architecture, m.init, m.init_scale) == ("modernbert", "local", "depth"):
+        said.append("outputs are scaled once")
+    return said

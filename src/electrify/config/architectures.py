@@ -108,11 +108,8 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
             "rotary positions turn pairs of numbers: heads must have an even width, not "
             f"{model.hidden_size // model.num_attention_heads}"
         )
-    if model.init_scale == "depth":
-        return (
-            f"init {model.init} of modernbert has the scale of init_scale depth already: take "
-            "init_scale none"
-        )
+    if model.init == "published" and model.init_scale == "depth":
+        return "init published of modernbert has the scale of init_scale depth; leave that out"
     return None
 
 

@@ -19,13 +19,13 @@ def same_corpus(facts: dict[str, Any], data: list[Data]) -> Data | None:
 
 def entropy_of(facts: dict[str, Any], data: list[Data], config: PretrainConfig) -> float | None:
     """The unigram entropy of the run's corpus, in nats: as recorded by the run, or else computed
-    from its DATA if that is available."""
+    from its DATA if that is available. Where rare tokens are preferred, earlier versions recorded
+    that of all tokens, so it is computed if possible."""
     written = facts.get("unigram_entropy")
-    if isinstance(written, float) and math.isfinite(written):
-        return written
+    recorded = written if isinstance(written, float) and math.isfinite(written) else None
     mine = same_corpus(facts, data)
-    if mine is None:
-        return None
+    if mine is None or (recorded is not None and config.corruption.mask_choice != "rare"):
+        return recorded
     from ..pretraining.frequencies import unigram_entropy
 
     return unigram_entropy(Corpus(mine.folder, "train"), config.corruption)

@@ -95,8 +95,7 @@ def _finetune(
             must_be_makeable(run.save_to / LONGEST_NAME)
             may_write(run.save_to, identity_of(run.task), top=out)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
-    split = options.validation_fraction is not None
-    must_be_of_same_examples(plan, done.values(), out, split=split)
+    must_be_of_same_examples(plan, done.values(), out)
     todo = [run for run in plan if not is_done(run, done, out)]
     device = loop.device_named(options.settings.device)
     widths = [0]

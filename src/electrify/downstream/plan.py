@@ -133,25 +133,18 @@ def must_be_makeable(path: Path) -> None:
 
 
 def must_be_of_same_examples(
-    plan: Iterable[Run], records: Iterable[dict[str, Any]], out: Path, *, split: bool
+    plan: Iterable[Run], records: Iterable[dict[str, Any]], out: Path
 ) -> None:
     """Raises UserError if a folder holds scores of other examples of a task, of whatever model and
-    seed: side by side, they would be compared. split: whether the seed decides which examples are
-    held out."""
+    seed: side by side, they would be compared."""
     data = {run.task.name: run.hashes["data"] for run in plan}
     other = next((r["task"] for r in records if data.get(r["task"], r["data"]) != r["data"]), None)
-    if other is None:
-        return
-    if split:
+    if other is not None:
         raise UserError(
-            f"{out}: holds scores of other examples of task {other!r}; --seed decides which ones "
-            "--validation-fraction holds out, so give that of the first command, or choose "
-            "another --output-dir"
+            f"{out}: holds scores of other examples of task {other!r}: a file has changed, or "
+            "--validation-fraction or --seed, which draw from it; give the same as before, or "
+            "choose another --output-dir"
         )
-    raise UserError(
-        f"{out}: holds scores of the examples of task {other!r} from before it changed; choose "
-        "another --output-dir"
-    )
 
 
 def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:

@@ -234,6 +234,12 @@ def starting_point(
 
 def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts) -> Iterator[str]:
     """Takes the weights of the folders. Yields lines about them."""
+    words = built.kept.encoder.embeddings.words
+    # With this folder alone, the generator begins with its words, too: to the bit if the table
+    # below is empty when they are read.
+    alone = isinstance(words, DisentangledWords) and set(starts) == {"discriminator"}
+    if alone:
+        torch.nn.init.zeros_(words.base.weight)
     # A disentangled table is a difference from the generator's table, which must be loaded first.
     order = (
         ("generator", "discriminator")
@@ -250,9 +256,8 @@ def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
         yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)
-    words = built.kept.encoder.embeddings.words
-    if isinstance(words, DisentangledWords) and set(starts) == {"discriminator"}:
-        words.level()  # the generator begins with the words of the encoder's folder
+    if alone:
+        words.level()
     if starts:
         for name in sorted(built.exports.keys() - {*order}):
             yield (

@@ -78,13 +78,14 @@ def _tagging(
     files: Sequence[str], name: str, word_column: str | None, tag_column: str | None
 ) -> TaskData:
     found = [_sentences(path, word_column, tag_column) for path in files]
-    must_be_classes(files[0], len(_tags(found[0])), "the column of tags")
+    tags = _tags(found[0])
+    must_be_classes(files[0], len(tags), "the column of tags")
     shared = shared_examples([[sentence.words for sentence in part] for part in found])
     task = tagging_of(name, found[0], found[-1], metrics=None, epochs=OWN_EPOCHS, notes=shared)
     # The task has the tags in one scheme, whatever the schemes of the two files are.
     scored = {tag for one in task.validation if isinstance(one, Sentence) for tag in one.tags}
     if scored - {"O"} and not (scored - {"O"}) & set(task.labels):
-        odd, known = _first(_tags(found[-1]) - {"O"}), _first(_tags(found[0]))
+        odd, known = _first(_tags(found[-1]) - {"O"}), _first(tags)
         raise UserError(f"{files[-1]}: none of its tags ({odd}) is one of {known}")
     return replace(task, notes=(*task.notes, *untrained(task)))
 
