@@ -96,8 +96,9 @@ def test_seeds_with_another_split_are_not_put_beside_each_other(
     asked = dataclasses.replace(asked, validation_file=None, validation_fraction=0.25)
     finetune(asked)
     before = (out / "scores.jsonl").read_bytes()
-    for more in ({"seed": 1}, {"seed": 1, "models": (str(zoo / "electra"),)}):
-        with pytest.raises(UserError, match=r"other examples of task 'reviews'; --seed decides"):
+    others = ({"seed": 1}, {"seed": 1, "models": (str(zoo / "electra"),)})
+    for more in (*others, {"validation_fraction": 0.3}):
+        with pytest.raises(UserError, match=r"other examples of task 'reviews': .* or --seed"):
             finetune(dataclasses.replace(asked, **more))  # type: ignore[arg-type]
     assert (out / "scores.jsonl").read_bytes() == before
     report = finetune(dataclasses.replace(asked, seeds=2))
