@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from electrify.text import encode, whole_windows
 from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, version, write_part
-from electrify.text.splitting import Splitting
+from electrify.text.splitting import Splitting, windows
 from electrify.text.vocabulary import train
 from electrify.text.whole_windows import WholeWindows
 
@@ -170,13 +170,25 @@ def test_the_end_of_a_piece_is_found_in_one_pass(
         read += len(part)
         return normal(self, part)
 
+    encoder = Encoder(trained.to_str())
     monkeypatch.setattr(WholeWindows, "_normal", counting)
     monkeypatch.setattr(whole_windows, "_WORDS", 1000)
     monkeypatch.setattr(encode, "PIECE", 10_000)
-    _, ids, _ = Encoder(trained.to_str())([text])
+    _, ids, _ = encoder([text])
     assert read <= passes * len(text)
     if passes:  # else no piece may begin anywhere
         assert ids.tolist() == trained.encode(text, add_special_tokens=False).ids
+
+
+def test_a_given_normalizer_may_delete_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Tokenizer(models.WordPiece({"[UNK]": 0, "A": 1, "AC": 2, "C": 3, "CA": 4}))
+    made.model.continuing_subword_prefix = ""
+    made.normalizer = normalizers.Replace("-", "")
+    made.pre_tokenizer = windows(5)
+    text = "".join(random.Random(0).choices("AC-", k=3000))
+    monkeypatch.setattr(encode, "PIECE", 300)
+    _, ids, _ = Encoder(made.to_str())([text])
+    assert ids.tolist() == made.encode(text).ids
 
 
 def test_parts_of_another_frame_are_not_used_again() -> None:

@@ -19,8 +19,9 @@ _TRIED = 4096  # places, from the last one back
 _AROUND = 64  # characters on each side of a place, to see whether they stay apart
 _WORDS = 4096  # characters in which the beginning of the last word is looked for first
 _SPACE = re.compile(r"\s+")
-# Of these normalising makes one character each, but for stretches of white space.
+# Of these the usual normalizers make one character each, but for stretches of white space.
 _EASY = re.compile(r"[ -~\t\n\r]*")
+_SAMPLE = "".join(f"x{chr(c)}x" for c in (*b"\t\n\r", *range(32, 127)))
 
 
 class WholeWindows:
@@ -28,6 +29,7 @@ class WholeWindows:
 
     def __init__(self, tokenizer: Any) -> None:
         self._normalizer = tokenizer.normalizer
+        self._usual = len(self._normal(_SAMPLE)) == len(_SAMPLE)
         split = json.loads(tokenizer.to_str())["pre_tokenizer"]
         self._length = window_length(split)
         first = next(steps(split), {}).get("type")
@@ -100,7 +102,7 @@ class WholeWindows:
 
     def _size(self, part: str) -> int:
         """The characters of a normalised text; with the mark, if it gets one."""
-        if _EASY.fullmatch(part):
+        if self._usual and _EASY.fullmatch(part):
             # Normalising all of it costs a third of encoding it.
             normal = _SPACE.sub(" ", part) if self._marked else part
         else:
