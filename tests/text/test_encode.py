@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from electrify.text import encode
+from electrify.text import encode, whole_windows
 from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, version, write_part
-from electrify.text.splitting import Splitting
+from electrify.text.splitting import Splitting, windows
 from electrify.text.vocabulary import train
+from electrify.text.whole_windows import WholeWindows
 
 TEXTS = [
     "The naïve café, 中文 and don't; 12.5% of [MASK]!",
@@ -123,6 +124,71 @@ def test_pieces_end_where_windows_do(
     lengths, ids, _ = Encoder(trained.to_str())([text])
     assert ids.tolist() == expected
     assert lengths.tolist() == [len(expected)]
+
+
+SEQUENCE = "".join(random.Random(1).choices("ACGT", k=60_000))
+LINES = "\r\n".join(SEQUENCE[i : i + 60] for i in range(0, 60_000, 60))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "splitting", "passes"),
+    [
+        # A window that begins with white space is placed at the last character of a stretch of it.
+        (LINES, "unigram", Splitting("chunks", 6), 0.2),
+        (LINES.replace("A", "\u00c5"), "unigram", Splitting("chunks", 6), 1.2),
+        (SEQUENCE, "unigram", Splitting("chunks", 6), 0.0),
+        (SEQUENCE, "wordpiece", Splitting("chunks", 6), 0.1),
+        (SEQUENCE, "bpe", Splitting("none"), 0.1),
+        # Words are cut into windows; one word is looked at as a whole.
+        (LINES, "wordpiece", Splitting(), 0.4),
+        (LINES.replace("A", "A, "), "wordpiece", Splitting(), 0.4),
+        (SEQUENCE, "wordpiece", Splitting(), 1.4),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_the_end_of_a_piece_is_found_in_one_pass(
+    text: str,
+    kind: str,
+    splitting: Splitting,
+    passes: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained = train(
+        [SEQUENCE[:1000], text[:1000]],
+        kind=kind,
+        vocab_size=400,
+        lowercase=True,
+        strip_accents=False,
+        min_frequency=1,
+        splitting=splitting,
+    )
+    read = 0
+    normal = WholeWindows._normal
+
+    def counting(self: WholeWindows, part: str) -> str:
+        nonlocal read
+        read += len(part)
+        return normal(self, part)
+
+    encoder = Encoder(trained.to_str())
+    monkeypatch.setattr(WholeWindows, "_normal", counting)
+    monkeypatch.setattr(whole_windows, "_WORDS", 1000)
+    monkeypatch.setattr(encode, "PIECE", 10_000)
+    _, ids, _ = encoder([text])
+    assert read <= passes * len(text)
+    if passes:  # else no piece may begin anywhere
+        assert ids.tolist() == trained.encode(text, add_special_tokens=False).ids
+
+
+def test_a_given_normalizer_may_delete_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Tokenizer(models.WordPiece({"[UNK]": 0, "A": 1, "AC": 2, "C": 3, "CA": 4}))
+    made.model.continuing_subword_prefix = ""
+    made.normalizer = normalizers.Replace("-", "")
+    made.pre_tokenizer = windows(5)
+    text = "".join(random.Random(0).choices("AC-", k=3000))
+    monkeypatch.setattr(encode, "PIECE", 300)
+    _, ids, _ = Encoder(made.to_str())([text])
+    assert ids.tolist() == made.encode(text).ids
 
 
 def test_parts_of_another_frame_are_not_used_again() -> None:

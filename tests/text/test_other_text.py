@@ -275,6 +275,21 @@ def test_a_word_is_what_the_tokenizer_makes_one_of() -> None:
     assert long_words(["\u5317\u4eac" * 60])  # as in earlier versions
 
 
+def test_only_the_first_million_characters_are_judged_and_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line of four million ideographs took half a minute and two gigabytes."""
+    given: list[int] = []
+    monkeypatch.setattr(wordpiece, "_long", lambda part, _: given.append(len(part)) or 0)
+    assert not long_words(["\u4e2d\uff0c" * 2_000_000])
+    assert sum(given) == 1_000_000
+    assert max(given) <= 1 << 14
+    assert not long_words(["ab " * 400_000, "x" * 300])
+    given.clear()
+    assert long_words(["\u4e2d" * 2_000_000])  # its letters decide
+    assert not given
+
+
 def syllables(n: int) -> list[str]:
     draw = random.Random(0)
     return [

@@ -76,10 +76,10 @@ class Encoded:
 
 
 def version(tokenizer: str) -> list[str]:
-    """What of this file decides the bytes of a part: words that are changed with them. tokenizer:
-    the content of tokenizer.json."""
-    windows = WholeWindows(plain(tokenizer))
-    return [UNK_CHARACTERS, *["whole windows"] * windows.matter]
+    """What the key of a part says of the code that made it: where it changes, parts of earlier code
+    are encoded anew. tokenizer: the content of tokenizer.json."""
+    framed = WholeWindows(plain(tokenizer)).matter
+    return [UNK_CHARACTERS, "whole windows"] if framed else [UNK_CHARACTERS]
 
 
 def start(settings: Start) -> Callable[[Task], Encoded]:
@@ -228,7 +228,9 @@ def cut(text: str, windows: WholeWindows | None = None) -> Iterator[str]:
     start = 0
     while len(text) - start > PIECE:
         stop = start + (windows.end(text[start : start + PIECE]) if windows else 0)
-        yield text[start : (stop := stop if stop > start else _before_space(text, start))]
+        if stop == start:
+            stop = _before_space(text, start)
+        yield text[start:stop]
         start = stop
     yield text[start:] if start else text
 

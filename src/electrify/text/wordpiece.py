@@ -26,10 +26,14 @@ MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
 # Above this share of the characters in words that long, words are cut into windows.
 LONG_SHARE = 0.01
 _JUDGED = 1_000_000
+# Characters that the library takes at once, more than decide; it needs a hundred bytes and more for
+# each of them.
+_AT_ONCE = 1 << 14
 # Normalising makes at most four characters of one.
 _MAY_BE_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD // 4 + 1},}}")
 # BERT sets ideographs apart, but corpora of such lines have always had windows.
 _LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
+_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 
 
 @dataclass(frozen=True)
@@ -118,20 +122,39 @@ def has_long_words(texts: list[str], tokenizer: Any) -> bool:
     read = 0
     found = 0
     for text in texts:
-        read += len(text)
-        found += sum(_in_long_words(part[0], tokenizer) for part in _MAY_BE_LONG.finditer(text))
-        if read > _JUDGED:
+        judged = text[: _JUDGED - read]
+        read += len(judged)
+        for part in _MAY_BE_LONG.finditer(judged):
+            found += _in_long_words(part[0], tokenizer)
+            if found > LONG_SHARE * _JUDGED:
+                return True
+        if read >= _JUDGED:
             break
     return found > LONG_SHARE * read
 
 
 def _in_long_words(part: str, tokenizer: Any) -> int:
     """How many characters of a part of a text without white space are in words of more than
-    MAX_WORD."""
+    MAX_WORD; no more are counted than decide."""
+    enough = LONG_SHARE * _JUDGED
+    found = 0
+    for start in range(0, len(part), _AT_ONCE):
+        piece = part[start : start + _AT_ONCE]
+        letters = sum(len(run) for run in _LETTERS.findall(piece))
+        found += letters if letters > enough else max(letters, _long(piece, tokenizer))
+        if found > enough:
+            break
+    return found
+
+
+def _long(part: str, tokenizer: Any) -> int:
+    """How many characters are in words that the tokenizer makes of a part of a text and that have
+    more than MAX_WORD."""
     normal = tokenizer.normalizer.normalize_str(part)
-    words = (word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
-    letters = sum(len(run) for run in _LETTERS.findall(part))
-    return max(letters, sum(len(word) for word in words if len(word) > MAX_WORD))
+    # Words end at white space at the latest, which ideographs are set apart with.
+    runs = _LONG.findall(normal)
+    words = (word for run in runs for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(run))
+    return sum(len(word) for word in words if len(word) > MAX_WORD)
 
 
 def _trained(
