@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,18 @@ def test_long_texts_in_pieces_have_the_ids_of_the_whole(
     assert np.array_equal(whole[0], pieces[0])
 
 
+def trained_on(texts: list[str], kind: str, vocab_size: int, splitting: Splitting) -> Any:
+    return train(
+        texts,
+        kind=kind,
+        vocab_size=vocab_size,
+        lowercase=True,
+        strip_accents=False,
+        min_frequency=1,
+        splitting=splitting,
+    )
+
+
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character"])
 @pytest.mark.parametrize("splitting", [Splitting("chunks", 6), Splitting("none")], ids=str)
 def test_pieces_end_where_windows_do(
@@ -110,15 +123,7 @@ def test_pieces_end_where_windows_do(
     # The first window of a piece gets unigram's mark of a space, so one begins with white space.
     letters = "ACGT  \n" if kind == "unigram" else "ACGT"
     text = "".join(draw.choices([*letters, "e\u0301", "\u200d", "\u0130"], k=4000))
-    trained = train(
-        [text[:1000]],
-        kind=kind,
-        vocab_size=300,
-        lowercase=True,
-        strip_accents=False,
-        min_frequency=1,
-        splitting=splitting,
-    )
+    trained = trained_on([text[:1000]], kind, 300, splitting)
     expected = trained.encode(text, add_special_tokens=False).ids
     monkeypatch.setattr(encode, "PIECE", 1000)
     lengths, ids, _ = Encoder(trained.to_str())([text])
@@ -153,15 +158,7 @@ def test_the_end_of_a_piece_is_found_in_one_pass(
     passes: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trained = train(
-        [SEQUENCE[:1000], text[:1000]],
-        kind=kind,
-        vocab_size=400,
-        lowercase=True,
-        strip_accents=False,
-        min_frequency=1,
-        splitting=splitting,
-    )
+    trained = trained_on([SEQUENCE[:1000], text[:1000]], kind, 400, splitting)
     read = 0
     normal = WholeWindows._normal
 

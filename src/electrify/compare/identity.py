@@ -67,10 +67,8 @@ def corrected(config: PretrainConfig) -> list[str]:
     m, t = config.model, config.train
     said: list[str] = []
     if m.tie == "gdes" and config.corruption.row.learned:
-        if (
-            t.clip == "apart"
-            or (t.generator_learning_rate, t.generator_warmup_steps) != (None,) * 2
-        ):
+        own = (t.generator_learning_rate, t.generator_warmup_steps) != (None, None)
+        if own or t.clip == "apart":
             said.append("the word table is the generator's")
         if t.init_discriminator and not (t.init_generator or t.generator_steps):
             said.append("the generator begins with the words of the folder")
