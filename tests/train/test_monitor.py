@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from electrify.config.checks import check
+from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
 from electrify.train.monitor import (
     GRACE_TOKENS,
@@ -141,6 +142,14 @@ def test_losses_that_train_nothing() -> None:
     assert untaught(load_recipe("electra-tiny")) == set()
     assert untaught(load_recipe("adversarial-tiny")) == {"generator"}
     assert untaught(load_recipe("two-stage-tiny")) == {"generator"}
+    weights = {"generator": 1.0, "all_tokens": 0.0}
+    all_tokens = override(load_recipe("all-tokens-mlm-tiny"), {"term_weights": weights})
+    assert untaught(all_tokens) == {"all_tokens", "copy", "softmax"}
+
+
+def test_the_parts_of_every_objective_are_trained_by_losses_of_its_own() -> None:
+    for row in OBJECTIVES.values():
+        assert set(row.parts.values()) <= {*row.losses, *row.optional}
 
 
 def test_a_head_that_has_just_begun_is_not_judged() -> None:

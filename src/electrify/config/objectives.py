@@ -54,6 +54,9 @@ class Objective:
     losses: dict[str, float]
     """The losses that it weighs and their default weights, without `generator`, which comes with a
     generator that learns by likelihood. The first is that of the kept network's head."""
+    parts: dict[str, str] = field(default_factory=dict)
+    """Parts of the kept network whose metrics begin with a name of their own, each with the loss
+    that trains it."""
     optional: dict[str, str] = field(default_factory=dict)
     """Further losses that a weight switches on, each with the option, of the corruption or its own,
     that must not be 0."""
@@ -136,6 +139,7 @@ OBJECTIVES: dict[str, Objective] = {
         help="predict every original token, with a gate that copies",
         corruptors=("generator", "unigram", "uniform"),
         losses={"all_tokens": 1.0},
+        parts={"copy": "all_tokens", "softmax": "all_tokens"},
         options=AllTokensOptions,
         logits="token",
         card=Card(

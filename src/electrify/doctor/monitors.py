@@ -10,7 +10,7 @@ from ..config.pretrain import PretrainConfig
 from ..train.monitor import (
     GRACE_TOKENS,
     Trouble,
-    loss_behind,
+    is_about,
     monitor_of,
     silent_tokens,
     untaught,
@@ -93,4 +93,4 @@ def shown(name: str, config: PretrainConfig) -> bool:
     weights = config.objective.term_weights
     if name in weights:
         return weights[name] > 0
-    return name.endswith(("_auc", "_recall")) and loss_behind(name) not in untaught(config)
+    return name.endswith(("_auc", "_recall")) and not is_about(name, untaught(config))

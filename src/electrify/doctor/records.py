@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config.pretrain import PretrainConfig
-from ..train.monitor import loss_behind, untaught
+from ..train.monitor import is_about, untaught
 
 MIN_AUC = 0.55  # one half is chance
 # Words of warnings -> what they are about, in logs of earlier versions, which only had the words.
@@ -51,7 +51,7 @@ def at_chance(valid: Mapping[str, Any], config: PretrainConfig) -> tuple[str, fl
     found = (
         (name, auc)
         for name in sorted(valid)
-        if name.endswith("_detection_auc") and loss_behind(name) not in idle
+        if name.endswith("_detection_auc") and not is_about(name, idle)
         if (auc := number(valid, name)) is not None
     )
     return next(((name, auc) for name, auc in found if auc < MIN_AUC), None)

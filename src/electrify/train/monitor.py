@@ -30,8 +30,6 @@ BLIND = {
     "mlm_loss_replaced": " on replaced tokens",
     "softmax_loss_replaced": " on replaced tokens",
 }
-# The loss that trains what a metric is about, where it is not the first word of the metric's name.
-TRAINED_BY = {"copy": "all_tokens", "softmax": "all_tokens"}
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,8 @@ class Trouble:
 class Monitor:
     """Gives each warning once, and again only if the problem had gone away in between.
 
-    unigram_entropy: entropy of the tokens that are chosen, in nats. untaught: losses that train
-    nothing; the language models and the heads of which they are the losses are not judged.
+    unigram_entropy: entropy of the tokens that are chosen, in nats. untaught: what no loss trains;
+    it is not judged.
     warmup_tokens: nothing is expected while the learning rate still rises, so there are no warnings
     during these tokens, nor during the first GRACE_TOKENS. silent_tokens: the tokens before any
     head detects; detection has GRACE_TOKENS from there.
@@ -89,7 +87,7 @@ class Monitor:
             said.append(self._say("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
         if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
             for name, value in record.items():
-                if loss_behind(name) in self.untaught:
+                if is_about(name, self.untaught):
                     continue
                 if _is_blind(name, record):
                     said.append(self._say_of_context(name, value, record["tokens"]))
@@ -152,17 +150,20 @@ def monitor_of(config: PretrainConfig, unigram_entropy: float) -> Monitor:
 
 
 def untaught(config: PretrainConfig) -> set[str]:
-    """Losses that train nothing: those whose weight is 0, and that of a generator which is frozen
-    or trained adversarially."""
-    weightless = {loss for loss, w in config.objective.term_weights.items() if not w}
-    learns = learns_by_likelihood(config.corruption, config.objective)
-    return weightless if learns else weightless | {"generator"}
+    """What no loss trains, by the names with which its metrics begin: the losses whose weight is 0
+    and the parts that they would train, and a generator which is frozen or trained adversarially.
+    """
+    idle = {loss for loss, w in config.objective.term_weights.items() if not w}
+    if not learns_by_likelihood(config.corruption, config.objective):
+        idle.add("generator")
+    parts = config.objective.row.parts
+    return idle | {part for part, loss in parts.items() if loss in idle}
 
 
-def loss_behind(metric: str) -> str:
-    """The loss that trains what a metric of the validation is about."""
-    word = metric.split("_")[0]
-    return TRAINED_BY.get(word, word)
+def is_about(metric: str, names: Collection[str]) -> bool:
+    """Whether a metric is about one of these losses or parts: `generator_loss_masked` is about
+    `generator`."""
+    return any(metric == name or metric.startswith(f"{name}_") for name in names)
 
 
 def silent_tokens(config: PretrainConfig) -> int:
