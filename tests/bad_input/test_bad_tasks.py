@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from electrify.downstream.known_tasks import GLUE
+from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.own import read_own
 from electrify.downstream.tasks import TaskData

@@ -14,7 +14,8 @@ import pytest
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.finetune import finetune
-from electrify.downstream.known_tasks import AVERAGED, GLUE
+from electrify.downstream.glue_tasks import GLUE
+from electrify.downstream.known_tasks import AVERAGES
 from electrify.downstream.page import markdown
 from electrify.errors import UserError
 
@@ -88,8 +89,10 @@ def test_all_nine(zoo: Path, glue: Path, tmp_path: Path):
     assert {(r.task, r.metric) for r in report.rows} == {
         (n, m) for n, t in GLUE.items() for m in t.metrics
     } | {("mnli", "accuracy_mismatched")}
-    (average,) = report.glue_averages().values()
-    medians = [report.median(task=name, model=report.rows[0].model) for name in AVERAGED]
+    (average,) = report.averages("GLUE").values()
+    medians = [
+        report.median(task=name, model=report.rows[0].model) for name in AVERAGES["GLUE"].tasks
+    ]
     assert average == pytest.approx(sum(medians) / 8)
     assert f"GLUE average of {report.rows[0].model}: {100 * average:.1f}" in report.table()
     text = (tmp_path / "out" / "report.md").read_text()
@@ -103,7 +106,7 @@ def test_eight_tasks_without_one_have_no_average_and_subsets_are_told(
     (glue / "QNLI" / "train.tsv").rename(glue / "QNLI" / "train_subset.tsv")
     (glue / "MNLI" / "dev_mismatched.tsv").unlink()
     report = run(zoo, glue, tmp_path / "out", "qnli", "mnli", "wnli")
-    assert report.glue_averages() == {}
+    assert report.averages("GLUE") == {}
     told = [
         "qnli: train_subset.tsv (12 examples) stands in for the official train.tsv",
         "mnli: dev_mismatched.tsv is not there: mismatched is not scored",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from electrify.downstream.examples import Answer, Example, Question
-from electrify.downstream.known_tasks import ANSWERING, GLUE, TAGGING
+from electrify.downstream.glue_tasks import GLUE
+from electrify.downstream.known_tasks import ANSWERING, TAGGING
 from electrify.downstream.read import hub
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError

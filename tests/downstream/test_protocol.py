@@ -21,7 +21,7 @@ from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.epochs import training_examples
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
-from electrify.downstream.known_tasks import GLUE
+from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.one_run import finetune_one, problem_of
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.glue import read_glue

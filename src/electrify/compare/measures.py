@@ -27,7 +27,7 @@ from ..config.pretrain import PretrainConfig
 from ..downstream.known_tasks import tasks_named
 from ..downstream.read.task import read_task
 from ..downstream.read.where import folder_of
-from ..downstream.tasks import AnswerTask, TagTask, TaskData, TextTask
+from ..downstream.tasks import AnswerTask, KnownTask, TaskData, TextTask
 from ..errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def network_of(name: str, config: PretrainConfig) -> str:
     return found[0]
 
 
-def _row_of(name: str, task: str, way: str) -> TextTask | TagTask | AnswerTask:
+def _row_of(name: str, task: str, way: str) -> KnownTask:
     """Raises UserError for a task that cannot be measured in this way."""
     rows = tasks_named([task])
     if len(rows) > 1:

@@ -44,10 +44,12 @@ class FinetuneConfig(Checked):
     task: tuple[str, ...] = ()
     """Tasks, separated by commas: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue = all
     nine); conll2000, conll2003, wnut17, wikiann, ud (tagging = all five); squad1, squad2 (squad =
-    both)."""
+    both); babylm_boolq, babylm_multirc, babylm_rte, babylm_wsc, babylm_mrpc, babylm_qqp,
+    babylm_mnli (babylm = all seven)."""
     data_dir: str | None = None
     """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003,
-    ud_..., squad), itself or in glue/, tagging/ and squad/; or a data set's folder or id on the Hub
+    ud_..., squad; the BabyLM challenge's evaluation data), itself or in glue/, tagging/, squad/ and
+    babylm/; or a data set's folder or id on the Hub
     in GLUE's or SQuAD's layout; without it nyu-mll/glue, rajpurkar/squad or squad_v2 is loaded from
     there."""
     train_file: str | None = None

@@ -62,11 +62,11 @@ class FinetuneSettings(Checked):
     """Examples per update."""
     num_train_epochs: float | None = None
     """Passes over the training examples; none takes the task's (3; STS-B and RTE 10,
-    SQuAD 2), and more for a small set (--min-train-steps)."""
+    SQuAD 2, BabyLM's 10 and 30), and more for a small set (--min-train-steps)."""
     min_train_steps: int | None = None
     """Fewest updates: a set too small for them is shown more often. None takes 1,000 for tags
-    and your own examples and 0 for GLUE's and SQuAD's, and under --protocol published; no effect
-    with --num-train-epochs or --frozen-encoder."""
+    and your own examples and 0 for GLUE's, SQuAD's and BabyLM's, and under --protocol published; no
+    effect with --num-train-epochs or --frozen-encoder."""
     load_best_model_at_end: bool = False
     """Hold out a part of the training examples, and keep the weights of the evaluation that is the
     best on them by the first metric; the validation examples take no part in the choice."""
@@ -82,9 +82,9 @@ class FinetuneSettings(Checked):
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm."""
     max_seq_length: int | None = None
-    """Tokens per sequence; none takes 128, 256 for tagging and 512 for question answering, or the
-    model's maximum if that is less. Longer texts are cut (the longer of a pair first); longer
-    sentences and contexts are read through windows."""
+    """Tokens per sequence; none takes 128, 256 for tagging and 512 for question answering and
+    BabyLM's, or the model's maximum if that is less. Longer texts are cut (the longer of a pair
+    first); longer sentences and contexts are read through windows."""
     max_train_samples: int | None = None
     """Train on this many examples, drawn by the seed: the same ones for every model."""
     double_unordered: bool | None = None

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import UserError, nearest
-from .tasks import AnswerTask, TagTask, TextTask
+from .babylm_tasks import BABYLM
+from .glue_tasks import GLUE
+from .tasks import AnswerTask, Average, KnownTask, TagTask
 
 # The metrics of SQuAD 2.0: the first is the one that the paper reports, with the threshold that
 # suits the development set best.
@@ -19,159 +21,20 @@ NO_ANSWER_METRICS = (
     "has_answer_f1",
     "no_answer_exact",
 )
-_ENTAILS = ("entailment", "not_entailment")
-
-
-def _published(*scores: float) -> dict[str, float]:
-    return dict(
-        zip(
-            ("ELECTRA-Small++", "ELECTRA-Base++", "ELECTRA-Large", "BERT-Base"), scores, strict=True
-        )
-    )
-
-
-GLUE: dict[str, TextTask] = {
-    task.name: task
-    for task in (
-        TextTask(
-            name="cola",
-            kind="classification",
-            folder="CoLA",
-            train="train.tsv",
-            validation="dev.tsv",
-            text=3,
-            pair=None,
-            label=1,
-            labels=("0", "1"),
-            metrics=("matthews", "accuracy"),
-            epochs=3,
-            published=_published(57.0, 67.7, 69.1, 58.4),
-        ),
-        TextTask(
-            name="sst2",
-            kind="classification",
-            folder="SST-2",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="sentence",
-            pair=None,
-            label="label",
-            labels=("0", "1"),
-            metrics=("accuracy",),
-            epochs=3,
-            published=_published(91.2, 95.1, 96.9, 92.8),
-        ),
-        TextTask(
-            name="mrpc",
-            kind="classification",
-            folder="MRPC",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="#1 String",
-            pair="#2 String",
-            label="Quality",
-            labels=("0", "1"),
-            metrics=("accuracy", "f1"),
-            epochs=3,
-            symmetric=True,
-            published=_published(88.0, 89.5, 90.8, 86.0),
-        ),
-        TextTask(
-            name="stsb",
-            kind="regression",
-            folder="STS-B",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="sentence1",
-            pair="sentence2",
-            label="score",
-            labels=(),
-            metrics=("spearman", "pearson"),
-            epochs=10,
-            symmetric=True,
-            value_range=(0.0, 5.0),
-            published=_published(87.5, 91.2, 92.6, 87.8),
-        ),
-        TextTask(
-            name="qqp",
-            kind="classification",
-            folder="QQP",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="question1",
-            pair="question2",
-            label="is_duplicate",
-            labels=("0", "1"),
-            metrics=("accuracy", "f1"),
-            epochs=3,
-            published=_published(89.0, 91.5, 92.4, 90.8),
-        ),
-        TextTask(
-            name="mnli",
-            kind="classification",
-            folder="MNLI",
-            train="train.tsv",
-            validation="dev_matched.tsv",
-            text="sentence1",
-            pair="sentence2",
-            label="gold_label",
-            labels=("entailment", "neutral", "contradiction"),
-            metrics=("accuracy",),
-            epochs=3,
-            also={"mismatched": "dev_mismatched.tsv"},
-            test={
-                "MNLI-m": "test_matched.tsv",
-                "MNLI-mm": "test_mismatched.tsv",
-                "AX": "../diagnostic/diagnostic.tsv",
-            },
-            published=_published(81.3, 88.8, 90.9, 84.5),
-        ),
-        TextTask(
-            name="qnli",
-            kind="classification",
-            folder="QNLI",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="question",
-            pair="sentence",
-            label="label",
-            labels=_ENTAILS,
-            metrics=("accuracy",),
-            epochs=3,
-            published=_published(88.4, 93.2, 95.0, 88.6),
-        ),
-        TextTask(
-            name="rte",
-            kind="classification",
-            folder="RTE",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="sentence1",
-            pair="sentence2",
-            label="label",
-            labels=_ENTAILS,
-            metrics=("accuracy",),
-            epochs=10,
-            published=_published(66.7, 82.7, 88.0, 68.5),
-        ),
-        TextTask(
-            name="wnli",
-            kind="classification",
-            folder="WNLI",
-            train="train.tsv",
-            validation="dev.tsv",
-            text="sentence1",
-            pair="sentence2",
-            label="label",
-            labels=("0", "1"),
-            metrics=("accuracy",),
-            epochs=3,
-        ),
-    )
+AVERAGES: dict[str, Average] = {
+    # Without WNLI, where the majority class wins (2003.10555 section 3.1; the figures: table 1).
+    "GLUE": Average(
+        ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte"),
+        said="WNLI left out",
+        published={
+            "ELECTRA-Small": 79.9,
+            "ELECTRA-Base": 85.1,
+            "BERT-Small": 75.1,
+            "BERT-Base": 82.2,
+        },
+    ),
+    "BabyLM": Average(tuple(BABYLM), said="F1 of MRPC and QQP, accuracy of the others"),
 }
-# The tasks in the published average, which is over the first metric of each. WNLI, where the
-# majority class wins, is left out (2003.10555 section 3.1).
-AVERAGED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 _SPANS = ("f1", "precision", "recall", "accuracy")
 TAGGING: dict[str, TagTask] = {
     task.name: task
@@ -263,24 +126,30 @@ ANSWERING: dict[str, AnswerTask] = {
         ),
     )
 }
-TASKS: dict[str, TextTask | TagTask | AnswerTask] = {**GLUE, **TAGGING, **ANSWERING}
+TASKS: dict[str, KnownTask] = {**GLUE, **TAGGING, **ANSWERING, **BABYLM}
 GROUPS: dict[str, tuple[str, ...]] = {
     "glue": tuple(GLUE),
     "tagging": tuple(TAGGING),
     "squad": tuple(ANSWERING),
+    "babylm": tuple(BABYLM),
 }
 
 
-def task_named(name: str) -> TextTask | TagTask | AnswerTask:
+def task_named(name: str) -> KnownTask:
     """The row of a task. Raises UserError with the nearest name."""
-    key = name.lower().replace("-", "").replace("_", "")
-    if key not in TASKS:
-        raise UserError(f"no task {name!r}{nearest(key, (*TASKS, *GROUPS))}")
-    return TASKS[key]
+    found = {_key(known): row for known, row in TASKS.items()}.get(_key(name))
+    if found is None:
+        raise UserError(f"no task {name!r}{nearest(name.lower(), (*TASKS, *GROUPS))}")
+    return found
 
 
-def tasks_named(names: Iterable[str]) -> list[TextTask | TagTask | AnswerTask]:
-    """The rows of these tasks, each once; the name of a group (glue, tagging, squad) stands for its
-    tasks. Raises UserError with the nearest name."""
+def _key(name: str) -> str:
+    """SST-2 is sst2."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def tasks_named(names: Iterable[str]) -> list[KnownTask]:
+    """The rows of these tasks, each once; the name of a group (glue, tagging, squad, babylm) stands
+    for its tasks. Raises UserError with the nearest name."""
     flat = [name for given in names for name in GROUPS.get(given.lower(), (given,))]
     return list({row.name: row for row in map(task_named, flat)}.values())

@@ -234,7 +234,7 @@ def problem_of(
     """The task made ready for an encoder. Raises UserError if the encoder reads fewer tokens than
     were asked for."""
     settings = settings.filled()
-    length = _length(task, loaded, settings, name)
+    length = longest_of(task, loaded, settings, name)
     common: dict[str, Any] = {"max_seq_length": length, "device": device}
     if task.kind != "answering":
         common["class_weights"] = settings.class_weights
@@ -263,9 +263,11 @@ def problem_of(
             return FrozenTexts(task, loaded, **common, **frozen)
 
 
-def _length(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:
+def longest_of(task: TaskData, loaded: Loaded, settings: FinetuneSettings, name: str) -> int:
     """The longest sequence, in tokens."""
-    length = settings.max_seq_length or min(MAX_SEQ_LENGTH[task.kind], loaded.positions)
+    length = settings.max_seq_length or min(
+        task.max_seq_length or MAX_SEQ_LENGTH[task.kind], loaded.positions
+    )
     if length > loaded.positions:
         raise UserError(
             f"{name}: reads {loaded.positions} tokens at most; give --max-seq-length "

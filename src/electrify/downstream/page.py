@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..console import inert
 from ..files.results import write_results
-from .known_tasks import TASKS
-from .report import PUBLISHED_AVERAGES, Report
+from .known_tasks import AVERAGES, TASKS
+from .report import Report
 
 
 def write_report(report: Report, folder: Path) -> None:
@@ -74,27 +74,30 @@ def _resources(report: Report) -> list[str]:
 
 
 def _published(report: Report) -> list[str]:
-    """The published scores of the tasks, and of GLUE's average where the runs give one."""
+    """The published scores of the tasks, and the averages that the runs give."""
     lines = []
     for task in dict.fromkeys(r.task for r in report.rows):
         published = TASKS[task].published if task in TASKS else {}
         if published:
-            shown = ", ".join(f"{model} {value:.1f}" for model, value in published.items())
             lines.append(
                 f"Published for {task} ({TASKS[task].metrics[0]}, all training examples, "
-                f"official development set): {shown}."
+                f"official development set): {_by_model(published)}."
             )
-    averages = [f"{model} {100 * value:.1f}" for model, value in report.glue_averages().items()]
-    if averages:
-        shown = ", ".join(f"{model} {value:.1f}" for model, value in PUBLISHED_AVERAGES.items())
-        lines += [
-            "",
-            (
-                "GLUE average (mean of the first metrics' medians, WNLI left out): "
-                f"{', '.join(averages)}. Published: {shown}."
-            ),
-        ]
+    for name, average in AVERAGES.items():
+        found = {model: 100 * value for model, value in report.averages(name).items()}
+        if found:
+            line = (
+                f"{name} average (mean of the first metrics' medians, {average.said}): "
+                f"{_by_model(found)}."
+            )
+            if average.published:
+                line += f" Published: {_by_model(average.published)}."
+            lines += ["", line]
     return lines
+
+
+def _by_model(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{model} {score:.1f}" for model, score in scores.items())
 
 
 def _settings(report: Report) -> str:

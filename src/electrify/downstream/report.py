@@ -19,16 +19,8 @@ from ..export.places import RANDOM
 from ..files.csv_text import csv_text
 from ..files.whole import json_text
 from ..progress import aligned
-from .known_tasks import AVERAGED, TASKS
+from .known_tasks import AVERAGES, TASKS
 from .metrics import is_lower_better
-
-# Median development scores of the same eight tasks (2003.10555, Table 1).
-PUBLISHED_AVERAGES = {
-    "ELECTRA-Small": 79.9,
-    "ELECTRA-Base": 85.1,
-    "BERT-Small": 75.1,
-    "BERT-Base": 82.2,
-}
 
 
 @dataclass(frozen=True)
@@ -81,9 +73,9 @@ class Report:
                 return row.median
         raise KeyError((task, model, metric))
 
-    def glue_averages(self) -> dict[str, float]:
+    def averages(self, name: str) -> dict[str, float]:
         """The averages of the models that have every score: the median of the first metric, as a
-        mean over GLUE's tasks except WNLI."""
+        mean over the tasks of a published average, `GLUE` or `BabyLM`."""
         found = {}
         for model in dict.fromkeys(r.model for r in self.rows):
             medians = {
@@ -91,8 +83,8 @@ class Report:
                 for r in self.rows
                 if r.model == model and r.task in TASKS and r.metric == TASKS[r.task].metrics[0]
             }
-            if medians.keys() >= set(AVERAGED):
-                found[model] = statistics.fmean(medians[task] for task in AVERAGED)
+            if medians.keys() >= set(AVERAGES[name].tasks):
+                found[model] = statistics.fmean(medians[task] for task in AVERAGES[name].tasks)
         return found
 
     def notes(self) -> list[str]:
@@ -159,8 +151,9 @@ class Report:
     def table(self) -> str:
         """The table for a terminal or a log: aligned columns."""
         averages = [
-            f"GLUE average of {model}: {100 * value:.1f}"
-            for model, value in self.glue_averages().items()
+            f"{name} average of {model}: {100 * value:.1f}"
+            for name in AVERAGES
+            for model, value in self.averages(name).items()
         ]
         return "\n".join(
             [

@@ -14,7 +14,7 @@ from ..files.inside import make_inside
 from ..files.reading import read_bytes
 from ..files.results import keep_changed, write_results
 from ..files.whole import write_atomically
-from .known_tasks import GLUE
+from .glue_tasks import GLUE
 from .tasks import TaskData
 
 Candidate = tuple[

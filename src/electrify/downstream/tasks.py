@@ -59,6 +59,24 @@ class TextTask:
 
 
 @dataclass(frozen=True)
+class LinesTask:
+    """One row of pairs of texts in JSON lines (read/babylm.py). file: the beginning of the names of
+    its files. text, pair: the texts, with the names of columns in braces. labels: the classes; in
+    the files a class is its number. metrics: as of TextTask."""
+
+    name: str
+    file: str
+    text: str
+    pair: str
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    epochs: float = 10
+    symmetric: bool = False
+    kind: Kind = "classification"
+    published: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TagTask:
     """One row of tagging: column files (see read/conll.py).
 
@@ -98,6 +116,19 @@ class AnswerTask:
 
 
 @dataclass(frozen=True)
+class Average:
+    """A published average: the mean over the first metrics of these tasks. said: what a reader must
+    know of it. published: times 100, by model."""
+
+    tasks: tuple[str, ...]
+    said: str
+    published: dict[str, float] = field(default_factory=dict)
+
+
+KnownTask = TextTask | LinesTask | TagTask | AnswerTask
+
+
+@dataclass(frozen=True)
 class TaskData:
     """A task with its examples: what a fine-tuning run takes. labels: classes or tags, the position
     is the number."""
@@ -117,6 +148,8 @@ class TaskData:
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()
     """Test sets without labels, by the name of their file in a submission."""
+    max_seq_length: int | None = None
+    """Default length of a sequence in tokens; None takes that of its kind."""
     min_updates: int = 0
     """Fewest updates by default: small sets are shown more often than `epochs` times."""
     notes: tuple[str, ...] = ()

@@ -13,7 +13,8 @@ from ...files.reading import is_regular, open_regular
 from ...text.small_files import lines_of
 from ..examples import Question, Sentence
 from ..known_tasks import NO_ANSWER_METRICS
-from ..tasks import MIN_UPDATES, AnswerTask, TagTask, TaskData, TextTask
+from ..tasks import MIN_UPDATES, AnswerTask, KnownTask, LinesTask, TagTask, TaskData, TextTask
+from .babylm import read_babylm
 from .conll import read_sentences, tag_scheme, to_iob2
 from .files import whole
 from .glue import read_glue
@@ -25,19 +26,17 @@ from .where import folder_of, parts_too
 _PARTS = ("-subset", "-half")
 
 
-def read_task(
-    task: TextTask | TagTask | AnswerTask, data_dir: str | None, *, test: bool = False
-) -> TaskData:
+def read_task(task: KnownTask, data_dir: str | None, *, test: bool = False) -> TaskData:
     """The examples of a task in a folder, or in the folder of its group there (glue, tagging,
-    squad), or in a data set of the Hub (`data_dir` is its id, or None for the task's own). test:
-    whether to read GLUE's test sets, too.
+    squad, babylm), or in a data set of the Hub (`data_dir` is its id, or None for the task's own).
+    test: whether to read GLUE's test sets, too.
 
     Raises UserError naming file and line.
     """
     if (
         data_dir is not None
         and not Path(data_dir).is_dir()
-        and (isinstance(task, TagTask) or not may_be_on_hub(data_dir))
+        and (isinstance(task, TagTask | LinesTask) or not may_be_on_hub(data_dir))
     ):
         raise UserError(f"--data-dir {data_dir}: no such folder")
     if data_dir is not None and Path(data_dir).is_dir():
@@ -50,15 +49,21 @@ def read_task(
                 if on_hub
                 else read_glue(task, str(data_dir), test=test)
             )
+        case LinesTask():
+            return read_babylm(task, _given(data_dir, f"{task.file}.train.jsonl", task))
         case TagTask():
-            if data_dir is None:
-                raise UserError(
-                    f"--data-dir is missing: the folder that holds {task.folders[0]} for task "
-                    f"{task.name!r}"
-                )
-            return _read_tagging(task, Path(data_dir))
+            return _read_tagging(task, _given(data_dir, task.folders[0], task))
         case AnswerTask():
             return _read_answering(task, data_dir, on_hub=on_hub)
+
+
+def _given(data_dir: str | None, holds: str, task: KnownTask) -> Path:
+    """The folder of a task that is not on the Hub. Raises UserError if none is named."""
+    if data_dir is None:
+        raise UserError(
+            f"--data-dir is missing: the folder that holds {holds} for task {task.name!r}"
+        )
+    return Path(data_dir)
 
 
 def _read_answering(task: AnswerTask, data_dir: str | None, *, on_hub: bool) -> TaskData:

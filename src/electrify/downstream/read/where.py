@@ -7,20 +7,23 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..known_tasks import GROUPS
-from ..tasks import AnswerTask, TagTask, TextTask
+from ..tasks import AnswerTask, KnownTask, LinesTask, TagTask, TextTask
+from .babylm import place_of
 
 
-def folder_of(task: TextTask | TagTask | AnswerTask, data_dir: str) -> str:
-    """`data_dir`, or the folder glue/, tagging/ or squad/ in it, if that exists and `data_dir` does
-    not hold the task itself. So one folder serves tasks of all kinds."""
+def folder_of(task: KnownTask, data_dir: str) -> str:
+    """`data_dir`, or the folder glue/, tagging/, squad/ or babylm/ in it, if that exists and
+    `data_dir` does not hold the task itself. So one folder serves tasks of all kinds."""
     inside = Path(data_dir) / next(group for group, names in GROUPS.items() if task.name in names)
     return str(inside) if inside.is_dir() and not _holds(Path(data_dir), task) else data_dir
 
 
-def _holds(folder: Path, task: TextTask | TagTask | AnswerTask) -> bool:
+def _holds(folder: Path, task: KnownTask) -> bool:
     match task:
         case TextTask():
             return (folder / task.folder).is_dir()
+        case LinesTask():
+            return place_of(folder, task) is not None
         case TagTask():
             there = (folder.resolve(), *(p for p in folder.iterdir() if p.is_dir()))
             return any(_is(p, task.folders) for p in there)
