@@ -22,7 +22,8 @@ class EvaluateConfig(Checked):
     """blimp: of two sentences, the grammatical one should get the higher score."""
     data_dir: str
     """The folder of BLiMP's .jsonl files, one for each paradigm, or the one that has it as blimp/;
-    those in its folder supplement are reported separately."""
+    those in its folder supplement are reported separately. Also the BabyLM challenge's evaluation
+    data (blimp_filtered/ and supplement_filtered/)."""
     output_dir: str | None = None
     """Folder for blimp.json (every paradigm) and blimp.md; without it the table is only printed."""
     max_eval_samples: int | None = None

@@ -3,7 +3,7 @@ the good sentence gets the higher score, and as one half where both get the same
 cannot tell them apart is at chance, and not at 0 or 100 %.
 
 The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for each paradigm;
-those in `supplement/` are reported separately.
+those in `supplement/` are reported separately. The BabyLM challenge's evaluation data has both.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
+# Where BLiMP and the supplement lie in a folder; the last is that of BabyLM's evaluation data.
+PLACES = (
+    ("blimp", "blimp/supplement"),
+    ("", "supplement"),
+    ("blimp_filtered", "supplement_filtered"),
+    ("full_eval/blimp_filtered", "full_eval/supplement_filtered"),
+)
 
 
 @dataclass(frozen=True)
@@ -64,30 +71,23 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs. If a folder has a folder blimp/ with any, those of that one.
+    its first `limit` pairs: those of the first of `PLACES` that has any. (A blimp/ without pairs
+    may be the --output-dir of an earlier call.)
 
     Raises UserError naming file and line.
     """
-    folder = _folder(Path(data_dir))
-    found = [_paradigm(path, part, limit) for part, path in _files(folder)]
-    if not found:
-        raise UserError(
-            f"{folder}: no .jsonl file there; --data-dir must hold the files of BLiMP, one a "
-            "paradigm"
-        )
-    return found
-
-
-def _folder(data_dir: Path) -> Path:
-    """A blimp/ without pairs may be the --output-dir of an earlier call."""
-    inside = data_dir / "blimp"
-    return inside if _files(inside) or (inside.is_dir() and not _files(data_dir)) else data_dir
-
-
-def _files(folder: Path) -> list[tuple[str, Path]]:
-    """The files of pairs, each with its part."""
-    parts = (("blimp", folder), ("supplement", folder / "supplement"))
-    return [(part, path) for part, where in parts for path in sorted(where.glob("*.jsonl"))]
+    for place in PLACES:
+        files = [
+            (part, path)
+            for part, where in zip(("blimp", "supplement"), place, strict=True)
+            for path in sorted(Path(data_dir, where).glob("*.jsonl"))
+        ]
+        if files:
+            return [_paradigm(path, part, limit) for part, path in files]
+    raise UserError(
+        f"{data_dir}: no .jsonl file there, nor in blimp/; --data-dir must hold the files of "
+        "BLiMP, one a paradigm"
+    )
 
 
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
