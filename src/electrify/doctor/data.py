@@ -13,7 +13,7 @@ import numpy as np
 
 from ..files.seals import SEAL
 from ..files.seals import text_of as manifest_text
-from ..text.manifest import MANIFEST, Manifest, read_manifest
+from ..text.manifest import MANIFEST, TOKENIZER, Manifest, read_manifest
 from ..text.placed import UNFINISHED, unfinished_state
 from ..text.tokenizer import TOKENIZER_FILE
 from .corpus import traps
@@ -53,10 +53,10 @@ def examine_data(folder: Path) -> tuple[Diagnosis, Data | None]:
     found.run(lambda: links_out(folder))
     if not found.count("error"):
         found.findings.insert(0, whole(manifest))
-    found.run(lambda: leading_out(folder / "tokenizer"))
+    found.run(lambda: leading_out(folder / TOKENIZER))
     found.run(
         lambda: check_tokenizer(
-            folder / "tokenizer", vocab_size=manifest.vocab_size, special=manifest.special_ids
+            folder / TOKENIZER, vocab_size=manifest.vocab_size, special=manifest.special_ids
         )
     )
     if seen.trusted:
@@ -152,7 +152,7 @@ def unigram_findings(folder: Path, manifest: Manifest, seen: Seen, bar: Bar) -> 
 def tokenizer_findings(folder: Path, manifest: Manifest, bar: Bar) -> Iterator[Finding]:
     wanted: dict[str, Any] = manifest.tokenizer_files | {TOKENIZER_FILE: manifest.tokenizer_sha256}
     for name, want in sorted(wanted.items()):
-        path = folder / "tokenizer" / name
+        path = folder / TOKENIZER / name
         if not is_regular(path):
             yield error(
                 "missing", f"the file tokenizer/{name}, which {MANIFEST} names, is missing", PREPARE

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..files import reading
 from ..progress import Progress
+from ..text.manifest import TOKENIZER
 from .findings import DamageError, Finding, as_sentence, warning
 
 # The largest tokenizer.json published stays below 40 MB; a manifest of 100 000 shards is about as
@@ -109,7 +110,7 @@ def links_out(folder: Path) -> Iterator[Finding]:
     """Links that leave the folder, or its tokenizer's: no verb follows them."""
     here = folder.resolve()
     out = []
-    below = [folder / "tokenizer"] if (folder / "tokenizer").is_dir() else []
+    below = [folder / TOKENIZER] if (folder / TOKENIZER).is_dir() else []
     for path in sorted(p for one in (folder, *below) for p in one.iterdir()):
         if path.is_symlink():
             try:

@@ -14,7 +14,7 @@ from ..config.prepare import TRAINED
 from ..errors import UserError
 from ..files.tokenizers import read_tokenizer
 from .alphabet import capacity
-from .manifest import Manifest
+from .manifest import TOKENIZER, Manifest
 from .splitting import steps
 from .trainable import SPECIALS
 from .unknown import WARNING, share_of
@@ -57,7 +57,7 @@ def letters_of(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Lette
     unigram_V: how often each id occurs.
     """
     try:
-        described = read_tokenizer(folder / "tokenizer", within=folder)
+        described = read_tokenizer(folder / TOKENIZER, within=folder)
     except UserError:
         return None
     parts = [*steps(described.get("pre_tokenizer")), *steps(described.get("normalizer"))]

@@ -26,6 +26,7 @@ from .splits import SPLITS
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer"  # the folder beside it
 AGAIN = "prepare the corpus again"
 # The dtype of the token ids in a shard.
 Dtype = Annotated[str, Rule("uint16 or uint32", lambda x: x in ("uint16", "uint32", "<u2", "<u4"))]

@@ -21,7 +21,16 @@ from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS, read_part
-from .manifest import FORMAT, MANIFEST, Dtype, Manifest, Shard, write_manifest, wrong_in
+from .manifest import (
+    FORMAT,
+    MANIFEST,
+    TOKENIZER,
+    Dtype,
+    Manifest,
+    Shard,
+    write_manifest,
+    wrong_in,
+)
 from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
@@ -76,7 +85,7 @@ def join(
         dtype=cast(Dtype, np.dtype(dtype).name),
         vocab_size=vocab_size,
         special_ids=special,
-        tokenizer_sha256=tokenizer_sha256(space.folder / "tokenizer"),
+        tokenizer_sha256=tokenizer_sha256(space.folder / TOKENIZER),
         unigram_sha256=sha256_of(space.folder / "unigram.npy"),
         splits=dict(splits.items()),
         options=space.options,

@@ -17,6 +17,7 @@ from ..files.folders import mark_of, own_bytes, own_object, remove_temporaries, 
 from ..files.inside import must_stay_inside
 from ..files.tokenizers import TOKENIZER_FILES
 from ..files.whole import write_atomically
+from .manifest import TOKENIZER
 
 UNFINISHED = "unfinished"
 STATE = "state.json"
@@ -134,7 +135,7 @@ class Placed:
 
 def must_have_no_links(inside: Path) -> None:
     """Raises UserError if a folder in `unfinished` is a link, because we would write through it."""
-    for path in (inside / "tokenizer", inside / "parts", *inside.glob("parts/*")):
+    for path in (inside / TOKENIZER, inside / "parts", *inside.glob("parts/*")):
         must_stay_inside(path, inside)
 
 
@@ -158,7 +159,7 @@ def clear(inside: Path) -> None:
 def clear_tokenizer(inside: Path) -> None:
     """Removes the tokenizer that was made in `unfinished`."""
     _remove(
-        inside / "tokenizer", [name for file in TOKENIZER_FILES for name in (file, f".{file}.part")]
+        inside / TOKENIZER, [name for file in TOKENIZER_FILES for name in (file, f".{file}.part")]
     )
 
 

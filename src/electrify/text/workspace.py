@@ -38,7 +38,7 @@ from ..files.tokenizers import TOKENIZER_FILE, TOKENIZER_FILES
 from ..files.whole import write_atomically
 from ..progress import say
 from . import pydocs
-from .manifest import SourceRow
+from .manifest import TOKENIZER, SourceRow
 from .placed import (
     KIND,
     STATE,
@@ -77,7 +77,7 @@ class Workspace:
         self._inside = self.folder / UNFINISHED
         self._fd = -1  # the folder in which this run began, whatever has its name later
         self.placed = Placed(self.folder, self._inside)
-        self.tokenizer = self._inside / "tokenizer"
+        self.tokenizer = self._inside / TOKENIZER
         self._held = ExitStack()
 
     def __enter__(self) -> Workspace:
@@ -232,7 +232,7 @@ class Workspace:
         """Raises UserError, before the text is read, if somebody put files into DATA/tokenizer that
         this run could not replace."""
         ours = [*self._published(), *tokenizer_hashes(self.tokenizer).values()]
-        odd = in_the_way(dict.fromkeys(TOKENIZER_FILES, ""), self.folder / "tokenizer", ours=ours)
+        odd = in_the_way(dict.fromkeys(TOKENIZER_FILES, ""), self.folder / TOKENIZER, ours=ours)
         if odd is not None:
             raise UserError(
                 f"{odd} is not of this corpus; move it away, or choose another --output-dir"
@@ -246,7 +246,7 @@ class Workspace:
         wanted = tokenizer_hashes(self.tokenizer)
         self._tokenizer_put = sorted({*ours, *wanted.values()})
         write_atomically(path, "\n".join(self._tokenizer_put))  # before the first of them is there
-        return publish_tokenizer(self.tokenizer, self.folder / "tokenizer", ours=ours)
+        return publish_tokenizer(self.tokenizer, self.folder / TOKENIZER, ours=ours)
 
     def __exit__(
         self,
