@@ -12,7 +12,6 @@ import os
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 
 from .config.checks import check
@@ -35,7 +34,7 @@ from .pretraining.pretrain import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
-from .text.dedup import digest, fraction
+from .text.dedup import digest, is_held_out
 from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
@@ -49,8 +48,7 @@ MLM_SHARE = 0.4
 """The share of the run in which the encoder is a masked language model, before it detects."""
 PICTURE = "curves.png"
 PACKAGES = 8
-TRAIN_EACH = 50
-VALID_EACH = 50
+EACH = 50  # to train on, and as many to validate
 # Limits on the length of a docstring: shorter ones say too little, and the encoder truncates longer
 # ones anyway.
 MIN_CHARACTERS = 80
@@ -63,19 +61,8 @@ SENTENCES = 200
 SHOWN = 6
 
 
-@dataclass(frozen=True)
-class DemoResult:
-    """What the demo found."""
-
-    pretrained: list[Outcome]
-    random: list[Outcome]
-    verdicts: list[Verdict]
-    """The discriminator's verdicts on held-out sentences with a wrong word."""
-    plot: Path | None
-
-
 @known_torch_state()
-def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
+def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> None:
     """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
     plot already exist as something else, and Unfinished if a signal stopped the pre-training, which
     is then saved."""
@@ -91,10 +78,10 @@ def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> DemoResult:
     if not is_made(folder / "data") and not is_made(folder / "run") and own_picture is None:
         must_be_new(folder, "demo")
     with lock(folder):
-        return _demo(folder, max_steps=max_steps, threads=threads)
+        _demo(folder, max_steps=max_steps, threads=threads)
 
 
-def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
+def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
     config = recipe(max_steps, threads=threads)
     check(config)
     began = time.monotonic()
@@ -125,7 +112,6 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> DemoResult:
     print(
         f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
     )
-    return DemoResult(outcomes[PRETRAINED], outcomes[RANDOM], verdicts, plot)
 
 
 def recipe(max_steps: int, *, threads: str) -> PretrainConfig:
@@ -194,7 +180,7 @@ def title(number: int, text: str) -> None:
 def held_out(texts: list[tuple[str, str]], valid_fraction: float) -> list[str]:
     """First sentences of the documents that pre-training did not see."""
     return first_sentences(
-        text for _, text in texts if fraction(digest(text.encode()), stream=0) < valid_fraction
+        text for _, text in texts if is_held_out(digest(text.encode()), valid_fraction)
     )
 
 
@@ -227,7 +213,7 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
         if len(text) >= MIN_CHARACTERS and text not in seen:
             seen.add(text)
             by_package[package].append(text)
-    need = TRAIN_EACH + VALID_EACH
+    need = 2 * EACH
     labels = sorted(
         sorted(
             (p for p, texts in by_package.items() if len(texts) >= need),
@@ -244,9 +230,7 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
         texts = by_package[package]
         chosen = texts[:: len(texts) // need][:need]  # spread over the package's files
         for k, text in enumerate(chosen):
-            parts[k % 2 if VALID_EACH == TRAIN_EACH else int(k >= TRAIN_EACH)].append(
-                Example(text, None, float(label))
-            )
+            parts[k % 2].append(Example(text, None, float(label)))
     return TaskData(
         "package",
         "classification",

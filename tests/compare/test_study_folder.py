@@ -25,7 +25,7 @@ from electrify.compare import untrained as untrained_module
 from electrify.compare.cell import OUTCOME
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
-from electrify.compare.measures import Measuring, digests_of, measure, network_of, place_of
+from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
 from electrify.compare.plan import Cell, read_entries
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -57,7 +57,8 @@ from electrify.config.networks import KEPT
 from electrify.config.pretrain import load_recipe, override, parse
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
-from electrify.downstream.known_tasks import TAGGING
+from electrify.downstream.babylm_tasks import BABYLM
+from electrify.downstream.known_tasks import TAGGING, TASKS
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.files import results as results_module
@@ -199,6 +200,25 @@ def test_scipy_is_asked_for_before_the_first_run(
         plan_study(config(small_data, tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"max_eval_samples": 5}, "--max-eval-samples does nothing: it is for blimp"),
+        ({"max_eval_samples": 5, "tasks": ("stsb", "BLiMP:mlm")}, ""),
+        ({"max_train_samples": 5, "tasks": ("stsb:cosine", "blimp")}, "--max-train-samples does"),
+        ({"task_seeds": 2, "tasks": ("planted",)}, "--task-seeds does nothing: no task"),
+        ({"task_seeds": 2, "tasks": ("planted", "cola:frozen")}, ""),
+    ],
+)
+def test_options_that_no_task_reads(
+    small_data: Path, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    given: dict[str, Any] = {"tasks": ("stsb",), "max_eval_samples": None, "task_seeds": 3}
+    given |= {"max_train_samples": None}
+    lines = list(compare_module.in_vain(config(small_data, tmp_path, **given | fields)))
+    assert [line[: len(says)] for line in lines] == ([says] if says else [])
+
+
 def test_an_axis_that_a_picture_does_not_have(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,8 +349,8 @@ def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: 
 
 def test_where_tasks_lie(tmp_path: Path) -> None:
     (tmp_path / "glue").mkdir()
-    assert place_of("stsb:cosine", str(tmp_path)) == ("stsb", "cosine", str(tmp_path / "glue"))
-    assert place_of("conll2000", str(tmp_path)) == ("conll2000", "", str(tmp_path))
+    assert meant_by("stsb:cosine", str(tmp_path)) == ("stsb", "cosine", str(tmp_path / "glue"))
+    assert meant_by("conll2000", str(tmp_path)) == ("conll2000", "", str(tmp_path))
 
 
 def test_the_network_that_judges_pairs() -> None:
@@ -532,6 +552,21 @@ def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_pa
     write_study(old)
     (old.out / RESULTS).unlink()
     assert plan_study(config(small_data, tmp_path)).cells == old.cells
+
+
+def test_what_a_row_says_of_its_examples_belongs_to_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BabyLM's rows name the metric that counts, the passes and the length."""
+    row = BABYLM["babylm_mrpc"]
+    text = json.dumps({"sentence1": "a", "sentence2": "b", "label": 1}) + "\n"
+    for name in (row.train, row.validation):
+        (tmp_path / name).write_text(text)
+    found = set[str]()
+    for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):
+        monkeypatch.setitem(TASKS, row.name, replace(row, **changed))
+        found.add(digests_of(row.name, str(tmp_path), data="")[0])
+    assert len(found) == 4
 
 
 def test_the_order_and_the_spelling_of_tasks_change_no_study(

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from electrify.config.doctor import DoctorConfig
 from electrify.doctor.model import examine_model
 from electrify.doctor.report import diagnose
+from electrify.doctor.vocabularies import words_of
 from electrify.train import checkpoint
 
 WORDS = "electra.embeddings.word_embeddings.weight"
@@ -178,10 +179,20 @@ def test_tied_embeddings_that_are_stored(generator: Path) -> None:
     assert "tied" in of(found, "error")
 
 
+def test_the_words_of_a_vocabulary_end_with_line_feeds(tmp_path: Path) -> None:
+    """A line may be a line separator of Unicode, as the tokenizers' library reads it."""
+    (tmp_path / "vocab.txt").write_bytes("a\r\n\u2028\n[PAD]\n".encode())
+    assert words_of(tmp_path / "vocab.txt") == {"a": 0, "\u2028": 1, "[PAD]": 2}
+
+
 def test_two_vocabularies(model: Path, generator: Path) -> None:
     config(vocab_size=600)(generator)
     report = diagnose(DoctorConfig(paths=(str(model), str(generator))))
     assert "other-vocabulary" in of(report.folders[1], "warning")
+    for folder, sizes in ((model, [512]), (generator, [600])):  # which some models have
+        config(vocab_size=sizes)(folder)
+    report = diagnose(DoctorConfig(paths=(str(model), str(generator))))
+    assert "other-vocabulary" not in of(report.folders[1], "warning")
 
 
 @settings(max_examples=40)

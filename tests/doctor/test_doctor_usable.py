@@ -113,10 +113,20 @@ def test_what_no_verb_takes(
         assert mistake(capsys, "detect", model, "a text")
 
 
-def test_a_table_of_positions_is_no_weight(model: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("electra.embeddings.position_ids", torch.arange(32)),
+        ("transformer.h.0.attn.bias", torch.ones(4, 4, dtype=torch.bool)),
+    ],
+)
+def test_a_table_that_is_computed_anew_is_no_weight(
+    model: Path, name: str, table: torch.Tensor
+) -> None:
+    """Positions, and the masks of GPT-2 as older libraries saved them."""
     named = load_file(model / "model.safetensors")
     save_file(
-        named | {"electra.embeddings.position_ids": torch.arange(32)},
+        named | {name: table},
         model / "model.safetensors",
         metadata={"format": "pt"},
     )

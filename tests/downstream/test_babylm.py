@@ -15,6 +15,7 @@ from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.babylm_tasks import BABYLM
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
+from electrify.downstream.fitting import require_use
 from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.known_tasks import task_named, tasks_named
 from electrify.downstream.one_run import longest_of
@@ -166,6 +167,20 @@ def test_an_encoder_reads_as_many_tokens_as_it_can(
     task = read_task(task_named("babylm_rte"), str(data_dir))
     loaded: Any = SimpleNamespace(positions=positions)
     assert longest_of(task, loaded, FinetuneSettings(), "a model") == length
+
+
+def test_there_are_no_test_sets(data_dir: Path) -> None:
+    task = read_task(task_named("babylm_rte"), str(data_dir))
+    asked = FinetuneConfig(models=("m",), output_dir="o", task=(task.name,), predict_test=True)
+    with pytest.raises(UserError, match="--predict-test is for GLUE's test sets; none of the"):
+        require_use(asked, [task])
+
+
+def test_what_is_said_of_the_average() -> None:
+    """The metrics that count, as the rows have them."""
+    by_f1 = [row.name for row in BABYLM.values() if row.metrics[0] == "f1"]
+    assert by_f1 == ["babylm_mrpc", "babylm_qqp"]
+    assert {row.metrics[0] for row in BABYLM.values()} == {"f1", "accuracy"}
 
 
 GIVEN = Path(__file__).parents[3] / "shared" / "data" / "glue"

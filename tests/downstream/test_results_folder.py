@@ -325,9 +325,9 @@ def test_links_in_the_folder_of_results(
 def test_predictions_are_not_written_through_a_link(tmp_path: Path) -> None:
     """Nor over what the user has made of them."""
     out, outside = tmp_path / "out", tmp_path / "outside"
-    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
+    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out, earlier={})
     (out / "predictions" / "m" / "t" / "a.tsv").write_text("mine")
-    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out)
+    submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "1"}, top=out, earlier={})
     assert {p.name: p.read_text() for p in (out / "predictions" / "m" / "t").iterdir()} == {
         "a.tsv": "1",
         "a.tsv.changed": "mine",
@@ -335,8 +335,36 @@ def test_predictions_are_not_written_through_a_link(tmp_path: Path) -> None:
     (out / "predictions" / "m" / "t").rename(outside)
     (out / "predictions" / "m" / "t").symlink_to(outside)
     with pytest.raises(UserError, match="t is a link"):
-        submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "2"}, top=out)
+        submission.write_files(out / "predictions" / "m" / "t", {"a.tsv": "2"}, top=out, earlier={})
     assert (outside / "a.tsv").read_text() == "1"
+
+
+def test_the_predictions_of_a_run_that_is_repeated_are_replaced(
+    zoo: Path, reviews: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere a run may end with other bits. What the user made of them is kept."""
+    out = tmp_path / "out"
+    finetune(options(zoo, reviews, out))
+    (predicted,) = (out / "predictions").rglob("*.csv")
+    run = verb.finetune_one
+
+    def other_bits(*args: Any, **more: Any) -> Any:
+        finished = more.pop("finished")
+
+        def told(outcome: Any) -> None:
+            files = {name: text + "\n" for name, text in outcome.files.items()}
+            finished(dataclasses.replace(outcome, files=files))
+
+        return run(*args, **more, finished=told)
+
+    monkeypatch.setattr(verb, "finetune_one", other_bits)
+    finetune(options(zoo, reviews, out, save_model=True))
+    assert predicted.read_text().endswith("\n\n")
+    assert not list((out / "predictions").rglob("*.changed"))
+    predicted.write_text("mine")
+    shutil.rmtree(saved(out))
+    finetune(options(zoo, reviews, out, save_model=True))
+    assert predicted.with_name(predicted.name + ".changed").read_text() == "mine"
 
 
 def test_a_name_that_is_not_utf8(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.downstream.read.conll import read_sentences, to_iob2
-from electrify.downstream.spans import by_type, span_scores, spans
+from electrify.downstream.spans import span_scores, spans
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
 Tagged = list[list[str]]
@@ -132,11 +132,6 @@ def test_scores_by_hand():
         "recall": 0.25,
         "accuracy": 0.5,
     }
-    assert by_type(gold, predicted) == {
-        "LOC": {"f1": 0.0, "precision": 0.0, "recall": 0.0, "count": 2},
-        "ORG": {"f1": 0.0, "precision": 0.0, "recall": 0.0, "count": 1},
-        "PER": {"f1": 1.0, "precision": 1.0, "recall": 1.0, "count": 1},
-    }
 
 
 def test_precision_is_of_what_was_called_and_recall_of_what_is_there():
@@ -153,16 +148,13 @@ def test_precision_is_of_what_was_called_and_recall_of_what_is_there():
         "recall": pytest.approx(1 / 3),
         "accuracy": 0.5,
     }
-    assert by_type(gold, predicted) == {
-        "X": {"f1": 0.5, "precision": pytest.approx(1 / 3), "recall": 1.0, "count": 1}
-    }
 
 
 def test_chunks_end_with_their_sentence():
     together, apart = [["B-X", "I-X"]], [["B-X"], ["I-X"]]
     assert span_scores(apart, apart)["f1"] == 1.0
-    assert by_type(apart, apart)["X"]["count"] == 2
-    assert by_type(together, together)["X"]["count"] == 1
+    assert span_scores(apart, [["B-X"], ["O"]])["recall"] == 0.5
+    assert span_scores(together, [["B-X", "O"]])["recall"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -185,14 +177,13 @@ def test_zero_where_undefined(gold: Tagged, predicted: Tagged, accuracy: float):
     }
 
 
-@pytest.mark.parametrize("score", [span_scores, by_type])
-def test_lengths_must_agree(score: Any):
+def test_lengths_must_agree():
     with pytest.raises(ValueError, match="2 sentences of gold tags and 1 of predicted ones"):
-        score([["O"], ["O"]], [["O"]])
+        span_scores([["O"], ["O"]], [["O"]])
     with pytest.raises(
         ValueError, match=r"sentence 1 \(counted from 0\) has 2 gold tags and 1 predicted ones"
     ):
-        score([["O"], ["O", "O"]], [["O"], ["O"]])
+        span_scores([["O"], ["O", "O"]], [["O"], ["O"]])
 
 
 @given(gold_and_predicted())
@@ -202,11 +193,6 @@ def test_scores_are_those_of_conlleval(pair: tuple[Tagged, Tagged]):
     words = [a == b for g, p in zip(*pair, strict=True) for a, b in zip(g, p, strict=True)]
     assert scores == fractions(right.total(), there.total(), called.total()) | {
         "accuracy": pytest.approx(sum(words) / len(words))
-    }
-    types = sorted(kind for kind in there | called if kind)
-    assert by_type(*pair) == {
-        kind: fractions(right[kind], there[kind], called[kind]) | {"count": there[kind]}
-        for kind in types
     }
 
 
@@ -274,20 +260,16 @@ def agree_with_seqeval(gold: Tagged, predicted: Tagged) -> None:
         assert spans(sentence) == [
             (kind, first, last + 1) for kind, first, last in seqeval().get_entities(sentence)
         ]
-    scores, types = span_scores(gold, predicted), by_type(gold, predicted)
+    scores = span_scores(gold, predicted)
+    chunks = any(map(spans, (*gold, *predicted)))
     scored = seqeval().precision_recall_fscore_support
     wanted = (
-        scored(gold, predicted, average="micro", zero_division=0)[:3] if types else (0.0, 0.0, 0.0)
+        scored(gold, predicted, average="micro", zero_division=0)[:3] if chunks else (0.0, 0.0, 0.0)
     )
     assert (scores["precision"], scores["recall"], scores["f1"]) == pytest.approx(
         tuple(map(float, wanted))
     )
     assert scores["accuracy"] == pytest.approx(seqeval().accuracy_score(gold, predicted))
-    columns = scored(gold, predicted, average=None, zero_division=0) if types else ()
-    for name, column in zip(("precision", "recall", "f1", "count"), columns, strict=False):
-        assert [row[name] for row in types.values()] == pytest.approx(
-            list(column)
-        )  # both by name of the type
 
 
 @given(gold_and_predicted())

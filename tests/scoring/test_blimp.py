@@ -84,11 +84,13 @@ def test_the_output_folder_of_an_earlier_call_is_not_taken_for_the_data(tmp_path
     assert [p.name for p in read_blimp(tmp_path)] == ["turns"]
     (tmp_path / "order.jsonl").unlink()
     (inside / "supplement" / "turns.jsonl").unlink()
-    with pytest.raises(UserError, match=r": no \.jsonl file there, nor in blimp/; "):
+    with pytest.raises(
+        UserError, match=r": no \.jsonl file there, nor in blimp/ or blimp_filtered/; "
+    ):
         read_blimp(tmp_path)
 
 
-@pytest.mark.parametrize("above", ["", "full_eval"])
+@pytest.mark.parametrize("above", ["", "full_eval", "babylm", "babylm/full_eval"])
 def test_the_evaluation_data_of_babylm(tmp_path: Path, above: str):
     write(tmp_path / above / "blimp_filtered", "order", [("the chef ate", "ate the chef")])
     write(tmp_path / above / "supplement_filtered", "turns", [("the meal", "meal the")])

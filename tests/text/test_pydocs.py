@@ -52,6 +52,13 @@ def short():
     assert found[1].endswith("2\n\nLine\n    indented")
 
 
+def test_a_docstring_is_as_prepare_cleans_it(tmp_path: Path) -> None:
+    """So that its hash, and whether it is held out, are the same for those that read it again."""
+    (tmp_path / "a.py").write_text(f'"""{LONG} \\0 end.  """\n')
+    (text,) = pydocs.docstrings(tmp_path / "a.py")
+    assert text == f"{LONG}  end."
+
+
 def test_what_is_no_python_has_no_docstrings(tmp_path: Path) -> None:
     for i, content in enumerate((b"print 'python 2'", b"\xff\xfe\0", b"x = " + b"(" * 5000, b"")):
         (tmp_path / f"{i}.py").write_bytes(content)

@@ -164,7 +164,7 @@ def _last(run: Path, name: str) -> float | None:
     return None if not found or found[-1] is None else float(found[-1])
 
 
-def folder_of(task: str) -> str:
+def output_name(task: str) -> str:
     """The name of the folder that a task writes into."""
     return task.replace(":", "-")
 
@@ -178,7 +178,7 @@ def measured(
         assert work.measuring is not None
         try:
             model = networks[measures.network_of(name, config)]
-            out = Path(work.folder) / folder_of(name)
+            out = Path(work.folder) / output_name(name)
             found = measures.measure(name, model, work.measuring, out)
             if not all(map(math.isfinite, found.scores)):
                 raise UserError(f"{found.metric} is not a number")

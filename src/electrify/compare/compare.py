@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..config.compare import CompareConfig
+from ..config.flags import flag_of
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..files.lock import lock
 from ..progress import say
 from .forecast import Forecast, forecast
+from .measures import is_of_pairs, is_trained
 from .report import write_report
 from .run import run_study
 from .study import Study, plan_study
@@ -16,14 +20,27 @@ from .table import Table, table_of
 def planned(config: CompareConfig) -> tuple[Study, Forecast]:
     """The plan of a study, checked, with what it will take. Raises UserError."""
     study = plan_study(config)
-    if config.against and len(config.budgets) == 1:
-        say(
-            f"--against {config.against} changes nothing: the picture of a single budget has no "
-            "axis of costs"
-        )
+    for line in in_vain(config):
+        say(line)
     must_be_utf8(study.out)
     must_not_be_in_a_checkpoint(study.out)
     return study, forecast(study)
+
+
+def in_vain(config: CompareConfig) -> Iterator[str]:
+    """Lines about options that do nothing here."""
+    if config.against and len(config.budgets) == 1:
+        yield (
+            f"--against {config.against} changes nothing: the picture of a single budget has no "
+            "axis of costs"
+        )
+    pairs = [name for name in config.tasks if is_of_pairs(name)]
+    trained = [name for name in config.tasks if is_trained(name)]
+    if config.max_eval_samples is not None and not pairs:
+        yield "--max-eval-samples does nothing: it is for blimp, supplement and planted"
+    for name in ("max_train_samples", "task_seeds"):
+        if getattr(config, name) != getattr(CompareConfig, name) and not trained:
+            yield f"{flag_of(name)} does nothing: no task here is trained"
 
 
 def compare(study: Study) -> Table:

@@ -90,7 +90,17 @@ class Found:
         return statistics.median(self.scores)
 
 
-def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
+def is_of_pairs(name: str) -> bool:
+    """Whether a task is made of minimal pairs."""
+    return name.partition(":")[0].lower() in PAIRS
+
+
+def is_trained(name: str) -> bool:
+    """Whether a task is measured by training, of the encoder or of a head."""
+    return not is_of_pairs(name) and name.partition(":")[2] != "cosine"
+
+
+def meant_by(name: str, data_dir: str) -> tuple[str, str, str]:
     """The task, the way it is measured, and the folder of its data. Raises UserError for a name
     that is not one."""
     task, _, way = name.partition(":")
@@ -101,7 +111,7 @@ def place_of(name: str, data_dir: str) -> tuple[str, str, str]:
             f"tasks: {name}: no way of measuring is called {way!r}{nearest(way, (*WAYS[1:], LM))}"
         )
     if way not in ways:
-        why = "is measured without training" if task in PAIRS else "is not made of pairs of texts"
+        why = "is measured without training" if task in PAIRS else "is not made of minimal pairs"
         raise UserError(f"tasks: {name}: {task} {why}; leave :{way} out")
     if task in PAIRS:
         return task, way, data_dir
@@ -140,7 +150,7 @@ def _row_of(name: str, task: str, way: str) -> KnownTask:
 def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
     """A hash of the examples of a task and of what is done with them, and the hash that earlier
     versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
-    task, way, folder = place_of(name, data_dir)
+    task, way, folder = meant_by(name, data_dir)
     if task in PAIRS:
         pairs = _pairs_of(task, folder, data, limit=None)
         # The hash of BLiMP once covered both of its parts.
@@ -150,6 +160,8 @@ def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
     if found.kind == "tagging" and way != "frozen":
         # Earlier versions fine-tuned by the first tokens of words: their scores differ.
         content = (*content, "mean of tokens, 3e-3")
+    if found.max_seq_length is not None:  # of rows whose choices stand beside their examples
+        content = (*content, found.metrics[0], found.epochs, found.max_seq_length)
     return _hash(content), _hash(content)
 
 
@@ -159,7 +171,7 @@ def _hash(content: Any) -> str:
 
 def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     """Measures the encoder `model`; the folder `out` takes what this writes."""
-    task, way, folder = place_of(name, how.data_dir)
+    task, way, folder = meant_by(name, how.data_dir)
     if task in PAIRS:
         return _judged(task, model, folder, how)
     data = read_task(tasks_named([task])[0], folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.compare import SCORE, with_unit
-from ..console import inert
+from ..console import inert, uncalculated
 from ..files import results
 from ..files.csv_text import csv_text
 from ..files.whole import json_text
@@ -71,7 +71,7 @@ def as_csv(table: Table) -> str:
     for h in table.held_out:
         what = [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds]
         rows.append([*what, *_bounds(h.mean), *_bounds(None)])
-    return csv_text(rows)
+    return csv_text([[uncalculated(v) if isinstance(v, str) else v for v in row] for row in rows])
 
 
 def _bounds(interval: Interval | None) -> list[Any]:

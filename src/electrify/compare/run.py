@@ -25,7 +25,7 @@ from ..files.lock import lock
 from ..files.reading import FileError, read_object
 from ..progress import Progress, say
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, folder_of, last_words
+from .cell import OUTCOME, RUN, Outcome, Work, last_words, output_name
 from .logs import LOG, opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
@@ -139,7 +139,7 @@ class Runner:
         """Starts the process of a cell."""
         c = self.study.config
         folder = self.folder(cell)
-        for place in (folder, folder / RUN, *(folder / folder_of(t) for t in c.tasks)):
+        for place in (folder, folder / RUN, *(folder / output_name(t) for t in c.tasks)):
             must_stay_inside(place, self.study.out)
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -31,7 +31,7 @@ from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
 from .identity import identity
-from .measures import digests_of, network_of, place_of
+from .measures import digests_of, meant_by, network_of
 from .plan import Cell, Entry, cells, joined, read_entries, read_entry
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
@@ -111,7 +111,7 @@ def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
     neither changes a score. had: its study.yaml."""
 
     def meant(names: Any) -> list[tuple[str, ...]]:
-        return sorted(place_of(name, config.data_dir)[:2] for name in names)
+        return sorted(meant_by(name, config.data_dir)[:2] for name in names)
 
     with suppress(UserError, TypeError, AttributeError):  # whatever the user wrote there
         if meant(had.get("tasks")) == meant(config.tasks):
@@ -139,7 +139,7 @@ def task_data(config: CompareConfig) -> list[dict[str, str]]:
     for a task that is given twice, or cannot be read."""
     if not Path(config.data_dir).is_dir():
         raise UserError(f"--data-dir {config.data_dir}: no such folder")
-    meant = [place_of(task, config.data_dir)[:2] for task in config.tasks]
+    meant = [meant_by(task, config.data_dir)[:2] for task in config.tasks]
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
     if twice:
         raise UserError(f"tasks: {' and '.join(twice)} are the same")

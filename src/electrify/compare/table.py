@@ -18,8 +18,6 @@ from .untrained import UNTRAINED
 
 LONGEST = 40
 """Characters of a name in tables and pictures."""
-# What a record of a validation in the log holds besides its figures.
-WHEN = ("kind", "step", "epoch", "tokens", "seconds")
 
 
 @dataclass(frozen=True)
@@ -265,7 +263,7 @@ def _held_out(results: Iterable[Result]) -> Iterator[HeldOut]:
     grouped: dict[tuple[str, float, str], list[float]] = {}
     for r in results:
         for figure, value in r.validation.items():
-            if figure not in WHEN and isinstance(value, int | float):
+            if isinstance(value, int | float):
                 grouped.setdefault((r.entry, r.budget, figure), []).append(float(value))
     for (recipe, budget, figure), values in grouped.items():
         yield HeldOut(recipe, budget, figure, len(values), mean(values))

@@ -74,14 +74,15 @@ class CompareConfig(Checked):
     blimp:mlm, supplement:mlm and planted:mlm, by the masked language model that a run leaves of its
     encoder."""
     data_dir: str
-    """The folder that holds the tasks' own folders, or folders glue, tagging, squad and blimp with
-    them."""
+    """The folder that holds the tasks' own folders, or folders glue, tagging, squad, babylm and
+    blimp with them."""
     task_seeds: int = 3
     """Runs of each task for each encoder; their median counts."""
     max_train_samples: int | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: int | None = None
-    """blimp, supplement and planted: use only this many pairs of each paradigm, the first ones."""
+    """blimp and supplement: use only the first of the pairs of each paradigm, this many; planted:
+    make this many."""
     output_dir: str
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another

@@ -28,8 +28,8 @@ class DetectConfig(Checked):
     threshold: float = 0.5
     """Mark tokens or words with at least this probability of being replaced."""
     unit: Literal["token", "word"] = "token"
-    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece).
-    """
+    """Show word pieces, or whole words (a word's probability is that of its most suspicious piece);
+    --json writes both."""
     json: bool = False
     """Write JSON."""
     max_seq_length: int | None = None

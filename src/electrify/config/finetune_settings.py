@@ -191,7 +191,7 @@ class FinetuneSettings(Checked):
             for name in ("selection_fraction", "early_stopping_patience"):
                 if getattr(self, name) is not None:
                     raise UserError(f"{name} has no effect without load_best_model_at_end")
-        elif not 0 < (self.selection_fraction or SELECTION) < 1:
+        elif self.selection_fraction is not None and not 0 < self.selection_fraction < 1:
             raise UserError(
                 f"selection_fraction must lie between 0 and 1, not {self.selection_fraction}"
             )

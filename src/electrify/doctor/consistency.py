@@ -64,7 +64,8 @@ def models_together(models: list[Diagnosis]) -> None:
                 theirs.get("part"),
             ):
                 continue
-            if mine["vocab_size"] != theirs["vocab_size"]:
+            sizes = (mine["vocab_size"], theirs["vocab_size"])
+            if None not in sizes and sizes[0] != sizes[1]:
                 what = (
                     f"vocabularies of {theirs['vocab_size']:,} and {mine['vocab_size']:,} entries"
                 )

@@ -66,7 +66,7 @@ def traps(
     yield from document_lengths(
         lengths, tokens + sum(s.tokens for s in manifest.splits.get("valid", []))
     )
-    yield from size(tokens, folder)
+    yield from size(tokens)
     yield from validation(manifest)
     yield from vocabulary(manifest, unigram_V, folder)
     yield from dropped(manifest)
@@ -103,7 +103,7 @@ def document_lengths(lengths: Lengths, tokens: int) -> Iterator[Finding]:
         yield note("empty-documents", f"{empty:,} documents have no token at all")
 
 
-def size(tokens: int, folder: Path) -> Iterator[Finding]:
+def size(tokens: int) -> Iterator[Finding]:
     times = {name: epochs_of(name, tokens) for name in RECIPES}
     fitting = [
         f"{name} ({times[name]:.1f} epochs)" for name in RECIPES if times[name] <= MAX_EPOCHS

@@ -54,7 +54,7 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {
             "part": part_of(config),
-            "vocab_size": config.get("vocab_size", 0),
+            "vocab_size": size if isinstance(size := config.get("vocab_size"), int) else None,
             "tokenizer": tokenizer_hash(folder),
         }
 

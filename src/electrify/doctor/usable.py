@@ -9,19 +9,15 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
+from ..files.models import COUNTED, FLOATS
 from ..files.reading import FileError
 from ..files.tokenizers import TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
-from .files import is_regular, named, read_bytes
+from .files import is_regular, named
 from .findings import Finding, as_sentence, error, warning
 from .tokenizers import load, options_of
 from .weights import Header
 
-# The dtypes of trained weights. Integers, Booleans and 8-bit floats are codes that have a meaning
-# only together with a scale.
-WEIGHT_TYPES = ("F64", "F32", "F16", "BF16")
-# Integer tables that some models store.
-COUNTERS = ("position_ids", "token_type_ids", "num_batches_tracked")
 # In lower case and without accents, because case and accents have findings of their own.
 PROBE = "the tokens of a text, as they stand in it"
 CONFIG_ADVICE = "No verb takes it like that: restore config.json from where the model came from."
@@ -70,7 +66,7 @@ def type_findings(files: dict[Path, Header]) -> Iterator[Finding]:
         (name, kind)
         for header in files.values()
         for name, (_, kind) in header.items()
-        if kind not in WEIGHT_TYPES and not name.endswith(COUNTERS)
+        if kind not in FLOATS and not COUNTED.search(name)
     ]
     if found:
         shown = named(f"{name} ({kind})" for name, kind in found)
@@ -148,23 +144,3 @@ def refusal(load: Callable[[], Any]) -> UserError | None:
 def sentence(refused: UserError, path: str) -> str:
     """The message without the name of the folder."""
     return str(refused).removeprefix(f"{path}: ")
-
-
-def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:
-    """Compares vocab.txt with tokenizer.json (ids), if both exist: older programs read the first,
-    newer ones the second."""
-    words = read_bytes(folder / "vocab.txt").decode("utf-8", "replace").split("\n")
-    listed = {word.removesuffix("\r"): i for i, word in enumerate(words) if word.strip()}
-    odd = [
-        f"{w!r} is {i} and {ids.get(w, 'missing')}" for w, i in listed.items() if ids.get(w) != i
-    ]
-    odd += [
-        f"{w!r} is missing and {i}" for w, i in ids.items() if w not in listed and i < len(listed)
-    ]
-    if odd:
-        fact = f"vocab.txt and tokenizer.json disagree about {len(odd):,} words: {named(odd)}"
-        advice = (
-            "One of the two is of another model, and which one is read depends on the program: "
-            "remove the wrong one."
-        )
-        yield error("two-vocabularies", fact, advice)

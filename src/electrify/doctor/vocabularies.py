@@ -13,7 +13,6 @@ from .files import is_regular, named, read_bytes
 from .findings import Finding, error, note, warning
 from .kinds import CONFIG
 from .tokenizers import check_tokenizer, load, lower_cased, options_of, roles
-from .usable import two_vocabularies
 
 NO_LIMIT = 1 << 20  # transformers says 1e30 where nobody set the length of the longest text
 
@@ -57,8 +56,28 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
 
 def words_of(path: Path) -> dict[str, int]:
     """The words of a vocab.txt, each with its line number as its id."""
-    lines = read_bytes(path).decode("utf-8", "replace").splitlines()
-    return {word: i for i, word in enumerate(lines)}
+    lines = read_bytes(path).decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return {word.removesuffix("\r"): i for i, word in enumerate(lines)}
+
+
+def two_vocabularies(folder: Path, ids: dict[str, int]) -> Iterator[Finding]:
+    """Compares vocab.txt with tokenizer.json (ids), if both exist: older programs read the first,
+    newer ones the second."""
+    words = words_of(folder / "vocab.txt")
+    listed = {word: i for word, i in words.items() if word.strip()}
+    odd = [
+        f"{w!r} is {i} and {ids.get(w, 'missing')}" for w, i in listed.items() if ids.get(w) != i
+    ]
+    odd += [
+        f"{w!r} is missing and {i}" for w, i in ids.items() if w not in listed and i < len(listed)
+    ]
+    if odd:
+        fact = f"vocab.txt and tokenizer.json disagree about {len(odd):,} words: {named(odd)}"
+        advice = (
+            "One of the two is of another model, and which one is read depends on the program: "
+            "remove the wrong one."
+        )
+        yield error("two-vocabularies", fact, advice)
 
 
 def word_findings(

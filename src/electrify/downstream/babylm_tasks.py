@@ -14,7 +14,8 @@ BABYLM: dict[str, LinesTask] = {
     for task in (
         LinesTask(
             name="babylm_boolq",
-            file="boolq",
+            train="boolq.train.jsonl",
+            validation="boolq.valid.jsonl",
             text="{question}",
             pair="{passage}",
             labels=_SAID,
@@ -22,7 +23,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_multirc",
-            file="multirc",
+            train="multirc.train.jsonl",
+            validation="multirc.valid.jsonl",
             text="Question: {question} Answer: {answer}",
             pair="{paragraph}",
             labels=_SAID,
@@ -30,7 +32,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_rte",
-            file="rte",
+            train="rte.train.jsonl",
+            validation="rte.valid.jsonl",
             text="{sentence1}",
             pair="{sentence2}",
             labels=_ENTAILS,
@@ -38,7 +41,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_wsc",
-            file="wsc",
+            train="wsc.train.jsonl",
+            validation="wsc.valid.jsonl",
             text='Does "{span2_text}" refer to "{span1_text}" in this passage?',
             pair="{text}",
             labels=_SAID,
@@ -47,7 +51,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_mrpc",
-            file="mrpc",
+            train="mrpc.train.jsonl",
+            validation="mrpc.valid.jsonl",
             text="{sentence1}",
             pair="{sentence2}",
             labels=("0", "1"),
@@ -56,7 +61,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_qqp",
-            file="qqp",
+            train="qqp.train.jsonl",
+            validation="qqp.valid.jsonl",
             text="{question1}",
             pair="{question2}",
             labels=("0", "1"),
@@ -64,7 +70,8 @@ BABYLM: dict[str, LinesTask] = {
         ),
         LinesTask(
             name="babylm_mnli",
-            file="mnli",
+            train="mnli.train.jsonl",
+            validation="mnli.valid.jsonl",
             text="{premise}",
             pair="{hypothesis}",
             labels=("entailment", "neutral", "contradiction"),

@@ -44,7 +44,7 @@ from .plan import (
 )
 from .plot import write_plot
 from .read.asked import read_asked
-from .records import SETTINGS, line_of, read_records, read_settings, settings_text
+from .records import SCORES, SETTINGS, line_of, read_records, read_settings, settings_text
 from .report import Report, report_of
 from .saving import can_save, identity_of
 from .search import search
@@ -104,7 +104,7 @@ def _finetune(
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
-        say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / 'scores.jsonl'}")
+        say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
     if todo:
         with computing_with(_threads(options, done, device, width=max(widths))):
             _run_all(todo, done, out, options.settings)
@@ -197,7 +197,8 @@ def _outcome(
 
 def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
     """Writes the predictions and the record of a run."""
-    submission.write_files(run.predictions, outcome.files, top=out)
+    earlier = done.get(run.key, {}).get("answers", {})
+    submission.write_files(run.predictions, outcome.files, top=out, earlier=earlier)
     why = ": no validation question is of that kind" if run.task.kind == "answering" else ""
     odd = [
         f"{name} of {run.label} is not a number with seed {run.seed}{why}"
@@ -213,7 +214,7 @@ def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome
     }
     known["threads"] = torch.get_num_threads()
     done[run.key] = run.identity | outcome.record() | known
-    write_atomically(out / "scores.jsonl", "".join(map(line_of, done.values())))
+    write_atomically(out / SCORES, "".join(map(line_of, done.values())))
 
 
 def _models(options: FinetuneConfig) -> list[str]:

@@ -7,6 +7,7 @@ from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
 from . import metrics
+from .glue_tasks import GLUE
 from .tasks import Kind, TaskData
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {
@@ -37,11 +38,7 @@ def require_use(options: FinetuneConfig, tasks: list[TaskData]) -> None:
         if kinds == {"answering"}:
             raise UserError("--baselines are for texts and tagging; none of the tasks is")
         metrics.require(("accuracy",))  # the baselines are scikit-learn's, too
-    if (
-        options.predict_test
-        and not any(task.test for task in tasks)
-        and not kinds & {"classification", "regression"}
-    ):
+    if options.predict_test and not any(task.test or task.name in GLUE for task in tasks):
         raise UserError("--predict-test is for GLUE's test sets; none of the tasks has one")
     if (
         options.save_model

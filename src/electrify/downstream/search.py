@@ -33,12 +33,12 @@ from .names import LONGEST, short
 from .page import write_report
 from .plan import models_of
 from .plot import write_plot
+from .records import SETTINGS
 from .report import Report, Row, percent
 from .tasks import TaskData
 from .trial import width_of
 
 GRID = "grid"
-SETTINGS = "finetune.json"
 KIND = "search"
 
 

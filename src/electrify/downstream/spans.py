@@ -72,18 +72,6 @@ def span_scores(
     }
 
 
-def by_type(
-    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> dict[str, dict[str, float]]:
-    """f1, precision, recall and count (of gold chunks) of every type that occurs on either side, by
-    name. As `span_scores`."""
-    right, there, called = _counts(gold, predicted)
-    return {
-        kind: _fractions(right[kind], there[kind], called[kind]) | {"count": there[kind]}
-        for kind in sorted(there | called)
-    }
-
-
 def _counts(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:

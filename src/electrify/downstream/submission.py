@@ -24,7 +24,7 @@ Candidate = tuple[
 
 def expected() -> list[str]:
     """Names of the files of a whole submission."""
-    return [name for task in GLUE.values() for name in (task.test or {task.folder: ""})]
+    return [name for task in GLUE.values() for name in task.test_files]
 
 
 def answers_tsv(answers: Sequence[str]) -> str:
@@ -32,13 +32,18 @@ def answers_tsv(answers: Sequence[str]) -> str:
     return "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers))
 
 
-def write_files(folder: Path, files: Mapping[str, str], *, top: Path) -> None:
+def write_files(
+    folder: Path, files: Mapping[str, str], *, top: Path, earlier: Mapping[str, str]
+) -> None:
     """Each file whole or not at all, in a folder below `top`; other content under its name is kept
-    under another one. Raises UserError if a link leads out of `top`."""
+    under another one, unless it is what an earlier run wrote. earlier: the hashes of that, by name.
+    Raises UserError if a link leads out of `top`."""
     for name, content in files.items():
         make_inside(folder, top)
-        if sha256(folder / name) != hashlib.sha256(content.encode("utf-8")).hexdigest():
-            keep_changed(folder / name)
+        there = sha256(folder / name)
+        if there != hashlib.sha256(content.encode("utf-8")).hexdigest():
+            if there is None or there != earlier.get(name):
+                keep_changed(folder / name)
             write_atomically(folder / name, content)
 
 

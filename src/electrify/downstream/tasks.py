@@ -57,20 +57,27 @@ class TextTask:
     test: dict[str, str] = field(default_factory=dict)
     published: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def test_files(self) -> dict[str, str]:
+        """The files of the test sets, by name of the submission."""
+        return self.test or {self.folder: "test.tsv"}
+
 
 @dataclass(frozen=True)
 class LinesTask:
-    """One row of pairs of texts in JSON lines (read/babylm.py). file: the beginning of the names of
-    its files. text, pair: the texts, with the names of columns in braces. labels: the classes; in
-    the files a class is its number. metrics: as of TextTask."""
+    """One row of pairs of texts in JSON lines (read/babylm.py). train, validation: names of its
+    files. text, pair: the texts, with the names of columns in braces. labels: the classes; in the
+    files a class is its number. metrics: as of TextTask. max_seq_length: as of TaskData."""
 
     name: str
-    file: str
+    train: str
+    validation: str
     text: str
     pair: str
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     epochs: float = 10
+    max_seq_length: int = 512
     symmetric: bool = False
     kind: Kind = "classification"
     published: dict[str, float] = field(default_factory=dict)

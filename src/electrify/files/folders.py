@@ -62,13 +62,14 @@ def _is_another_kind(path: Path) -> bool:
         return False
 
 
-def own_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes | None:
+def own_bytes(path: Path) -> bytes | None:
     """A small regular file; None for what `open_own` does not open, and for larger files."""
     stream = open_own(path)
     if stream is None:
         return None
     with stream, _named(path):
-        return stream.read(most) if os.fstat(stream.fileno()).st_size <= most else None
+        small = os.fstat(stream.fileno()).st_size <= MOST_BYTES
+        return stream.read(MOST_BYTES) if small else None
 
 
 @contextmanager

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
-# Where BLiMP and the supplement lie in a folder; the last is that of BabyLM's evaluation data.
+# Where BLiMP and the supplement lie in a folder; at last, in BabyLM's evaluation data.
 PLACES = (
     ("blimp", "blimp/supplement"),
     ("", "supplement"),
-    ("blimp_filtered", "supplement_filtered"),
-    ("full_eval/blimp_filtered", "full_eval/supplement_filtered"),
+    *(
+        (f"{data}blimp_filtered", f"{data}supplement_filtered")
+        for data in ("", "full_eval/", "babylm/", "babylm/full_eval/")
+    ),
 )
 
 
@@ -85,8 +87,8 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
         if files:
             return [_paradigm(path, part, limit) for part, path in files]
     raise UserError(
-        f"{data_dir}: no .jsonl file there, nor in blimp/; --data-dir must hold the files of "
-        "BLiMP, one a paradigm"
+        f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must hold "
+        "the files of BLiMP, one a paradigm"
     )
 
 

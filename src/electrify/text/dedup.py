@@ -23,6 +23,11 @@ def fraction(hashed: bytes, *, stream: int) -> float:
     return int.from_bytes(hashed[8 * stream : 8 * stream + 7], "big") / (1 << 56)
 
 
+def is_held_out(hashed: bytes, valid_fraction: float) -> bool:
+    """Whether a document, by the hash of its cleaned text, is in the validation split."""
+    return fraction(hashed, stream=0) < valid_fraction
+
+
 def until(
     pairs: Iterator[tuple[bytes, str]], documents: int, *, distinct: bool
 ) -> Iterator[tuple[bytes, str]]:

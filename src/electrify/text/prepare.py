@@ -33,7 +33,7 @@ from ..files.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
-from .dedup import Seen, digest, fraction, until
+from .dedup import Seen, digest, is_held_out, until
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, version, write_part
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
@@ -243,7 +243,7 @@ class Plan:
         """The tasks whose part does not exist yet."""
         for block in self._blocks(bar):
             texts = [text for _, text in block]
-            valid = [fraction(h, stream=0) < self.options.valid_fraction for h, _ in block]
+            valid = [is_held_out(h, self.options.valid_fraction) for h, _ in block]
             self._train += valid.count(False)
             key = hashlib.sha256(self._salt + b"".join(h for h, _ in block)).hexdigest()
             part = Part(self.space.part(len(self._parts)), key)

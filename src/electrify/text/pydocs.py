@@ -137,7 +137,7 @@ def docstrings(path: Path) -> list[str]:
     _collect(tree, found)
     # A docstring may contain half a surrogate pair, which is not valid text.
     return [
-        inspect.cleandoc(text).encode("utf-8", "replace").decode()
+        inspect.cleandoc(text).encode("utf-8", "replace").decode().replace("\0", "").strip()
         for text in found
         if len(text) >= MIN_CHARACTERS
     ]

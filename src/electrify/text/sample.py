@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..progress import Progress, say
 from . import documents
 from .choosing import shown
-from .dedup import digest, fraction, until
+from .dedup import digest, fraction, is_held_out, until
 from .splitting import Splitting
 from .tokenizer import save_existing, save_trained
 from .trainable import SPECIALS
@@ -94,7 +94,7 @@ def _texts(options: PrepareConfig, space: Workspace) -> list[str]:
         )
         for hashed, text in _taken(every, options):
             read += 1
-            if fraction(hashed, stream=0) >= options.valid_fraction:
+            if not is_held_out(hashed, options.valid_fraction):
                 kept.add(fraction(hashed, stream=1), text, limit=limit)
     texts = kept.texts()
     if not texts:

@@ -17,10 +17,10 @@ from .streams import must_be_file
 MAX_TEXT_BYTES = 1 << 28
 
 
-def read_text(path: str | Path, *, name: str | None = None) -> str:
+def read_text(path: str | Path) -> str:
     """A UTF-8 file without its byte-order mark. Raises UserError if it is missing, binary or in
     another encoding."""
-    shown = name or str(path)
+    shown = str(path)
     must_be_file(Path(path))
     try:
         with opened(Path(path)) as f:

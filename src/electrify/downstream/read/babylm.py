@@ -13,20 +13,19 @@ from .tables import Row, label_of, rows, texts_of
 
 PLACES = ("", "glue_filtered", "full_eval/glue_filtered")
 """Where the files lie in a folder: the challenge's evaluation data has them in the last one."""
-MAX_SEQ_LENGTH = 512
 
 
 def read_babylm(task: LinesTask, data_dir: str | Path) -> TaskData:
     """The examples of a task. Raises UserError naming file and line."""
-    folder = place_of(Path(data_dir), task)
+    folder = folder_with(task, Path(data_dir))
     if folder is None:
         raise UserError(
-            f"{data_dir}: no {_train(task)} there or in glue_filtered/; --data-dir must hold the "
+            f"{data_dir}: no {task.train} there or in glue_filtered/; --data-dir must hold the "
             f"BabyLM challenge's evaluation data for task {task.name!r}"
         )
     train, validation = (
         tuple(_example(str(path), row, task) for row in rows(str(path)))
-        for path in (folder / _train(task), folder / f"{task.file}.valid.jsonl")
+        for path in (folder / task.train, folder / task.validation)
     )
     return TaskData(
         task.name,
@@ -37,18 +36,14 @@ def read_babylm(task: LinesTask, data_dir: str | Path) -> TaskData:
         train,
         validation,
         symmetric=task.symmetric,
-        max_seq_length=MAX_SEQ_LENGTH,
+        max_seq_length=task.max_seq_length,
     )
 
 
-def place_of(folder: Path, task: LinesTask) -> Path | None:
+def folder_with(task: LinesTask, folder: Path) -> Path | None:
     """The folder of a task's files, if `folder` has one."""
     there = (folder / place for place in PLACES)
-    return next((place for place in there if (place / _train(task)).is_file()), None)
-
-
-def _train(task: LinesTask) -> str:
-    return f"{task.file}.train.jsonl"
+    return next((place for place in there if (place / task.train).is_file()), None)
 
 
 def _example(path: str, row: Row, task: LinesTask) -> Example:

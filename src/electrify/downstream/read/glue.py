@@ -80,7 +80,7 @@ def _test_sets(task: TextTask, folder: Path) -> tuple[tuple[str, tuple[Example, 
     """Each test file has a header, even CoLA's, and no label."""
     text = task.text if isinstance(task.text, str) else "sentence"
     found = []
-    for name, file in (task.test or {task.folder: "test.tsv"}).items():
+    for name, file in task.test_files.items():
         path = folder / file
         if path.exists():
             rows = list(tsv_rows(str(path), lines_of(whole(path, official=True))))

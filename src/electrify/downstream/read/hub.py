@@ -9,12 +9,12 @@ from typing import Any
 from ...errors import UserError
 from ...files.hub import must_be_reachable
 from ..examples import Example, Question
-from ..tasks import AnswerTask, TaskData, TextTask
+from ..tasks import TaskData, TextTask
 from .squad import gathered, question_of
 
 GLUE_ON_HUB = "nyu-mll/glue"
 # The columns that have other names than in GLUE's own files. The numbers of the classes are those
-# of known_tasks.py.
+# of glue_tasks.py.
 _COLUMNS: dict[str, tuple[str, str | None]] = {
     "cola": ("sentence", None),
     "mrpc": ("sentence1", "sentence2"),
@@ -73,9 +73,7 @@ def _tests(task: TextTask) -> dict[str, str]:
     } or {task.folder: "test"}
 
 
-def read_hub_squad(
-    task: AnswerTask, source: str
-) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+def read_hub_squad(source: str) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
     """Training and validation questions in the layout of rajpurkar/squad. Raises UserError."""
     sets = _sets(source, None)
 

@@ -50,7 +50,7 @@ def read_task(task: KnownTask, data_dir: str | None, *, test: bool = False) -> T
                 else read_glue(task, str(data_dir), test=test)
             )
         case LinesTask():
-            return read_babylm(task, _given(data_dir, f"{task.file}.train.jsonl", task))
+            return read_babylm(task, _given(data_dir, task.train, task))
         case TagTask():
             return _read_tagging(task, _given(data_dir, task.folders[0], task))
         case AnswerTask():
@@ -68,7 +68,7 @@ def _given(data_dir: str | None, holds: str, task: KnownTask) -> Path:
 
 def _read_answering(task: AnswerTask, data_dir: str | None, *, on_hub: bool) -> TaskData:
     if on_hub:
-        parts = read_hub_squad(task, data_dir or task.hub)
+        parts = read_hub_squad(data_dir or task.hub)
         found = answering_of(task.name, *parts, epochs=task.epochs)
     else:
         found = _read_squad(task, Path(str(data_dir)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..known_tasks import GROUPS
 from ..tasks import AnswerTask, KnownTask, LinesTask, TagTask, TextTask
-from .babylm import place_of
+from .babylm import folder_with
 
 
 def folder_of(task: KnownTask, data_dir: str) -> str:
@@ -23,7 +23,7 @@ def _holds(folder: Path, task: KnownTask) -> bool:
         case TextTask():
             return (folder / task.folder).is_dir()
         case LinesTask():
-            return place_of(folder, task) is not None
+            return folder_with(task, folder) is not None
         case TagTask():
             there = (folder.resolve(), *(p for p in folder.iterdir() if p.is_dir()))
             return any(_is(p, task.folders) for p in there)
