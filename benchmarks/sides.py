@@ -112,7 +112,7 @@ class Ours:
     ) -> None:
         keep_memory()
         config = case.config(torch_compile=compiled)
-        world = world or World(rank=0, size=1, local_rank=0, device=case.device)
+        world = world or World(rank=0, size=1, device=case.device)
         corpus = write_corpus(
             folder / f"data-{world.rank}",
             [lognormal_lengths(500 if case.size == "quick" else 20_000)],

@@ -193,7 +193,7 @@ def one_update(config: PretrainConfig, folder: Path) -> dict[str, float]:
         made.objective,
         config,
         TrainingData(loader, None, rows, unigram_entropy=4.0),
-        RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder),
+        RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder),
         kept=kept_names(made),
     )
     run.update(run.batch(0))

@@ -113,6 +113,17 @@ def test_steps_at_equal_compute(capsys: pytest.CaptureFixture[str]) -> None:
     ] == pytest.approx(1.3222e6, rel=1e-4)
 
 
+def test_a_budget_needs_no_inference(capsys: pytest.CaptureFixture[str]) -> None:
+    """The length is that of the recipes asked for; the other may not read so long a text."""
+    args = ["flops", "bert-modernbert-long", "--json", "--equal-to", "bert-deberta-tiny"]
+    found = []
+    for more in ([], ["--length", "4096"]):
+        assert main([*args, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["recipes"]["bert-modernbert-long"])
+    assert found[0]["equal_steps"] == found[1]["equal_steps"]
+    assert found[0]["inference"] != found[1]["inference"]
+
+
 # --------------------------------------------------------- matrix products, against torch's counter
 
 SHAPES: list[dict[str, Any]] = [

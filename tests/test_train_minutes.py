@@ -76,7 +76,7 @@ def test_only_rows_that_are_there_are_validated_on(
     assert fewer.train.max_steps == 90
     pairs = {"max_seq_length": 16, "num_segments": 2}
     rows = Rows(Corpus(small_data, "valid"), **pairs).num_rows
-    world = dist.World(0, 1, 0, torch.device("cpu"))
+    world = dist.World(0, 1, torch.device("cpu"))
     found = []
     for asked in (rows - 1, 10 * rows):
         config = recipe(eval_rows=asked)
@@ -110,7 +110,7 @@ def test_the_updates_are_those_of_the_batch_that_is_trained(
     split = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
     found = []
     for batch in ({"train_batch_size": 64}, {"train_batch_size": 4} | split):
-        world = dist.World(0, 1, 0, torch.device("cpu"))
+        world = dist.World(0, 1, torch.device("cpu"))
         job = Job(small_data, tmp_path / "run", recipe(**batch), "auto", {}, world, None)
         found.append(timed.in_time(job, 10.0).config.train)
     assert [t.train_batch_size for t in found] == [64, 64]
@@ -154,7 +154,7 @@ def test_the_measured_rate(
     clock = iter(range(1000))
     monkeypatch.setattr(timed, "monotonic", lambda: float(next(clock)))
     config = recipe()
-    world = dist.World(0, 1, 0, torch.device("cpu"))
+    world = dist.World(0, 1, torch.device("cpu"))
     job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
     # One tick an update; 4 rows of 16 tokens each.
     assert measured(job, limit_s=0.0).per_slot == pytest.approx(6 / 5 / 64)
@@ -178,7 +178,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     whole = recipe_flops(config, vocab_size=words, convention="hardware")
     beginning = (whole.train - (1 - share) * steps * whole.step) / (share * steps)
     assert whole.step > 1.4 * beginning
-    world = dist.World(0, 1, 0, torch.device("cpu"))
+    world = dist.World(0, 1, torch.device("cpu"))
     job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
     assert measured(job, limit_s=0.0).per_slot == pytest.approx(
         6 / 5 / 64 * (share + (1 - share) * whole.step / beginning)

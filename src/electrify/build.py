@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,12 +14,13 @@ from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
 from .config.networks import KEPT, beside
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
+from .config.rows import class_at
 from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
 from .corruption.sampling import Sampling
 from .corruption.source import Brought, Source
 from .data.phases import phases_of
-from .model.embeddings import DisentangledWords, Words, own_table
+from .model.embeddings import DisentangledWords, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows
 from .model.network import Network
 from .model.shape import Shape
@@ -84,10 +84,10 @@ def build(
     encoders = encoders_of(built.objective)
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
-    there = built.exports.keys() & set(brought)
-    filled = [own_table(built.exports[name].encoder.embeddings.words) for name in there]
-    tables = [own_table(e.embeddings.words) for e in encoders]
-    drawn = any(all(table is not words for words in filled) for table in tables)
+    there = [model.encoder for name, model in built.exports.items() if name in brought]
+    brings = own_tables(e.embeddings.words for e in there)
+    every = own_tables(e.embeddings.words for e in encoders)
+    drawn = len(brings) < len(every)
     values = InitialValues(
         m.init,
         m.local_amplitude,
@@ -149,12 +149,6 @@ def compose(
     for name, model in exports.items():
         model.must_have_a_class(name)
     return Built(objective, exports)
-
-
-def class_at(place: str) -> Any:
-    """The class of a row: `module:Class`."""
-    module, name = place.split(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def networks(

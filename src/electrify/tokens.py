@@ -113,7 +113,7 @@ class Tokens:
 
 
 def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
-    """One unpacked sequence per row, padded, as used by scoring and tests. Raises ValueError if a
+    """One unpacked sequence per row, padded. Raises ValueError if a
     sequence is longer than a row."""
     ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
     seq_RL = torch.zeros_like(ids_RL)

@@ -150,8 +150,6 @@ def update(config: Any) -> None:
 @pytest.mark.parametrize("init", ["local", "published"])
 def test_an_update_of_each(name: str, init: str, own: dict[str, Any]) -> None:
     fields = options(name, own) | {"init": init}
-    if (name, init) == ("metro", "published") and own["architecture"] == "modernbert":
-        fields |= {"init_scale": "none"}  # which is in this init already
     update(tiny(f"{name}-tiny", **fields))
 
 

@@ -40,7 +40,7 @@ MERGED = "a0: &a0 {x: 1}\n" + "".join(
     f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40)
 )
 
-ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
+ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.measures import place_of
+from electrify.compare.measures import meant_by
 from electrify.compare.plan import cells
 from electrify.compare.study import entries_of
 from electrify.config.compare import CompareConfig
@@ -39,4 +39,4 @@ def test_a_study_can_be_planned(command: str) -> None:
     planned = cells(entries, config.budgets, range(config.seeds), cost)
     assert len(planned) == len(entries) * len(config.budgets) * config.seeds
     for task in config.tasks:
-        place_of(task, config.data_dir)
+        meant_by(task, config.data_dir)

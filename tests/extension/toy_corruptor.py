@@ -25,8 +25,6 @@ from electrify.tokens import Tokens
 class Shift(nn.Module):
     """Every chosen token becomes the one so many entries behind it in the vocabulary."""
 
-    trains = False
-
     def __init__(self, chooser: Chooser, ordinary_N: Tensor, *, shift: int) -> None:
         super().__init__()
         self.chooser = chooser

@@ -33,8 +33,6 @@ class Guessed(Corrupted):
 class Guess(nn.Module):
     """Every chosen token becomes the one that a masked language model finds the likeliest."""
 
-    trains = True
-
     def __init__(self, mask: MaskMix, lm: MaskedLM) -> None:
         super().__init__()
         self.mask = mask

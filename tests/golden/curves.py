@@ -65,7 +65,7 @@ def run_of(name: str, folder: Path) -> Run:
         phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch
     )
     data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
-    context = RunContext(World(rank=0, size=1, local_rank=0, device=torch.device("cpu")), folder)
+    context = RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder)
     return Run(objective.objective, config, data, context, kept=kept_names(objective))
 
 

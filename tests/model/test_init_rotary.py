@@ -79,8 +79,11 @@ def test_both_have_the_scale_of_depth_already() -> None:
     from electrify.config.checks import check
     from electrify.errors import UserError
 
-    with pytest.raises(UserError, match="leave that out"):
-        check(tiny("bert-modernbert-tiny", init="published", init_scale="depth"))
+    for init in ("published", "local"):
+        config = tiny("bert-modernbert-tiny", init=init, init_scale="depth")
+        check(config)  # which a recipe may carry along
+        with pytest.raises(UserError, match="init_scale does nothing here: initial values of mode"):
+            check(config, ["init_scale"])
     scaled = rotary("bert-modernbert-tiny", init="local", init_scale="depth")
     plain = rotary("bert-modernbert-tiny", init="local")
     for (one, _), (other, _) in zip(blocks_of(scaled), blocks_of(plain), strict=True):

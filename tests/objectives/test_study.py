@@ -147,8 +147,6 @@ def test_all_tokens_likelihood_sums_to_one(gate: float) -> None:
 class Drawn(nn.Module):
     """A generator whose draws a test decides: logits of its own at both words of TEXT."""
 
-    trains = True
-
     def __init__(self, logits_MV: Tensor) -> None:
         super().__init__()
         self.logits_MV, self.now_M, self.chooser = (

@@ -343,6 +343,14 @@ def blind(counts_2B: Tensor) -> float:
     return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
 
 
+def test_logits_that_are_not_numbers_are_counted() -> None:
+    """A validation of weights that an update has ruined ends; the next update is refused."""
+    logits = torch.tensor([math.nan, math.inf, -math.inf, 0.0])
+    labels = torch.tensor([True, True, False, False])
+    counts = histogram(logits, labels, torch.ones_like(labels)).sum
+    assert counts.sum(1).tolist() == [2, 2]
+
+
 @given(logits_and_labels)
 def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> None:
     logits, labels = torch.tensor(case[0], dtype=torch.float32), torch.tensor(case[1])

@@ -306,6 +306,13 @@ def test_checkpoints_that_will_be_replaced_have_their_place(
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1.5 * one))
     with pytest.raises(UserError, match="the checkpoints of this run need"):
         must_have_room(tmp_path, config, step=20, **given | {"milestones": frozenset({10, 20})})
+    later = given | {"milestones": frozenset({10, 20, 30, 40})}  # two of which are still to come
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4.5 * one))
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, config, step=20, **later)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5.5 * one))
+    must_have_room(tmp_path, config, step=20, **later)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1.5 * one))
     must_have_room(tmp_path / "finished", config, step=100, **given)
     every = replace(config, save_total_limit=None)
     must_have_room(tmp_path, every, step=90, **given)

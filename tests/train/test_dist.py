@@ -39,7 +39,7 @@ WORKER = """
 
     world = dist.start(torch.device("cpu"), timeout_s=60.0)
     r = world.rank
-    out = {"world": [r, world.size, world.local_rank, str(world.device), world.is_main]}
+    out = {"world": [r, world.size, str(world.device), world.is_main]}
     a = torch.tensor([r + 1.0, 0.5])
     b = torch.tensor(2**24 + 1 + r)
     c = torch.tensor([[0.1]], dtype=torch.float64)
@@ -141,7 +141,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(90)
 def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> None:
-    assert [a.pop("world") for a in answers] == [[0, 2, 0, "cpu", True], [1, 2, 1, "cpu", False]]
+    assert [a.pop("world") for a in answers] == [[0, 2, "cpu", True], [1, 2, "cpu", False]]
     assert [a.pop("stopped") for a in answers] == [
         [3, False],
         [3, True],
@@ -174,7 +174,7 @@ def test_a_signal_to_torchrun_lets_every_rank_save(tmp_path: Path, number: signa
 def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert dist.start(CPU, timeout_s=60.0) == dist.World(rank=0, size=1, local_rank=0, device=CPU)
+    assert dist.start(CPU, timeout_s=60.0) == dist.World(rank=0, size=1, device=CPU)
     assert not torch.distributed.is_initialized()
     x = torch.tensor([1.0, 2.0])
     dist.sum_across([x])

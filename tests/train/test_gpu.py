@@ -63,7 +63,7 @@ def run_on(device: str, data: Path, folder: Path, config: PretrainConfig) -> Run
             counts_V=torch.from_numpy(corpus.unigram()),
         ),
     )
-    world = World(rank=0, size=1, local_rank=0, device=torch.device(device))
+    world = World(rank=0, size=1, device=torch.device(device))
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
     read, context = TrainingData(loader, None, 4, unigram_entropy=6.0), RunContext(world, folder)
     return Run(built.objective, config, read, context, kept=kept_names(built))

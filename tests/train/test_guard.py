@@ -24,7 +24,7 @@ from electrify.train.optim import make_optimizer
 from electrify.train.sums import MetricSums
 from small import pretrain_words, records, same_ending, steps_of, torchrun
 
-ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
+ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 SHORT: dict[str, Any] = {"max_steps": 20, "logging_steps": 1, "save_steps": 5, "eval_steps": 0}
 
 

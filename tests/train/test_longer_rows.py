@@ -41,6 +41,14 @@ MORE: dict[str, Any] = {
     "weight_decay": 0.0,
 }
 
+STAGED: dict[str, Any] = {
+    "generator_steps": 2,
+    "generator_training": "frozen",
+    "discriminator_start": "random",
+    "tie": "none",
+    "term_weights": {"rtd": 50.0},
+}
+
 
 def recipe(**fields: Any) -> PretrainConfig:
     return override(load_recipe("electra-modernbert-tiny"), SMALL | OWN | fields)
@@ -121,13 +129,21 @@ def test_a_frozen_generator_keeps_its_base(small_data: Path, begun: Path, tmp_pa
     assert [s and vars(s)["global_rope_theta"] for s in shapes] == [THETA, 50.0]
 
 
-@pytest.mark.parametrize("which", BOTH)
+@pytest.mark.parametrize(
+    ("which", "more", "advice"),
+    [
+        ("discriminator", {}, "--extend-positions 48 reads on"),
+        # Those that `check` would refuse with the option.
+        ("generator", {}, "shorten the rows, or start from another folder"),
+        ("discriminator", STAGED, "shorten the rows"),
+    ],
+)
 def test_longer_rows_name_the_option(
-    small_data: Path, begun: Path, tmp_path: Path, which: str
+    small_data: Path, begun: Path, tmp_path: Path, which: str, more: dict[str, Any], advice: str
 ) -> None:
-    fields = {"max_seq_length": LONG, "max_position_embeddings": LONG}
+    fields = {"max_seq_length": LONG, "max_position_embeddings": LONG} | more
     start = {f"init_{which}": str(begun / which)}
-    says = f"rows of 48 tokens .* the 16 positions of .*{which}; --extend-positions 48 reads on"
+    says = f"rows of 48 tokens .* the 16 positions of .*{which}; {advice}"
     with pytest.raises(UserError, match=says):
         pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **start))
     assert not (tmp_path / "run").exists()
@@ -197,15 +213,8 @@ def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     fields = {"max_seq_length": 8, "extend_positions": 8}
     with pytest.raises(UserError, match="discriminator: extend_positions 8 is less than the 16"):
         pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **both))
-    staged: dict[str, Any] = {
-        "extend_positions": LONG,
-        "init_discriminator": both["init_discriminator"],
-        "generator_steps": 2,
-        "generator_training": "frozen",
-        "discriminator_start": "random",
-        "tie": "none",
-        "term_weights": {"rtd": 50.0},
-    }
+    start = {"init_discriminator": both["init_discriminator"]}
+    staged = STAGED | start | {"extend_positions": LONG}
     with pytest.raises(UserError, match="extend_positions does not go with a first stage"):
         check(recipe(**staged))
     with pytest.raises(UserError, match="extend_positions"):

@@ -43,7 +43,7 @@ from small import (
     steps_of,
 )
 
-ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"))
+ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
 def recipe(name: str = "electra-tiny", **fields: Any) -> PretrainConfig:

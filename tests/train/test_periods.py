@@ -15,12 +15,14 @@ from safetensors.torch import load_file
 from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
+from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import (
     PretrainConfig,
     first_asked,
     first_update,
     load_recipe,
     override,
+    recipe_names,
 )
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flops.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
@@ -94,6 +96,21 @@ def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
     config = override(load_recipe("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
     last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
     assert first_asked(config) == first_update(last.start, 100)
+
+
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_the_row_knows_what_moves(objective: str) -> None:
+    """An objective with several periods whose row does not say so would let a study begin a run
+    with the checkpoint of another."""
+    row = OBJECTIVES[objective]
+    tiny = (name for name in recipe_names() if name.endswith("-tiny"))
+    recipe = next(name for name in tiny if load_recipe(name).objective.objective == objective)
+    still = dict.fromkeys(row.moving, 0.0)
+    for fields in (still, *(still | {name: 0.25} for name in row.moving)):
+        config = override(load_recipe(recipe), fields)
+        periods = built(recipe, **fields).objective.periods()
+        assert (len(periods) > 1) == any(fields.values())
+        assert periods[-1].start == row.silent_share(config.objective.options)
 
 
 @pytest.mark.parametrize(

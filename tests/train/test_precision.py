@@ -15,7 +15,7 @@ from electrify.train.dist import World
 from small import electrify, pretrain_words, records, run, same_ending, steps_of
 
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
-ALONE = World(0, 1, 0, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture

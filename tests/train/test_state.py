@@ -20,7 +20,7 @@ from electrify.train.evaluate import evaluate
 from electrify.train.sums import MetricSums
 
 CPU = torch.device("cpu")
-ALONE = World(rank=0, size=1, local_rank=0, device=CPU)
+ALONE = World(rank=0, size=1, device=CPU)
 
 
 def scalar(total: float, count: float) -> Term:
@@ -167,9 +167,7 @@ def test_ranks_share_each_batch() -> None:
     tokens = text_batch(seed=9, rows=4, row_length=32)
     alone = validate(objective, tokens, batch_rows=4)
     halves = [
-        validate(
-            objective, tokens, batch_rows=4, world=World(rank=r, size=2, local_rank=r, device=CPU)
-        )
+        validate(objective, tokens, batch_rows=4, world=World(rank=r, size=2, device=CPU))
         for r in (0, 1)
     ]
     assert (halves[0]["mlm"] + halves[1]["mlm"]) / 2 == pytest.approx(alone["mlm"], rel=1e-2)

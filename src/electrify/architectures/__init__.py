@@ -5,10 +5,10 @@ for the class of an architecture.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from ..config.architectures import ARCHITECTURES
+from ..config.rows import class_at
 from .architecture import Architecture
 from .fine_tuned import FineTunedHead
 
@@ -16,9 +16,7 @@ from .fine_tuned import FineTunedHead
 def architecture_named(name: str, options: Any = None) -> Architecture:
     """options: its own, by default those of its row."""
     row = ARCHITECTURES[name]
-    module, cls = row.cls.split(":")
-    own = row.options() if options is None else options
-    found = getattr(importlib.import_module(module), cls)(own)
+    found = class_at(row.cls)(row.options() if options is None else options)
     assert isinstance(found, Architecture)
     return found
 

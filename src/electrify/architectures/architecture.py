@@ -82,10 +82,6 @@ class Architecture(ABC):
         if it is not `shape`, that of the last phase. No parameter may differ."""
         return {}
 
-    extendable: ClassVar[Collection[str]] = ()
-    """Numbers of a shape that no weight depends on, so that a run may have others than the folder
-    from which it starts."""
-
     def extended(self, shape: Shape) -> Shape:
         """The shape of a folder as the own options extend it; none is shortened."""
         return shape

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..model.attention import Direction
 from ..model.blocks import DisentangledBlock
-from ..model.embeddings import WordEmbeddings, Words, own_table
+from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import ClsBinaryHead, Head, HeadKind, LinearHead
 from ..model.init import BERT_STD, TOKEN_SCALE, init_scaled_outputs, init_words
@@ -152,16 +152,16 @@ class Deberta(Architecture):
     ) -> None:
         init_relative(objective, rng)
         # A shared word table is scaled and filled only once.
-        tables = {id(t): t for t in (own_table(e.embeddings.words) for e in encoders)}
+        tables = own_tables(e.embeddings.words for e in encoders)
         scale = 1.0
         if values.init == "local":
             scale = TOKEN_SCALE / BERT_STD
             amplitude = values.local_amplitude
-            init_local_relative([*tables.values()], encoders, rng, amplitude=amplitude)
+            init_local_relative(tables, encoders, rng, amplitude=amplitude)
         if values.scaled:
             init_scaled_outputs(encoders)
         if values.vectors:
-            for table in tables.values():
+            for table in tables:
                 init_words(table, scale * values.vectors(table.embedding_dim))
 
     # ---------------------------------------------------------------- in Hugging Face's library

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import DebertaV2ForMaskedLM, DebertaV2Model
 from transformers.modeling_outputs import BaseModelOutput
 
-TIMES = 2
+from ..model.mask_decoder import TIMES
 
 
 class DecodedStates(DebertaV2Model):

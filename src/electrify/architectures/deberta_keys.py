@@ -4,7 +4,7 @@ that detects."""
 from __future__ import annotations
 
 from ..model.shape import Shape
-from .keys import Row, layer
+from .keys import Row, block_layers, layer
 
 OWN_HEAD = "mask_predictions."
 """How the names of the weights of DeBERTaV3's own head that detects begin."""
@@ -19,20 +19,7 @@ def encoder_rows(shape: Shape) -> tuple[Row, ...]:
         Row("encoder.contexts.table.weight", ("deberta.encoder.rel_embeddings.weight",)),
         *layer("deberta.encoder.LayerNorm", "encoder.contexts.norm"),
     ]
-    for n in range(shape.num_hidden_layers):
-        theirs = f"deberta.encoder.layer.{n}"
-        ours = f"encoder.blocks.{n}"
-        for part in ("weight", "bias"):
-            attention = (
-                f"{theirs}.attention.self.{x}_proj.{part}" for x in ("query", "key", "value")
-            )
-            rows.append(Row(f"{ours}.qkv.{part}", tuple(attention)))
-        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
-        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
-        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
-        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
-        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
-    return tuple(rows)
+    return (*rows, *block_layers(shape, "deberta", attention="{}_proj"))
 
 
 def lm_head_rows() -> tuple[Row, ...]:

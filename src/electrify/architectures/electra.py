@@ -30,7 +30,7 @@ from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
 from .electra_linear import TWO_LAYERS, one_layer, two_layers
 from .fine_tuned import HEADS
-from .keys import KeyTable, Row, layer
+from .keys import KeyTable, Row, block_layers, layer
 
 HF_NUMBERS = (
     "vocab_size",
@@ -205,25 +205,7 @@ def _encoder(shape: Shape, prefix: str) -> tuple[Row, ...]:
     ]
     if shape.embedding_size != shape.hidden_size:
         rows += layer(f"{prefix}.embeddings_project", "encoder.project")
-    for n in range(shape.num_hidden_layers):
-        theirs = f"{prefix}.encoder.layer.{n}"
-        ours = f"encoder.blocks.{n}"
-        for part in ("weight", "bias"):
-            rows.append(
-                Row(
-                    f"{ours}.qkv.{part}",
-                    tuple(
-                        f"{theirs}.attention.self.{which}.{part}"
-                        for which in ("query", "key", "value")
-                    ),
-                )
-            )
-        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
-        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
-        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
-        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
-        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
-    return tuple(rows)
+    return (*rows, *block_layers(shape, prefix))
 
 
 def electra_for_pre_training(shape: Shape) -> KeyTable:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ..model.shape import Shape
+
 
 @dataclass(frozen=True)
 class Row:
@@ -44,9 +46,27 @@ class KeyMismatchError(ValueError):
     """Raised if the tensors and the table do not name the same keys exactly once."""
 
 
-def layer(theirs: str, ours: str, *, parts: tuple[str, ...] = ("weight", "bias")) -> list[Row]:
+def layer(theirs: str, ours: str) -> list[Row]:
     """The rows for weight and bias of a Linear or norm layer."""
-    return [Row(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in parts]
+    return [Row(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in ("weight", "bias")]
+
+
+def block_layers(shape: Shape, prefix: str, *, attention: str = "{}") -> list[Row]:
+    """The rows of post-norm blocks, under the names that BERT's classes gave them. attention: how
+    `query`, `key` and `value` are named."""
+    rows: list[Row] = []
+    for n in range(shape.num_hidden_layers):
+        theirs, ours = f"{prefix}.encoder.layer.{n}", f"encoder.blocks.{n}"
+        for part in ("weight", "bias"):
+            names = (attention.format(which) for which in ("query", "key", "value"))
+            qkv = tuple(f"{theirs}.attention.self.{name}.{part}" for name in names)
+            rows.append(Row(f"{ours}.qkv.{part}", qkv))
+        rows += layer(f"{theirs}.attention.output.dense", f"{ours}.out")
+        rows += layer(f"{theirs}.attention.output.LayerNorm", f"{ours}.norm1")
+        rows += layer(f"{theirs}.intermediate.dense", f"{ours}.up")
+        rows += layer(f"{theirs}.output.dense", f"{ours}.down")
+        rows += layer(f"{theirs}.output.LayerNorm", f"{ours}.norm2")
+    return rows
 
 
 def _same_keys(have: Iterable[str], want: Iterable[str], what: str) -> None:

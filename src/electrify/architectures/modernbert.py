@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..model.attention import ContextsByKind, Direction, Kind
 from ..model.blocks import GatedBlock
-from ..model.embeddings import WordEmbeddings, Words, own_table
+from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
 from ..model.init import init_words
@@ -105,8 +105,6 @@ class ModernBert(Architecture):
         thetas = self.options.global_rope_theta_schedule.items()
         return {length: replace(shape, global_rope_theta=theta) for length, theta in thetas}
 
-    extendable = ("max_position_embeddings", "global_rope_theta")
-
     def extended(self, shape: Shape) -> Shape:
         """Longer rows and another rotary base, as ModernBERT's own context extension has them
         (2412.13663, section 2.2)."""
@@ -137,16 +135,16 @@ class ModernBert(Architecture):
     ) -> None:
         init_gated(objective, encoders, rng)
         # A shared word table is scaled and filled only once.
-        tables = {id(t): t for t in (own_table(e.embeddings.words) for e in encoders)}
+        tables = own_tables(e.embeddings.words for e in encoders)
         local = values.init == "local"
         if local:
-            for table in tables.values():
+            for table in tables:
                 init_local_words(table, cls=values.cls)
             init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
         # Outputs start smaller the more blocks there are whether or not that is asked for.
         if values.vectors:
             width = CONSTANT if local else 0
-            for table in tables.values():
+            for table in tables:
                 vectors_VK = values.vectors(table.embedding_dim - width)
                 init_words(table, vectors_VK, local_width=width)
 

@@ -43,6 +43,8 @@ class ArchitectureRow:
     """The initialisations that it supports."""
     rtd_heads: tuple[str, ...] = ("dense", "linear")
     """The heads that can detect on it: values of the option `rtd_head`."""
+    scales_by_depth: bool = False
+    """Whether its initial values have the scale of `init_scale: depth`, whatever that says."""
     narrow_embeddings: bool = True
     """Whether embeddings may have another width than the blocks, by a projection."""
     model_types: Sequence[str]
@@ -73,8 +75,8 @@ class ModernBertOptions(Checked):
     1024=10000; longer rows, and the exported model, have global_rope_theta; none takes a recipe's
     schedule away."""
     extend_positions: int | None = None
-    """For runs that start from folders (--init-discriminator, --init-generator): read rows of up to
-    this many tokens, more than the folders say. No weight depends on that number."""
+    """For runs that start from folders (--init-discriminator, and with it --init-generator): read
+    rows of up to this many tokens, more than the folders say. No weight depends on that number."""
     extend_rope_theta: float | None = None
     """For such runs: this global_rope_theta in place of the folders', a larger one for longer
     rows."""
@@ -108,8 +110,6 @@ def _modernbert_check(model: Any, o: ModernBertOptions) -> str | None:
             "rotary positions turn pairs of numbers: heads must have an even width, not "
             f"{model.hidden_size // model.num_attention_heads}"
         )
-    if model.init == "published" and model.init_scale == "depth":
-        return "init published of modernbert has the scale of init_scale depth; leave that out"
     return None
 
 
@@ -161,6 +161,7 @@ ARCHITECTURES: dict[str, ArchitectureRow] = {
             "extend_rope_theta": "global_rope_theta",
         },
         inits=("published", "local"),
+        scales_by_depth=True,
         rtd_heads=("dense",),
         narrow_embeddings=False,
         model_types=("modernbert",),

@@ -7,6 +7,9 @@ import math
 
 from ..errors import need
 from .pretrain import PretrainConfig
+from .sections import ModelConfig
+
+POSITIONS = "max_position_embeddings"
 
 
 def check_lengths(config: PretrainConfig) -> None:
@@ -20,13 +23,23 @@ def limit(config: PretrainConfig) -> tuple[str, float]:
     """The tokens of the longest sequence that the kept encoder reads, and the option that says so.
     An encoder that starts from a folder may be extended; otherwise the folder decides, and rows are
     compared with that when it is read."""
-    known = "max_position_embeddings"
     if not config.train.init_discriminator:
-        return known, config.model.max_position_embeddings
-    for name in config.model.extends:
-        if config.model.row.extends[name] == known:
-            return name, getattr(config.model.options, name)
-    return known, math.inf
+        return POSITIONS, config.model.max_position_embeddings
+    name = extending(config.model, POSITIONS)
+    if name in config.model.extends:
+        return name, getattr(config.model.options, name)
+    return POSITIONS, math.inf
+
+
+def extending(model: ModelConfig, number: str) -> str | None:
+    """The option of an architecture that extends a number of a folder's encoder; None if there is
+    none, because weights depend on it."""
+    return next((name for name, of in model.row.extends.items() if of == number), None)
+
+
+def may_extend(config: PretrainConfig) -> bool:
+    """Whether a run may extend an encoder; see `check_extension`."""
+    return config.train.init_discriminator is not None and not config.train.generator_steps
 
 
 def check_extension(config: PretrainConfig) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .given import Checked
 
 Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head says: the token that should stand there, log-odds that it was replaced, an energy, or
 scores of tokens that compare a few candidates."""
+
+
+def class_at(place: str) -> Any:
+    """The class of a row: `module:Class`."""
+    module, name = place.split(":")
+    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..draws import Draws
 from ..model.forward_passes import Share
 from ..tokens import SpecialIds, Tokens, WordEdges
+from .by_sequence import per_sequence
 from .plan import Plan, positions
 
 
@@ -27,13 +28,6 @@ class Candidates:
 
     def __call__(self, tokens: Tokens) -> Tensor:
         return self.allowed_V[tokens.ids_T] & tokens.real_T
-
-
-def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:
-    """[R, L + 1]: the sum of integers over sequence s of each row (s = 0 is padding)."""
-    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
-    zero_RS = seq_RL.new_zeros(seq_RL.shape[0], tokens.row_length + 1)
-    return zero_RS.scatter_add(1, seq_RL, values_T.view(seq_RL.shape).long())
 
 
 def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:

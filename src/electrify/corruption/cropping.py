@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..draws import Draws
 from ..tokens import Tokens
-from .choosing import per_sequence
+from .by_sequence import of_sequence, per_sequence
 from .plan import enough, positions
 
 
@@ -54,8 +54,7 @@ def crop(tokens: Tokens, draws: Draws, *, share: float, fixed: bool = False) -> 
     last_T = start_T + of_sequence(kept_RS, tokens)
     within_T = tokens.real_T & (start_T <= tokens.pos_T) & (tokens.pos_T <= last_T)
     begins_T = within_T & (tokens.pos_T == start_T)
-    at_T = torch.arange(len(tokens.ids_T), device=tokens.ids_T.device)
-    cls_T = tokens.ids_T[(at_T - tokens.pos_T).clamp(min=0)]
+    cls_T = tokens.ids_T[tokens.start_T]
     crops = replace(
         tokens,
         ids_T=torch.where(begins_T, cls_T, tokens.ids_T),
@@ -75,8 +74,3 @@ def _runs(tokens: Tokens, *, fixed: bool) -> int | None:
     if tokens.runs is None:
         return None
     return enough(tokens.num_rows, 3 * tokens.runs) if fixed else 3 * tokens.runs
-
-
-def of_sequence(values_RS: Tensor, tokens: Tokens) -> Tensor:
-    """[T] the value of the sequence that each token belongs to."""
-    return values_RS.gather(1, tokens.seq_T.view(tokens.num_rows, -1)).flatten()

@@ -32,8 +32,6 @@ class Frequency(nn.Module):
     uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
     """
 
-    trains = False
-
     def __init__(
         self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor
     ) -> None:

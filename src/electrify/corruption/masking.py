@@ -80,9 +80,6 @@ class Corruptor(Protocol):
     its row's own options (config/corruptors.py)."""
 
     chooser: Chooser
-    trains: bool
-    """Whether it is trained together with the objective, with the likelihood of the original tokens
-    (the loss `generator`)."""
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         """Everything that is chosen in this batch, and the count of the corruptor's own loss.
@@ -127,8 +124,6 @@ class MaskMix(nn.Module):
 
     As a corruptor it is the whole of `bert`; a Generator uses it to make its input. No parameters.
     """
-
-    trains = False
 
     def __init__(
         self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, mix: tuple[float, ...]

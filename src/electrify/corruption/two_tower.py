@@ -39,8 +39,6 @@ class TwoTower(nn.Module):
     section 2.3; Baevski et al. 2019). It learns from every token and draws at the chosen positions.
     """
 
-    trains = True
-
     def __init__(
         self,
         chooser: Chooser,

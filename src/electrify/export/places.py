@@ -13,8 +13,7 @@ from ..files.hub import must_be_reachable
 from ..files.model_folder import must_be_whole
 from ..files.models import look_over
 from ..files.reading import is_there
-from ..files.run_folder import HEADER
-from ..train.home import must_not_be_in_first_stage
+from ..files.run_folder import HEADER, must_not_be_in_first_stage
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 

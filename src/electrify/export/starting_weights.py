@@ -120,7 +120,8 @@ def _must_fit(own: ExportedModel, theirs: Shape, start: str, *, what: str) -> di
     if not may_hold(**words):
         odd = other_vocabulary(start, words["rows"], words["tokens"])
         raise UserError(f"--init-{what} {odd}")
-    free = {"type_vocab_size", *own.architecture.extendable}
+    extended = ARCHITECTURES[own.architecture.name].extends.values()
+    free = {"type_vocab_size", *extended}
     names = [f.name for f in fields(shape) if f.name not in free]
     differ = [
         f"{name} {getattr(theirs, name)} there, {getattr(shape, name)} here"

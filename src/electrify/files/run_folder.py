@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..errors import UserError
 
 CONFIG = "config.yaml"
 FACTS = "run.json"
@@ -47,3 +50,11 @@ def any_checkpoint(names: Iterable[str]) -> bool:
 def has_checkpoints(run: Path) -> bool:
     """Whether anything in the folder, if it exists, has a name that begins so."""
     return run.is_dir() and any_checkpoint(path.name for path in run.iterdir())
+
+
+def must_not_be_in_first_stage(folder: Path) -> None:
+    """Raises UserError for the folder of a run whose first stage has begun and its second has not,
+    naming the run of that stage."""
+    stage = folder / GENERATOR_STAGE
+    if os.path.lexists(stage / CONFIG) and not os.path.lexists(folder / CONFIG):
+        raise UserError(f"{folder} is a run in its first stage; name the run of that, {stage}")

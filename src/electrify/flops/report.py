@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ..config.flops import PAPER_VOCABULARY, FlopsConfig
 from ..config.pretrain import load_recipe, recipe_names
@@ -30,7 +30,7 @@ def report(options: FlopsConfig) -> str:
     found = {name: _cost(name, options) for name in options.recipes or recipe_names()}
     equal: dict[str, float] = {}
     if options.equal_to:
-        budget = _cost(options.equal_to, options).train
+        budget = _cost(options.equal_to, replace(options, length=None)).train
         equal = {
             name: cost.max_steps * budget / cost.train for name, cost in found.items()
         }  # a first stage grows with the second

@@ -5,6 +5,7 @@ Shape suffixes: T flat tokens, M chosen positions, V vocabulary, E embedding wid
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,11 @@ class DisentangledWords(nn.Module):
 
 
 Words = nn.Embedding | DisentangledWords
+
+
+def own_tables(words: Iterable[Words]) -> list[nn.Embedding]:
+    """The own tables of these, a shared one only once."""
+    return list({id(table): table for table in map(own_table, words)}.values())
 
 
 def own_table(words: Words) -> nn.Embedding:

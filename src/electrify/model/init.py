@@ -255,11 +255,16 @@ def _turn_block(
     rng: torch.Generator,
 ) -> None:
     assert isinstance(block, Block)
+    draw_block(block, rng)
+    _turn_heads(block.qkv, shape, s, width, direction)
+
+
+def draw_block(block: Block, rng: torch.Generator) -> None:
+    """The matrices of a post-norm block, the last two of them smaller."""
     draw_normal(block.qkv, rng)
     draw_normal(block.up, rng)
     draw_normal(block.out, rng, OUTPUT_SCALE)
     draw_normal(block.down, rng, OUTPUT_SCALE)
-    _turn_heads(block.qkv, shape, s, width, direction)
 
 
 def draw_normal(linear: nn.Linear, rng: torch.Generator, scale: float = 1.0) -> None:

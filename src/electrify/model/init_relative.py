@@ -22,9 +22,8 @@ from .encoder import Encoder
 from .init import (
     BERT_STD,
     NOISE,
-    OUTPUT_SCALE,
     TOKEN_SCALE,
-    draw_normal,
+    draw_block,
     head_offset,
     init_bert,
     local_heads,
@@ -83,13 +82,6 @@ def init_local_relative(
             draw_block(block, rng)
             turn_heads(block, contexts, amplitude)
         done.update(encoder.blocks, [contexts])
-
-
-def draw_block(block: DisentangledBlock, rng: torch.Generator) -> None:
-    draw_normal(block.qkv, rng)
-    draw_normal(block.up, rng)
-    draw_normal(block.out, rng, OUTPUT_SCALE)
-    draw_normal(block.down, rng, OUTPUT_SCALE)
 
 
 def turn_heads(block: DisentangledBlock, contexts: RelativeContexts, amplitude: float) -> None:

@@ -92,7 +92,7 @@ class Adversarial(Objective):
     def forward(self, tokens: Tokens, plan: Plan) -> Paid:
         z = self.corruptor(tokens, plan)
         assert z.logits_MV is not None
-        states_TD = self.encoder(z.tokens)
+        states_TD = self.states(z)
         logits_T = self.head(self.head.inputs(states_TD, z.tokens))
         paid_M = reward(logits_T[z.at_M], z.replaced_T[z.at_M])
         expected_M = self.baseline_head(z.states_MD.detach())

@@ -63,7 +63,7 @@ class AllTokensMLM(Objective):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Predicted:
         z = self.corruptor(tokens, plan)
-        x_TD = self.encoder(z.tokens)
+        x_TD = self.states(z)
         log_p_T, right_T = log_probability(self.head, x_TD, z.original_T)
         copy_T = None if self.copy_head is None else self.copy_head(x_TD).float()
         loss_T = (

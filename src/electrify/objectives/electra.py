@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..corruption.choosing import per_sequence
+from ..corruption.by_sequence import of_sequence, per_sequence
 from ..corruption.masking import Corrupted, Corruptor
 from ..corruption.plan import Plan, count
 from ..model.encoder import Encoder
@@ -133,4 +133,4 @@ def changed_T(z: Corrupted) -> Tensor:
     """[T] True for the tokens of sequences in which something was replaced."""
     tokens = z.tokens
     counts_RS = per_sequence(z.replaced_T & tokens.real_T, tokens)
-    return counts_RS.gather(1, tokens.seq_T.view(-1, tokens.row_length)).flatten() > 0
+    return of_sequence(counts_RS, tokens) > 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..corruption.choosing import per_sequence
+from ..corruption.by_sequence import of_sequence, per_sequence
 from ..corruption.frequency import Frequency
 from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
@@ -69,7 +69,7 @@ class Electric(Objective):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Contrasted:
         z = self.corruptor(tokens, plan)
-        states_TD = self.encoder(z.tokens)
+        states_TD = self.states(z)
         energy_T = self.head(states_TD).float()
         logits_T = noise_logit(energy_T, self.corruptor.log_q_now(z), log_odds(z))
         losses = {"nce": Loss(binary_ce(logits_T, z.chosen_T), plan.candidates_T)}
@@ -101,6 +101,4 @@ def log_odds(z: Corrupted) -> Tensor:
     k_RS = per_sequence(z.chosen_T, z.tokens)
     n_RS = per_sequence(z.plan.candidates_T, z.tokens)
     odds_RS = (k_RS.clamp(min=1) / (n_RS - k_RS).clamp(min=1)).log()
-    return (
-        odds_RS.gather(1, z.tokens.seq_T.view(-1, z.tokens.row_length)).flatten().to(torch.float32)
-    )
+    return of_sequence(odds_RS, z.tokens).to(torch.float32)

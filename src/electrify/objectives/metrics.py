@@ -47,7 +47,7 @@ def histogram(logits_T: Tensor, label_T: Tensor, where_T: Tensor, kind: Kind = "
     half = BINS // 2
     bin_T = (
         (logits_T.detach().float().clamp(-REACH, REACH) * (half / REACH)).floor().long() + half
-    ).clamp(max=BINS - 1)
+    ).clamp(0, BINS - 1)  # of what is not a number, too
     counts = torch.bincount((label_T.long() * BINS + bin_T)[where_T], minlength=2 * BINS)
     return Term(counts.view(2, BINS).double(), torch.ones((), device=logits_T.device), kind)
 

@@ -50,6 +50,7 @@ class MLM(Objective):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Graded:
         z = self.corruptor(tokens, plan)
+        assert z.rows_ME is None, "its head reads tokens"
         states_MD = self.head.read(self.encoder, z.tokens, z.at_M)
         logits_MV = self.head(states_MD)
         losses = {"mlm": Loss(token_ce(logits_MV, z.was_M), z.valid_M)}

@@ -122,6 +122,7 @@ class Selective(Objective):
         assert isinstance(plan, SelectivePlan)
         assert plan.uniform_MJ is not None
         z = self.corruptor(tokens, plan)
+        assert z.rows_ME is None, "both branches read tokens"
         candidates_MK = self.corruptor.candidates(z, plan.uniform_MJ)
         encoder, selector, shared = self.encoder, self.selector, self.shared
         x_TD = encoder.embed(z.tokens)

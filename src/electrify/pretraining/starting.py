@@ -13,8 +13,9 @@ import torch
 
 from ..architectures import architecture_named
 from ..build import Built, Vocabulary, build, generator_shape, kept_shape
-from ..config.check_lengths import limit
+from ..config.check_lengths import POSITIONS, extending, limit, may_extend
 from ..config.checks import check
+from ..config.flags import flag_of
 from ..config.pretrain import PretrainConfig, override, section_of, values_of
 from ..config.sections import GENERATOR_SIZES
 from ..data.cooccurrence import word_vectors
@@ -96,12 +97,13 @@ def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, kept: in
     folder. kept: the positions of the kept encoder beside it, which are not shortened."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     if positions < longest:
-        possible = architecture_named(config.model.architecture).extendable
-        asked = max(longest, kept)
-        advice = f"; --extend-positions {asked} reads on without new weights" if possible else ""
+        option = extending(config.model, POSITIONS)
+        advice = "shorten the rows, or start from another folder"
+        if option and may_extend(config):
+            advice = f"{flag_of(option)} {max(longest, kept)} reads on without new weights"
         raise UserError(
             f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the "
-            f"{positions} positions of {start}{advice}"
+            f"{positions} positions of {start}; {advice}"
         )
 
 
@@ -133,8 +135,8 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
     or if they share a word table of another width, or a LayerNorm that was trained with another
     epsilon."""
     free = ["layer_norm_eps"]  # which has its own sentence
-    if architecture_named(config.model.architecture).extendable:
-        free.append("max_position_embeddings")  # positions have no weights there
+    if extending(config.model, POSITIONS):
+        free.append(POSITIONS)  # which have no weights there
     odd = [
         f"{name} {theirs} there, {getattr(kept, name)} in the encoder"
         for name, theirs in vars(generator).items()
@@ -248,10 +250,6 @@ def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts
     )
     for name in (n for n in order if n in starts):
         start = starts[name]
-        if name not in built.exports:
-            raise UserError(
-                f"--init-{name} {start}: the objective {config.objective.objective} has no {name}"
-            )
         check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"

@@ -11,7 +11,7 @@ from time import monotonic
 
 import torch
 
-from ..config.checks import check_minutes, check_periods
+from ..config.checks import check_periods
 from ..config.pretrain import PretrainConfig, load_file, override, with_batch
 from ..data.loader import prefetch
 from ..data.phases import phases_of
@@ -44,9 +44,8 @@ def in_time(job: Job, minutes: float) -> Job:
     """The job with as many updates as `minutes` of this machine hold, and a warm-up of a tenth of
     them at most. A run that has begun keeps its number; without a checkpoint it begins anew.
 
-    Raises UserError for a time that is too short, and as `check_minutes`.
+    Raises UserError for a time that is too short. `check_minutes` was asked before.
     """
-    check_minutes(job.config, minutes)
     job = replace(job, config=with_batch(job.config, processes=job.world.size))
     if has_begun(job.folder):
         with together():

@@ -16,8 +16,9 @@ from ..console import brief
 from ..errors import UserError
 
 STARTS = ("init_discriminator", "init_generator")
-# Fields that may differ when a run continues: they change no number that training computes, as long
-# as the numbers are finite.
+# Fields that may differ when a run continues: where and how often things are done, and what becomes
+# of an update that is refused. The numbers of a run in which none is are the same with any of them,
+# but for the last bits on another device or with other threads.
 FREE_FIELDS = {
     "max_minutes",
     "logging_steps",

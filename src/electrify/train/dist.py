@@ -35,7 +35,6 @@ class World:
 
     rank: int
     size: int
-    local_rank: int
     device: torch.device
 
     @property
@@ -47,7 +46,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     """Joins the process group that RANK, WORLD_SIZE and LOCAL_RANK describe; without them (or
     alone) there is none.
 
-    A CUDA device without a number becomes that of LOCAL_RANK. timeout_s: how long a process waits
+    A CUDA device becomes that of LOCAL_RANK, unless this process is alone and it has a number.
+    timeout_s: how long a process waits
     for the others, at the start and in every collective operation. Raises UserError if the
     variables contradict each other or the group cannot form.
     """
@@ -64,7 +64,7 @@ def start(device: torch.device, *, timeout_s: float) -> World:
                 f"the {size} processes could not find each other ({reason}); start all of them, as "
                 "torchrun does"
             ) from e
-    return World(rank=rank, size=size, local_rank=local_rank, device=device)
+    return World(rank=rank, size=size, device=device)
 
 
 def _own_gpu(device: torch.device, local_rank: int) -> torch.device:

@@ -18,7 +18,7 @@ from ..errors import UserError
 from ..files.folders import aside
 from ..files.inside import must_stay_inside
 from ..files.lock import lock
-from ..files.run_folder import CONFIG, GENERATOR_STAGE, HEADER, TOKENIZER
+from ..files.run_folder import HEADER, TOKENIZER
 from ..files.whole import free_name, write_atomically
 
 LARGEST = 256 << 20  # limit on the bytes of one file kept in memory; tokenizers have a few MB
@@ -130,14 +130,6 @@ class Home:
             )
             said.append(f"{path} {found} it is written again")
         return said
-
-
-def must_not_be_in_first_stage(folder: Path) -> None:
-    """Raises UserError for the folder of a run whose first stage has begun and its second has not,
-    naming the run of that stage."""
-    stage = folder / GENERATOR_STAGE
-    if os.path.lexists(stage / CONFIG) and not os.path.lexists(folder / CONFIG):
-        raise UserError(f"{folder} is a run in its first stage; name the run of that, {stage}")
 
 
 def header_of(folder: Path) -> dict[str, bytes]:

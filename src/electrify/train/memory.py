@@ -40,7 +40,7 @@ def available_bytes() -> int:
     return pages
 
 
-def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
+def must_fit(shape: Shape, *, what: str) -> None:
     """Raises UserError if the parameters of an encoder alone exceed the memory, or if it has more
     layers than anybody could intend."""
     if shape.num_hidden_layers > MAX_LAYERS:
@@ -48,7 +48,7 @@ def must_fit(shape: Shape, *, what: str, bytes_each: int = HELD_BYTES) -> None:
             f"{what} has {shape.num_hidden_layers:,} layers; at most {MAX_LAYERS:,} are built"
         )
     _compare(
-        bytes_each * shape.least_parameters,
+        HELD_BYTES * shape.least_parameters,
         available_bytes(),
         f"{what} has {shape.least_parameters:,} parameters and",
     )

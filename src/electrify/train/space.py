@@ -35,18 +35,19 @@ def bytes_needed(
     frozen: int = 0,
 ) -> int:
     """The space for the checkpoints that a run will keep, and the next one besides. Those that it
-    already keeps, and will replace, need no further space. frozen: how many of the parameters do
-    not learn."""
+    already keeps, and will replace, need no further space. milestones: the updates whose
+    checkpoints are never replaced. frozen: how many of the parameters do not learn."""
     if step == config.max_steps:
         return 0
     # Parameters and two moments in float32; what does not learn has no moments.
     one = 12 * parameters - 8 * frozen
     left = left_behind(folder)
+    kept = sum(milestone > step for milestone in milestones)
     if config.save_total_limit is None:  # all are kept, and none is replaced
-        to_come = -(-(config.max_steps - step) // config.save_steps)
+        to_come = -(-(config.max_steps - step) // config.save_steps) + kept
         return min(10, to_come) * one - left
     saves = -(-config.max_steps // config.save_steps)
-    copies = min(config.save_total_limit, saves) + 1
+    copies = min(config.save_total_limit, saves) + 1 + kept
     there = sum(
         entry.bytes
         for found in numbered(folder)

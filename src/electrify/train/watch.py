@@ -40,6 +40,7 @@ TICK_S = 0.25  # between two checks of the clock
 DEAF_S = 1.5  # if the main thread has not reacted to a signal by then, it is inside torch
 # The store answers within a millisecond; at the end of a run we do not wait longer for a thread.
 STORE_S = 5.0
+NAMED = 8  # processes that a message names
 
 
 @dataclass
@@ -251,10 +252,10 @@ class Watch:
         os._exit(SAVED_EXIT)
 
 
-def words(lives: dict[int, Life], ranks: list[int], *, most: int = 8) -> str:
+def words(lives: dict[int, Life], ranks: list[int]) -> str:
     """`rank 1 (process 12 on a), rank 3 (process 7 on b)`, and how many more there are."""
-    shown = ", ".join(lives[r].who or f"rank {r}" for r in ranks[:most])
-    return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
+    shown = ", ".join(lives[r].who or f"rank {r}" for r in ranks[:NAMED])
+    return shown + (f" and {len(ranks) - NAMED} more" if len(ranks) > NAMED else "")
 
 
 def connection(store: td.TCPStore) -> td.Store:
