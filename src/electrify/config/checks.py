@@ -118,7 +118,8 @@ def check_stages(config: PretrainConfig) -> None:
     """Two-stage training: a generator first, then a discriminator against it."""
     t = config.train
     need(t.generator_steps >= 0, f"generator_steps cannot be negative: {t.generator_steps}")
-    check_given_generator(config)
+    check_folders(config)
+    check_generator_training(config)
     if t.generator_steps:
         check_first_stage(config)
         check_start(config)
@@ -130,45 +131,45 @@ def check_stages(config: PretrainConfig) -> None:
         )
 
 
-def check_given_generator(config: PretrainConfig) -> None:
-    """Where a frozen generator comes from, and whether a generator learns at all."""
+def check_folders(config: PretrainConfig) -> None:
+    """Whether the run can begin with the networks of its folders."""
     t = config.train
-    corruptor = config.corruption.corruptor
-    row = config.corruption.row
+    c = config.corruption
     need(
-        t.init_generator is None or row.has_generator,
-        f"init_generator is for corruptor generator, not {corruptor}",
+        t.init_generator is None or c.row.has_generator,
+        f"init_generator is for corruptor generator, not {c.corruptor}",
     )
-    frozen = config.corruption.generator_training == "frozen"
     need(
-        not frozen or bool(t.generator_steps or t.init_generator),
+        c.generator_training != "frozen" or bool(t.generator_steps or t.init_generator),
         "a frozen generator needs generator_steps, or an init_generator, to be one",
     )
-    alone = not row.learned or (frozen and not t.generator_steps)
-    for name in ("generator_learning_rate", "generator_warmup_steps"):
-        need(not alone or getattr(t, name) is None, f"{name}: no generator is trained here")
     need(
-        t.clip == "together" or not (frozen or not row.learned),
-        "clip apart: no generator is trained beside the encoder here",
-    )
-    m = config.model
-    need(
-        m.generator_dropout is None or not frozen or bool(t.generator_steps),
-        "generator_dropout: a frozen generator has none",
-    )
-    need(
-        m.init_rtd_bias == "zero" or t.init_discriminator is None,
+        config.model.init_rtd_bias == "zero" or t.init_discriminator is None,
         "init_rtd_bias and init_discriminator exclude each other: the folder's head has a bias",
-    )
-    need(
-        t.clip == "together" or t.max_grad_norm > 0,
-        "clip apart needs a max_grad_norm above 0, to which to clip",
     )
     need(
         config.model.tie != "lower" or not (t.init_generator or t.generator_steps),
         "tie lower: the generator's lowest blocks are those of the encoder, so it cannot be "
         "trained first or start from a folder",
         "leave generator_steps and init_generator out",
+    )
+
+
+def check_generator_training(config: PretrainConfig) -> None:
+    """Whether there is a generator that trains where an option is for one."""
+    t = config.train
+    learned = config.corruption.row.learned
+    frozen = config.corruption.generator_training == "frozen"
+    trained = learned and (not frozen or bool(t.generator_steps))
+    for name in ("generator_learning_rate", "generator_warmup_steps"):
+        need(trained or getattr(t, name) is None, f"{name}: no generator is trained here")
+    need(
+        t.clip == "together" or (learned and not frozen),
+        "clip apart: no generator is trained beside the encoder here",
+    )
+    need(
+        config.model.generator_dropout is None or not frozen or bool(t.generator_steps),
+        "generator_dropout: a frozen generator has none",
     )
 
 
@@ -256,6 +257,10 @@ def check_train(t: TrainConfig) -> None:
             name in TRACKERS,
             f"report_to has no tracker {brief(name)}{nearest(name[:MAX_TYPO], TRACKERS)}",
         )
+    need(
+        t.clip == "together" or t.max_grad_norm > 0,
+        "clip apart needs a max_grad_norm above 0, to which to clip",
+    )
     for name in ("adam_beta1", "adam_beta2"):
         need(0 <= getattr(t, name) < 1, f"{name} must lie in [0, 1), not {getattr(t, name)}")
     sharded = t.fsdp == "full_shard"
