@@ -102,23 +102,33 @@ def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) ->
 
 def _initial_values(config: PretrainConfig, given: Collection[str]) -> Iterator[str]:
     """Lines about initial values for weights that all come from folders."""
-    c, m, o, t = config.corruption, config.model, config.objective, config.train
+    m, o, t = config.model, config.objective, config.train
     if t.generator_steps:
         return  # whose generator begins with them
-    kept, other = bool(t.init_discriminator), bool(t.init_generator)
-    alone = other or not c.row.learned  # no network beside the kept one begins anew
+    learned = config.corruption.row.learned
+    folders = [
+        f"--{name.replace('_', '-')} {folder}"
+        for name, folder in (
+            ("init_discriminator", t.init_discriminator),
+            ("init_generator", t.init_generator),
+        )
+        if folder
+    ]
+    all_given = len(folders) == 1 + learned
+
+    def brought(*, shared: bool) -> bool:
+        """Whether folders bring all of what each network has; one brings what they share."""
+        return all_given or (shared and learned)
+
     branches = o.row.leaving(o.term_weights, o.options).values()
-    words = (kept or (other and m.tie != "none")) and (alone or m.tie != "none")
-    blocks = (kept or other) if m.tie == "all" and c.row.learned else kept and alone
     whole = {
-        "init": kept and alone and not branches,
-        "init_scale": blocks and all(one.same for one in branches),
-        "init_words": words,
+        "init": all_given and not branches,
+        "init_scale": brought(shared=m.tie == "all") and all(one.same for one in branches),
+        "init_words": brought(shared=m.tie != "none"),
     }
     what = {"init": "weights", "init_scale": "blocks", "init_words": "word vectors"}
-    folders = f"--init-discriminator {t.init_discriminator}" * kept
-    folders += " and " * (kept and other) + f"--init-generator {t.init_generator}" * other
     for name in (n for n in what if n in given and whole[n]):
         of_heads = name == "init"
         does = "is for heads that no folder holds: other" if of_heads else "does nothing here: all"
-        yield f"{flag_of(name)} {getattr(m, name)} {does} {what[name]} are those of {folders}"
+        theirs = " and ".join(folders)
+        yield f"{flag_of(name)} {getattr(m, name)} {does} {what[name]} are those of {theirs}"
