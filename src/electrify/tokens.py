@@ -113,8 +113,7 @@ class Tokens:
 
 
 def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> Tokens:
-    """One unpacked sequence per row, padded. Raises ValueError if a
-    sequence is longer than a row."""
+    """One unpacked sequence per row, padded. Raises ValueError if one is longer than a row."""
     ids_RL = torch.full((len(sequences), row_length), pad, dtype=torch.long)
     seq_RL = torch.zeros_like(ids_RL)
     pos_RL = torch.zeros_like(ids_RL)

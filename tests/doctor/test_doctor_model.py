@@ -180,9 +180,11 @@ def test_tied_embeddings_that_are_stored(generator: Path) -> None:
 
 
 def test_the_words_of_a_vocabulary_end_with_line_feeds(tmp_path: Path) -> None:
-    """A line may be a line separator of Unicode, as the tokenizers' library reads it."""
+    """A line may be a line separator of Unicode, as transformers' `load_vocab` reads it."""
     (tmp_path / "vocab.txt").write_bytes("a\r\n\u2028\n[PAD]\n".encode())
     assert words_of(tmp_path / "vocab.txt") == {"a": 0, "\u2028": 1, "[PAD]": 2}
+    (tmp_path / "vocab.txt").write_bytes(b"")
+    assert words_of(tmp_path / "vocab.txt") == {}
 
 
 def test_two_vocabularies(model: Path, generator: Path) -> None:
@@ -193,6 +195,7 @@ def test_two_vocabularies(model: Path, generator: Path) -> None:
         config(vocab_size=sizes)(folder)
     report = diagnose(DoctorConfig(paths=(str(model), str(generator))))
     assert "other-vocabulary" not in of(report.folders[1], "warning")
+    assert "damaged" not in of(report.folders[0], "error") | of(report.folders[1], "error")
 
 
 @settings(max_examples=40)

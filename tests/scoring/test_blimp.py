@@ -91,11 +91,21 @@ def test_the_output_folder_of_an_earlier_call_is_not_taken_for_the_data(tmp_path
 
 
 @pytest.mark.parametrize("above", ["", "full_eval", "babylm", "babylm/full_eval"])
-def test_the_evaluation_data_of_babylm(tmp_path: Path, above: str):
+def test_the_evaluation_data_of_babylm(
+    tmp_path: Path, above: str, capsys: pytest.CaptureFixture[str]
+):
+    """Also beside BLiMP's own files, which have no supplement."""
     write(tmp_path / above / "blimp_filtered", "order", [("the chef ate", "ate the chef")])
     write(tmp_path / above / "supplement_filtered", "turns", [("the meal", "meal the")])
     found = read_blimp(tmp_path)
     assert [(p.name, p.part) for p in found] == [("order", "blimp"), ("turns", "supplement")]
+    assert "blimp_filtered: BabyLM's selection of BLiMP's pairs" in capsys.readouterr().err
+    write(tmp_path / "blimp", "whole", [("the chef ate", "ate the chef")])
+    found = read_blimp(tmp_path)
+    assert [(p.name, p.part) for p in found] == [("whole", "blimp"), ("turns", "supplement")]
+    write(tmp_path / "blimp" / "supplement", "own", [("the meal", "meal the")])
+    assert [p.name for p in read_blimp(tmp_path)] == ["whole", "own"]
+    assert capsys.readouterr().err == ""
 
 
 def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: Path, data: Path):

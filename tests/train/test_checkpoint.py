@@ -312,6 +312,14 @@ def test_checkpoints_that_will_be_replaced_have_their_place(
         must_have_room(tmp_path, config, step=20, **later)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5.5 * one))
     must_have_room(tmp_path, config, step=20, **later)
+    # The last one is among those that are counted, and none comes after it.
+    at_end = given | {"milestones": frozenset({10, 20, 100, 300})}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3.5 * one))
+    must_have_room(tmp_path, config, step=20, **at_end)
+    every = replace(config, save_total_limit=None)
+    must_have_room(tmp_path, every, step=70, **given | {"milestones": frozenset({80, 90, 100})})
+    with pytest.raises(UserError, match="the checkpoints of this run need"):
+        must_have_room(tmp_path, every, step=70, **given | {"milestones": frozenset({75})})
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1.5 * one))
     must_have_room(tmp_path / "finished", config, step=100, **given)
     every = replace(config, save_total_limit=None)

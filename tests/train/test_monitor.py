@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batches import built, draws_of, text_batch
 from electrify.config.checks import check
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import load_recipe, override
@@ -14,6 +15,7 @@ from electrify.train.monitor import (
     GRACE_TOKENS,
     MAX_EPOCHS,
     Monitor,
+    is_about,
     monitor_of,
     spared_share,
     untaught,
@@ -147,9 +149,15 @@ def test_losses_that_train_nothing() -> None:
     assert untaught(all_tokens) == {"all_tokens", "copy", "softmax"}
 
 
-def test_the_parts_of_every_objective_are_trained_by_losses_of_its_own() -> None:
-    for row in OBJECTIVES.values():
-        assert set(row.parts.values()) <= {*row.losses, *row.optional}
+def test_the_parts_of_every_objective() -> None:
+    """They are trained by losses of its own, and metrics begin with their names."""
+    assert [name for name, row in OBJECTIVES.items() if row.parts] == ["all_tokens"]
+    parts = OBJECTIVES["all_tokens"].parts
+    assert set(parts.values()) <= OBJECTIVES["all_tokens"].losses.keys()
+    objective = built("all-tokens-mlm-tiny").objective.eval()
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    watched = objective.watch(objective(tokens, objective.plan(tokens, draws_of(tokens))))
+    assert all(any(is_about(metric, [part]) for metric in watched) for part in parts)
 
 
 def test_a_head_that_has_just_begun_is_not_judged() -> None:

@@ -160,7 +160,7 @@ def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
     if found.kind == "tagging" and way != "frozen":
         # Earlier versions fine-tuned by the first tokens of words: their scores differ.
         content = (*content, "mean of tokens, 3e-3")
-    if found.max_seq_length is not None:  # of rows whose choices stand beside their examples
+    if found.max_seq_length is not None:  # BabyLM's, whose files do not say the rest
         content = (*content, found.metrics[0], found.epochs, found.max_seq_length)
     return _hash(content), _hash(content)
 
@@ -190,7 +190,8 @@ def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[P
 
         found = read_blimp(folder, limit=limit)
         if all(p.part != task for p in found):
-            where = f"{SUPPLEMENT}/ of {folder}" if task == SUPPLEMENT else folder
+            names = f"{SUPPLEMENT}/ or {SUPPLEMENT}_filtered/ of {folder}"
+            where = names if task == SUPPLEMENT else folder
             raise UserError(f"tasks: {task}: no .jsonl file in {where}")
         return found
     from ..scoring.planted_pairs import COUNT, planted_pairs

@@ -50,12 +50,6 @@ def _needs_local(config: PretrainConfig) -> str | None:
     return None if init == "local" else f"it is for init local, not {init}"
 
 
-def _needs_scale(config: PretrainConfig) -> str | None:
-    name = config.model.architecture
-    scales = config.model.row.scales_by_depth
-    return f"initial values of {name} have the scale of init_scale depth" if scales else None
-
-
 # Fields that many recipes carry along and that do nothing in some: a function that says why, where
 # they do nothing.
 IDLE: dict[str, Callable[[PretrainConfig], str | None]] = {
@@ -63,7 +57,6 @@ IDLE: dict[str, Callable[[PretrainConfig], str | None]] = {
     "tie": _needs_networks,
     "mask_mix": _needs_masked_lm,
     "local_amplitude": _needs_local,
-    "init_scale": _needs_scale,
 }
 
 

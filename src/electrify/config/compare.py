@@ -82,7 +82,7 @@ class CompareConfig(Checked):
     """Fine-tune on this many examples."""
     max_eval_samples: int | None = None
     """blimp and supplement: use only the first of the pairs of each paradigm, this many; planted:
-    make this many."""
+    make this many, at most the 500 that there are without it."""
     output_dir: str
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another

@@ -49,9 +49,8 @@ class FinetuneConfig(Checked):
     data_dir: str | None = None
     """The folder that holds the tasks' own folders (CoLA, SST-2, ... as GLUE ships them; conll2003,
     ud_..., squad; the BabyLM challenge's evaluation data), itself or in glue/, tagging/, squad/ and
-    babylm/; or a data set's folder or id on the Hub
-    in GLUE's or SQuAD's layout; without it nyu-mll/glue, rajpurkar/squad or squad_v2 is loaded from
-    there."""
+    babylm/; or a data set's folder or id on the Hub in GLUE's or SQuAD's layout; without it
+    nyu-mll/glue, rajpurkar/squad or squad_v2 is loaded from there."""
     train_file: str | None = None
     """Your own training examples: .csv, .tsv (no quoting), .jsonl; for tagging also columns
     (.conll, .conllu, .txt), for questions SQuAD's .json."""

@@ -18,7 +18,7 @@ from .kinds import CONFIG, architecture, part_of
 from .matching import against_config, headers_into
 from .tokenizers import tokenizer_hash
 from .usable import kind_findings, loading_findings, type_findings
-from .vocabularies import tokenizer_findings
+from .vocabularies import size_of, tokenizer_findings
 from .weights import PICKLES, weights_findings
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -54,7 +54,7 @@ def _examine(folder: Path, found: Diagnosis) -> None:
             found.run(lambda: loading_findings(folder, config, tokenizer=there))
         found.traits = {
             "part": part_of(config),
-            "vocab_size": size if isinstance(size := config.get("vocab_size"), int) else None,
+            "vocab_size": size_of(config),
             "tokenizer": tokenizer_hash(folder),
         }
 

@@ -27,7 +27,7 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
             "use the model.",
         )
         return
-    vocab_size = config.get("vocab_size", 0)
+    vocab_size = size_of(config) or 0
     options = options_of(folder)
     ids: dict[str, int] = {}
     if "tokenizer.json" in there and vocab_size:
@@ -54,9 +54,17 @@ def tokenizer_findings(folder: Path, config: dict[str, Any]) -> Iterator[Finding
     yield from longest(options, config.get("max_position_embeddings"))
 
 
+def size_of(config: dict[str, Any]) -> int | None:
+    """The size of the vocabulary that a config.json names; None for what is not one, such as the
+    lists of some models."""
+    size = config.get("vocab_size")
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
 def words_of(path: Path) -> dict[str, int]:
     """The words of a vocab.txt, each with its line number as its id."""
-    lines = read_bytes(path).decode("utf-8", "replace").removesuffix("\n").split("\n")
+    text = read_bytes(path).decode("utf-8", "replace").removesuffix("\n")
+    lines = text.split("\n") if text else []
     return {word.removesuffix("\r"): i for i, word in enumerate(lines)}
 
 

@@ -57,7 +57,6 @@ BABYLM: dict[str, LinesTask] = {
             pair="{sentence2}",
             labels=("0", "1"),
             metrics=("f1", "accuracy"),
-            symmetric=True,
         ),
         LinesTask(
             name="babylm_qqp",

@@ -78,7 +78,6 @@ class LinesTask:
     metrics: tuple[str, ...]
     epochs: float = 10
     max_seq_length: int = 512
-    symmetric: bool = False
     kind: Kind = "classification"
     published: dict[str, float] = field(default_factory=dict)
 
@@ -124,8 +123,8 @@ class AnswerTask:
 
 @dataclass(frozen=True)
 class Average:
-    """A published average: the mean over the first metrics of these tasks. said: what a reader must
-    know of it. published: times 100, by model."""
+    """A mean over the first metrics of these tasks, as it is published elsewhere. said: what a
+    reader must know of it. published: figures, times 100, by model."""
 
     tasks: tuple[str, ...]
     said: str

@@ -91,6 +91,12 @@ def in_vain(config: PretrainConfig, given: Collection[str], output_dir: Path) ->
                 "--per-device-train-batch-size and --gradient-accumulation-steps make a batch of "
                 f"{rows} rows"
             )
+    m = config.model
+    if "init_scale" in given and m.row.scales_by_depth:
+        yield (
+            f"--init-scale {m.init_scale} does nothing here: initial values of {m.architecture} "
+            "have the scale of depth"
+        )
     if t.init_discriminator or t.init_generator:
         yield from _initial_values(config, given)
         from .starting import overruled  # imports torch

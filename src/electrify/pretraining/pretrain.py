@@ -19,6 +19,7 @@ from ..export.starting_vocabulary import check_vocabulary
 from ..files.run_folder import GENERATOR_STAGE, numbered
 from ..flops.count import outline
 from ..progress import say
+from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus
 from ..torch_state import known_torch_state
 from ..train import dist
@@ -126,7 +127,7 @@ def two_stages(job: Job) -> Result:
         if not begun:
             refuse_stages(folder, job.resume)
             if "discriminator" in job.starts:
-                check_vocabulary(job.starts["discriminator"], tokenizer=job.data / "tokenizer")
+                check_vocabulary(job.starts["discriminator"], tokenizer=job.data / TOKENIZER)
             must_hold_both(first, second)
     if begun:  # a checkpoint of the second stage holds the generator
         return train_run(second)

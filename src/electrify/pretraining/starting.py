@@ -26,6 +26,7 @@ from ..export.starting_weights import folder_shape, load_model
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape
 from ..progress import say
+from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus
 from ..text.word_edges import word_edges
 from ..train.header import saved_shape
@@ -197,9 +198,7 @@ def overruled(
 def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
     """The facts about the corpus and its tokenizer that corruption needs."""
     m = corpus.manifest
-    edges = (
-        word_edges(corpus.folder / "tokenizer") if config.corruption.mask_unit == "word" else None
-    )
+    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
     return Vocabulary(
         m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram())
     )
@@ -250,7 +249,7 @@ def _filled(built: Built, config: PretrainConfig, corpus: Corpus, starts: Starts
     )
     for name in (n for n in order if n in starts):
         start = starts[name]
-        check_vocabulary(start, tokenizer=corpus.folder / "tokenizer")
+        check_vocabulary(start, tokenizer=corpus.folder / TOKENIZER)
         given = built.kept if name == "generator" and "discriminator" in starts else None
         learns = name == "discriminator" or config.corruption.generator_training != "frozen"
         yield from load_model(built.exports[name], start, what=name, given=given, learns=learns)

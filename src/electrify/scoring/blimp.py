@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import harmless
 from ..errors import UserError
-from ..progress import Progress, aligned
+from ..progress import Progress, aligned, say
 from ..text.small_files import json_rows, must_be_characters, read_text
 
 if TYPE_CHECKING:
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
-# Where BLiMP and the supplement lie in a folder; at last, in BabyLM's evaluation data.
-PLACES = (
-    ("blimp", "blimp/supplement"),
-    ("", "supplement"),
-    *(
-        (f"{data}blimp_filtered", f"{data}supplement_filtered")
-        for data in ("", "full_eval/", "babylm/", "babylm/full_eval/")
-    ),
+# Where BLiMP and its supplement lie in a folder, and in one that holds BabyLM's evaluation data.
+PLACES = (("blimp", "blimp/supplement"), ("", "supplement"))
+SELECTED = tuple(
+    (f"{data}blimp_filtered", f"{data}supplement_filtered")
+    for data in ("", "full_eval/", "babylm/", "babylm/full_eval/")
 )
+PARTS = ("blimp", "supplement")
 
 
 @dataclass(frozen=True)
@@ -73,23 +71,37 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs: those of the first of `PLACES` that has any. (A blimp/ without pairs
-    may be the --output-dir of an earlier call.)
+    its first `limit` pairs: those of the first of `PLACES` and `SELECTED` that has any. (A blimp/
+    without pairs may be the --output-dir of an earlier call.) BLiMP without a supplement has that
+    of the first of `SELECTED` that has one.
 
     Raises UserError naming file and line.
     """
-    for place in PLACES:
-        files = [
-            (part, path)
-            for part, where in zip(("blimp", "supplement"), place, strict=True)
-            for path in sorted(Path(data_dir, where).glob("*.jsonl"))
-        ]
-        if files:
-            return [_paradigm(path, part, limit) for part, path in files]
-    raise UserError(
-        f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must hold "
-        "the files of BLiMP, one a paradigm"
-    )
+    root = Path(data_dir)
+    found = next((files for place in (*PLACES, *SELECTED) if (files := _files(root, place))), [])
+    if not found:
+        raise UserError(
+            f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must "
+            "hold the files of BLiMP, one a paradigm"
+        )
+    if all(part == "blimp" for part, _ in found):
+        supplements = (_files(root, ("", place[1]), PARTS[1:]) for place in SELECTED)
+        found += next(filter(None, supplements), [])
+    if found[0][1].parent.name == "blimp_filtered":
+        say(f"{found[0][1].parent}: BabyLM's selection of BLiMP's pairs, with scores of its own")
+    return [_paradigm(path, part, limit) for part, path in found]
+
+
+def _files(
+    root: Path, place: tuple[str, str], parts: Sequence[str] = PARTS
+) -> list[tuple[str, Path]]:
+    """The files of pairs in the folders of the parts, each with its part."""
+    return [
+        (part, path)
+        for part, where in zip(PARTS, place, strict=True)
+        if part in parts
+        for path in sorted((root / where).glob("*.jsonl"))
+    ]
 
 
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:

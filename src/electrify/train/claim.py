@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..config.pretrain import PretrainConfig
 from ..files.lock import lock
+from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus, verify_sample
 from ..text.tokenizer import must_be_of
 from . import checkpoint, dist
@@ -61,7 +62,7 @@ def claim(
             verify_sample(
                 corpus.folder, max_bytes=VERIFIED_BYTES, key=loaded.state["step"] if loaded else 0
             )
-            must_be_of(manifest, corpus.folder / "tokenizer")
+            must_be_of(manifest, corpus.folder / TOKENIZER)
     dist.same_across(
         # Hosts may see one folder under several names.
         f"{manifest.fingerprint} {found and found.step}",

@@ -47,9 +47,8 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     alone) there is none.
 
     A CUDA device becomes that of LOCAL_RANK, unless this process is alone and it has a number.
-    timeout_s: how long a process waits
-    for the others, at the start and in every collective operation. Raises UserError if the
-    variables contradict each other or the group cannot form.
+    timeout_s: how long a process waits for the others, at the start and in every collective
+    operation. Raises UserError if the variables contradict each other or the group cannot form.
     """
     rank, size, local_rank = _from_environment()
     if device.type == "cuda":

@@ -42,12 +42,13 @@ def bytes_needed(
     # Parameters and two moments in float32; what does not learn has no moments.
     one = 12 * parameters - 8 * frozen
     left = left_behind(folder)
-    kept = sum(milestone > step for milestone in milestones)
+    kept = {at for at in milestones if step < at <= config.max_steps}
     if config.save_total_limit is None:  # all are kept, and none is replaced
-        to_come = -(-(config.max_steps - step) // config.save_steps) + kept
+        between = sum(at % config.save_steps > 0 and at < config.max_steps for at in kept)
+        to_come = -(-(config.max_steps - step) // config.save_steps) + between
         return min(10, to_come) * one - left
     saves = -(-config.max_steps // config.save_steps)
-    copies = min(config.save_total_limit, saves) + 1 + kept
+    copies = min(config.save_total_limit, saves) + 1 + len(kept - {config.max_steps})
     there = sum(
         entry.bytes
         for found in numbered(folder)

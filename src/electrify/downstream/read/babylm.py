@@ -35,7 +35,6 @@ def read_babylm(task: LinesTask, data_dir: str | Path) -> TaskData:
         task.epochs,
         train,
         validation,
-        symmetric=task.symmetric,
         max_seq_length=task.max_seq_length,
     )
 
