@@ -188,9 +188,9 @@ def test_planted_words_are_measured_with_the_own_head(small_data: Path, tmp_path
     assert 0.1 < found.median < 0.9
     for way in ("frozen", "frozen-all"):
         with pytest.raises(UserError, match=f"leave :{way} out"):
-            measures.place_of(f"planted:{way}", str(tmp_path))
-    with pytest.raises(UserError, match="stsb is not made of pairs of texts; leave :mlm out"):
-        measures.place_of("stsb:mlm", str(tmp_path))
+            measures.meant_by(f"planted:{way}", str(tmp_path))
+    with pytest.raises(UserError, match="stsb is not made of minimal pairs; leave :mlm out"):
+        measures.meant_by("stsb:mlm", str(tmp_path))
 
 
 def test_planted_words_by_the_language_model(small_data: Path, tmp_path: Path) -> None:

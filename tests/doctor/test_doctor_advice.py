@@ -179,8 +179,8 @@ def test_validation_that_was_asked_for_and_found_nothing(
         ),
     ],
 )
-def test_recipes_that_fit(tmp_path: Path, tokens: int, level: str, fits: str, advice: str) -> None:
-    (said,) = size(tokens, tmp_path)
+def test_recipes_that_fit(tokens: int, level: str, fits: str, advice: str) -> None:
+    (said,) = size(tokens)
     assert said.level == level
     assert fits in said.fact
     assert said.advice.startswith(advice)

@@ -314,13 +314,13 @@ def test_vocabularies(small_data: Path) -> None:
     assert "vocabulary-odd" not in trap_levels(small_data, rich, 500)
 
 
-def test_how_much_text(tmp_path: Path) -> None:
-    assert levels(list(size(1_000_000_000, tmp_path))) == {"size": "ok"}
-    (found,) = size(57_000_000, tmp_path)
+def test_how_much_text() -> None:
+    assert levels(list(size(1_000_000_000))) == {"size": "ok"}
+    (found,) = size(57_000_000)
     assert (found.level, found.code) == ("note", "recipe-too-long")
     steps = int(found.advice.split("--max-steps ")[1].split()[0])
     assert steps * 128 * 128 == pytest.approx(40 * 57_000_000, rel=1e-3)
-    assert levels(list(size(30_000, tmp_path))) == {"little-text": "warning"}
+    assert levels(list(size(30_000))) == {"little-text": "warning"}
 
 
 # ------------------------------------------------------------------ tokenizers
