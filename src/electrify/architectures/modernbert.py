@@ -133,6 +133,7 @@ class ModernBert(Architecture):
         values: InitialValues,
         rng: torch.Generator,
     ) -> None:
+        # Outputs start smaller the more blocks there are, whether or not that is asked for.
         init_gated(objective, encoders, rng)
         # A shared word table is scaled and filled only once.
         tables = own_tables(e.embeddings.words for e in encoders)
@@ -141,7 +142,6 @@ class ModernBert(Architecture):
             for table in tables:
                 init_local_words(table, cls=values.cls)
             init_local_gated(objective, encoders, rng, amplitude=values.local_amplitude)
-        # Outputs start smaller the more blocks there are whether or not that is asked for.
         if values.vectors:
             width = CONSTANT if local else 0
             for table in tables:

@@ -9,7 +9,7 @@ those in `supplement/` are reported separately. The BabyLM challenge's evaluatio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
 # Where BLiMP and its supplement lie in a folder, and in one that holds BabyLM's evaluation data.
-PLACES = (("blimp", "blimp/supplement"), ("", "supplement"))
+PLACES = (
+    {"blimp": "blimp", "supplement": "blimp/supplement"},
+    {"blimp": "", "supplement": "supplement"},
+)
 SELECTED = tuple(
-    (f"{data}blimp_filtered", f"{data}supplement_filtered")
+    {part: f"{data}{part}_filtered" for part in ("blimp", "supplement")}
     for data in ("", "full_eval/", "babylm/", "babylm/full_eval/")
 )
-PARTS = ("blimp", "supplement")
 
 
 @dataclass(frozen=True)
@@ -85,21 +87,18 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
             "hold the files of BLiMP, one a paradigm"
         )
     if all(part == "blimp" for part, _ in found):
-        supplements = (_files(root, ("", place[1]), PARTS[1:]) for place in SELECTED)
-        found += next(filter(None, supplements), [])
+        alone = ({"supplement": place["supplement"]} for place in SELECTED)
+        found += next((files for place in alone if (files := _files(root, place))), [])
     if found[0][1].parent.name == "blimp_filtered":
         say(f"{found[0][1].parent}: BabyLM's selection of BLiMP's pairs, with scores of its own")
     return [_paradigm(path, part, limit) for part, path in found]
 
 
-def _files(
-    root: Path, place: tuple[str, str], parts: Sequence[str] = PARTS
-) -> list[tuple[str, Path]]:
-    """The files of pairs in the folders of the parts, each with its part."""
+def _files(root: Path, place: Mapping[str, str]) -> list[tuple[str, Path]]:
+    """The files of pairs in the folders of some parts, each with its part."""
     return [
         (part, path)
-        for part, where in zip(PARTS, place, strict=True)
-        if part in parts
+        for part, where in place.items()
         for path in sorted((root / where).glob("*.jsonl"))
     ]
 
