@@ -183,9 +183,8 @@ def test_hashed_broadcasts():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_cpu_and_gpu_agree_to_the_bit():
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
     draws = draws_for(seed=1, step=2, num_rows=8, row_length=128)
     for purpose in PURPOSES:
         assert torch.equal(draws.to("cuda").uniform_T(purpose).cpu(), draws.uniform_T(purpose))

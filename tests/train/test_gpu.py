@@ -26,7 +26,10 @@ from electrify.train.dist import World
 from electrify.train.loop import Run
 from small import SMALL
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
 RECIPES = (
     *(
         "bert-tiny",
