@@ -150,3 +150,24 @@ def test_before_anything_heavy(folder: Path) -> None:
         assert (status, heavy) == (2, []), (words, err)
         assert says in one_sentence(err), words
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_system_without_what_it_needs() -> None:
+    """On Windows it says where it runs, before a module asks for a signal that is not there."""
+    for code, status in (
+        ("from electrify.__main__ import start; os.name = 'nt'; start()", 2),
+        ("import electrify; os.name = 'nt'; electrify.pretrain", 1),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import os; {code}"],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == status
+        said = (
+            "electrify cannot be used here: it runs on Linux and macOS; on Windows, install it in "
+        )
+        assert done.stderr.splitlines()[-1].removeprefix("ImportError: ").startswith(said)

@@ -7,6 +7,7 @@ when it is first asked for, so `import electrify` costs nothing.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .text.prepare import prepare
 
 __version__ = "0.1.0.dev0"
+# What it needs of the system: signals, locks of files, folders that are replaced in one step.
+POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 
 _HOMES = {
     "prepare": "text.prepare",
@@ -77,6 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
+        if os.name != "posix":
+            raise ImportError(f"electrify cannot be used here: {POSIX}")
         import_module(".cores", __name__).wait_briefly()  # before the room loads torch
     if name == "export_run":  # `electrify.export` is the room itself
         return import_module(".export.hf", __name__).export

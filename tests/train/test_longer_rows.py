@@ -189,6 +189,19 @@ def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: P
             assert shape.max_position_embeddings == positions
 
 
+def test_a_run_that_reads_less_is_named(small_data: Path, begun: Path, tmp_path: Path) -> None:
+    """It has decided how long rows are, and not the folder from which it started; `extend` has been
+    given already."""
+    first = recipe(extend_positions=20, max_seq_length=20, max_steps=1, **starts(begun))
+    pretrain(small_data, output_dir=tmp_path / "run", config=first)
+    longer = {"extend_positions": LONG, "max_seq_length": LONG, "max_steps": 1}
+    with pytest.raises(UserError) as refused:
+        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**longer, **starts(begun)))
+    found = str(refused.value)
+    assert f"{tmp_path / 'run'} holds another run, whose encoder reads rows of 20" in found
+    assert "--extend-positions" not in found
+
+
 def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     both = starts(begun)
     with pytest.raises(UserError, match="or max_position_embeddings in its place"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 from ..errors import need
+from .flags import flag_of
 from .pretrain import PretrainConfig
 from .sections import ModelConfig
 
@@ -104,6 +105,7 @@ def check_by_rows(config: PretrainConfig) -> None:
                 length in there,
                 f"{name}: seq_length_schedule has no rows of {length} tokens, only of "
                 f"{', '.join(map(str, there)) or 'max_seq_length'}",
+                f"name its lengths only, or give {flag_of(name)} none",
             )
             need(
                 length != config.data.max_seq_length,

@@ -11,6 +11,7 @@ locked, but it stays and keeps its content.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -93,10 +94,8 @@ def holder(folder: Path) -> str | None:
     if path in _locked_here:  # closing the file below would free this process's own lock
         return str(os.getpid())
     try:
-        import fcntl
-
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (ImportError, OSError):
+    except OSError:
         return None
     try:
         fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -156,11 +155,6 @@ def _opened(path: Path) -> tuple[int, bool]:
 
 
 def _lock(fd: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        # Windows has no such locks; it is then up to the user to avoid two writers in one folder.
-        return
     try:
         # It is lockf, not flock: a forked worker that outlives a killed run would keep a flock.
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

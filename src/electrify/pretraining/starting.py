@@ -20,7 +20,7 @@ from ..config.pretrain import PretrainConfig, override, section_of, values_of
 from ..config.sections import GENERATOR_SIZES
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
-from ..errors import UserError
+from ..errors import UserError, need
 from ..export.starting_vocabulary import check_vocabulary
 from ..export.starting_weights import folder_shape, load_model
 from ..model.embeddings import DisentangledWords
@@ -54,7 +54,7 @@ def from_folders(
         return config
     saved = saved_shape(run, "discriminator") if run is not None else None
     shape = saved or shape_from(start, config, vocab_size)
-    must_hold_rows(config, shape, start)
+    must_hold_rows(config, shape, start, goes_on=run if saved else None)
     known = section_of()
     config = override(
         config, {name: number for name, number in vars(shape).items() if known.get(name) == "model"}
@@ -93,11 +93,20 @@ def generator_from(start: str, config: PretrainConfig, vocab_size: int | None) -
     return longer
 
 
-def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, kept: int = 0) -> None:
+def must_hold_rows(
+    config: PretrainConfig, shape: Shape, start: str, *, kept: int = 0, goes_on: Path | None = None
+) -> None:
     """Raises UserError if the rows of the run are longer than an encoder reads that comes from a
-    folder. kept: the positions of the kept encoder beside it, which are not shortened."""
+    folder. kept: the positions of the kept encoder beside it, which are not shortened. goes_on: the
+    folder of the run that has decided the shape, if there is one already."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     if positions < longest:
+        need(
+            goes_on is None,
+            f"{goes_on} holds another run, whose encoder reads rows of {positions} tokens, and "
+            f"those of this one have {longest} (max_seq_length, seq_length_schedule)",
+            "choose another --output-dir, or repeat its options to continue it",
+        )
         option = extending(config.model, POSITIONS)
         advice = "shorten the rows, or start from another folder"
         if option and may_extend(config):
@@ -114,10 +123,12 @@ def shapes_of(config: PretrainConfig, run: Path, vocab_size: int) -> tuple[Shape
     kept = kept_shape(config.model, vocab_size)
     start = config.train.init_generator
     if start:
-        shape = saved_shape(run, "generator") or replace(
+        saved = saved_shape(run, "generator")
+        shape = saved or replace(
             generator_from(start, config, vocab_size), type_vocab_size=kept.type_vocab_size
         )
-        must_hold_rows(config, shape, start, kept=kept.max_position_embeddings)
+        reads = kept.max_position_embeddings
+        must_hold_rows(config, shape, start, kept=reads, goes_on=run if saved else None)
         eps = shape.layer_norm_eps
         if not 0 < eps < 1:
             raise UserError(
