@@ -216,7 +216,7 @@ def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) 
         ),
         (
             {"seq_length_schedule": {}},
-            "no rows of 8 tokens, only of max_seq_length; .* give --global-rope-theta-schedule none",
+            "no rows of 8 tokens, only of max_seq_length; .* --global-rope-theta-schedule none",
         ),
         (
             {"seq_length_schedule": {8: 0.4, 32: 0.3}, "global_rope_theta_schedule": {32: 9.0}},
