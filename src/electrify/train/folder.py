@@ -14,7 +14,7 @@ import torch
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import OutputError, UserError
-from ..files import folders as contents
+from ..files.folders import fingerprint as model_fingerprint
 from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
@@ -236,7 +236,7 @@ def is_same_start(folder: Path, name: str, theirs: str | None, mine: str | None)
         return one == other
     known = (own_object(folder / FACTS) or {}).get("starts")
     if isinstance(known, dict):
-        return known.get(name) == contents.fingerprint(mine)
+        return known.get(name) == model_fingerprint(mine)
     # A run that began before the contents were written down. Folders that lie elsewhere have `..`
     # in its recipe, names on the Hub do not.
     return ".." in Path(theirs).parts
