@@ -43,11 +43,6 @@ def kind_of(path: Path) -> Kind:
         return "MODEL"
     must_not_be_in_first_stage(path)
     _must_not_hold_others(path, names)
-    if names & {"tokenizer.json", "vocab.txt"}:
-        raise UserError(
-            f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
-            "is examined with its tokenizer"
-        )
     if names <= {LOCK}:
         raise UserError(
             f"{path} is empty: nothing has been made there, or a command ended before its first "
@@ -61,7 +56,12 @@ def kind_of(path: Path) -> Kind:
 
 def _must_not_hold_others(path: Path, names: set[str]) -> None:
     """Raises UserError for a folder of `finetune` or of `compare`, naming what can be examined in
-    it."""
+    it, and for a tokenizer."""
+    if names & {"tokenizer.json", "vocab.txt"}:
+        raise UserError(
+            f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
+            "is examined with its tokenizer"
+        )
     if names & {"finetune.json", "scores.jsonl"}:
         what, verb, marks = "model", "finetune", "models/*/config.json"
     elif STUDY in names:

@@ -113,11 +113,9 @@ def load_tokenizer(name: str | Path) -> Any:
     if folder.is_dir() and not any(
         (folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")
     ):
+        fact = f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
         inside = folder / TOKENIZER
-        raise UserError(
-            f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt",
-            f"name {inside}" if (inside / TOKENIZER_FILE).is_file() else "",
-        )
+        raise UserError(fact, f"name {inside}" * (inside / TOKENIZER_FILE).is_file())
     must_be_sound(folder / TOKENIZER_FILE)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
