@@ -15,8 +15,9 @@ from electrify import cli
 from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
 from electrify.files.model_folder import model_mark
 from electrify.files.run_folder import METRICS
+from electrify.files.seals import sealed
 from electrify.train import dist
-from electrify.train.folder import is_run
+from electrify.train.folder import is_run, is_same_start
 from electrify.train.log import read
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words
 
@@ -218,6 +219,47 @@ def test_folders_hold_relative_paths_only(
         json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"]
         == "model"
     )
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_run_and_its_start_may_be_moved(
+    small_data: Path,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    earlier: bool,
+) -> None:
+    """The start is known again by its content; runs of earlier versions did not write that down."""
+    start = Path(shutil.copytree(finished / "discriminator", tmp_path / "start"))
+    run, deep = tmp_path / "run", tmp_path / "below" / "run"
+    stopped = {"max_minutes": 1e-6}
+    assert cli.main(words(small_data, run, init_discriminator=start, **stopped)) == 75
+    deep.parent.mkdir()
+    run.rename(deep)
+    other = Path(shutil.copytree(start, tmp_path / "other"))
+    (other / "config.json").write_text((other / "config.json").read_text() + "\n")
+    if earlier:
+        facts = json.loads((deep / "run.json").read_text())
+        del facts["starts"], facts["seal"]
+        (deep / "run.json").write_text(json.dumps(sealed(facts)))
+    else:
+        said = mistake(capsys, *words(small_data, deep, init_discriminator=other))
+        assert "holds another run (init_discriminator" in said
+    hub = mistake(capsys, *words(small_data, deep, init_discriminator="me/start"))
+    assert "holds another run (init_discriminator" in hub
+    assert cli.main(words(small_data, deep, init_discriminator=start, **stopped)) == 75
+    moved = start.rename(tmp_path / "moved")
+    assert cli.main(words(small_data, deep, init_discriminator=moved)) == 0
+    assert cli.main(words(small_data, tmp_path / "whole", init_discriminator=moved)) == 0
+    assert parameters_sha256(deep, 4) == parameters_sha256(tmp_path / "whole", 4)
+
+
+def test_a_start_on_the_hub_is_no_folder_that_was_moved(run: Path) -> None:
+    for facts in ({"starts": {}}, {}):
+        (run / "run.json").write_text(json.dumps(facts))
+        start = str(run / "discriminator")
+        assert not is_same_start(run, "init_discriminator", "me/start", start)
+        assert is_same_start(run, "init_discriminator", start, start)
 
 
 # ------------------------------------------------------------------ what the user changed in a run

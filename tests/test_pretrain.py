@@ -625,7 +625,7 @@ def test_init_mistakes(
         (
             small_data,
             generator | {"recipe": "bert-tiny"},
-            "--init-generator is for corruptor generator, not mask",
+            "generator, not mask; the encoder that this recipe keeps starts from an --init-discrim",
         ),
         (
             small_data,

@@ -32,10 +32,11 @@ from electrify.compare.results import (
     PRETRAIN,
     RESULTS,
     Result,
+    merged,
     read_results,
     write_results,
 )
-from electrify.compare.run import Runner, Running, merged, result_of, run_study
+from electrify.compare.run import Runner, Running, result_of, run_study
 from electrify.compare.shares import progress_of, weights_of
 from electrify.compare.study import (
     STUDY,
@@ -684,6 +685,29 @@ def test_scores_of_several_attempts_are_joined() -> None:
     killed = attempt({PRETRAIN: "killed"})
     whole = attempt({}, a=0.1, b=0.2)
     assert merged(whole, killed, ("a", "b", "e")) == replace(whole, failed={"e": "killed"})
+
+
+def test_results_of_two_folders_are_joined(small_data: Path, tmp_path: Path) -> None:
+    """What was finished in one of them is not run again because it failed in the other."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    good, failed = line(study, 0), line(study, 0, scores={}, failed={PRETRAIN: "no room"})
+    for lines in ([good, failed], [failed, good]):
+        write_results(study.out, lines)
+        assert read_results(study.out) == [good]
+        runner = Runner(study)
+        assert key_of(study.cells[0]) in runner.done
+        assert list(runner.kept.values()) == [good]
+    stsb = {"stsb": {"metric": "spearman", "scores": [0.3]}}
+    half = line(study, 0, scores=stsb, failed={"blimp": "no data"}, seconds=9.0)
+    for lines in ([good, half], [half, good]):
+        write_results(study.out, lines)
+        (found,) = read_results(study.out)
+        assert (found.scores, found.failed) == (good.scores | stsb, {})
+    # The numbers beside whole scores are those of their own run.
+    again = line(study, 0, failed={"blimp": "no data"}, scores={}, seconds=9.0)
+    write_results(study.out, [good, again])
+    assert read_results(study.out) == [good]
 
 
 def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def test_a_damaged_folder_in_json(data: Path, capsys: pytest.CaptureFixture[str]
     assert bad["advice"]
 
 
+def with_files(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -56,13 +62,31 @@ def test_a_damaged_folder_in_json(data: Path, capsys: pytest.CaptureFixture[str]
             "neither a prepared corpus nor a run nor a Hugging Face model",
         ),
         (lambda p: (p.mkdir(), (p / "vocab.txt").touch()), "holds a tokenizer only"),
+        (lambda p: (p / "models").mkdir(parents=True), "neither a prepared corpus nor a run"),
+        (
+            lambda p: with_files(p, "scores.jsonl"),
+            "results of `electrify finetune` and no model; name",
+        ),
+        (
+            lambda p: with_files(p, "finetune.json", "models/a-seed0/config.json"),
+            "`electrify finetune`, which are not examined; name a model in it, such as x/models/a-",
+        ),
+        (
+            lambda p: with_files(p, "study.yaml", "cells/a-seed0/run/config.yaml"),
+            "`electrify compare`, which are not examined; name a run in it, such as x/cells/a-",
+        ),
     ],
 )
 def test_what_is_none_of_the_three(
-    tmp_path: Path, make, says: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    make,
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     make(tmp_path / "x")
-    assert cli.main(["doctor", str(tmp_path / "x")]) == 2
+    assert cli.main(["doctor", "x"]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert says in one_sentence(err)

@@ -194,6 +194,22 @@ def test_findings_of_a_run(run: Path, change: Callable[[Path], Any], level: str,
     assert levels(examine_run(run, data=[])[0])[code] == level
 
 
+def test_the_command_that_continues_a_run(run: Path, tmp_path: Path) -> None:
+    """A study has its runs below a folder for each cell."""
+    half_done(run)
+    cell = Path(shutil.copytree(run, tmp_path / "study" / "cells" / "a-seed0" / "run"))
+    shutil.copytree(run, cell / "generator-stage")
+    (tmp_path / "study" / "study.yaml").touch()
+    for folder, verb in (
+        (run, "pretrain"),
+        (cell, "compare"),
+        (cell / "generator-stage", "compare"),
+    ):
+        found = examine_run(folder, data=[])[0].findings
+        (advice,) = [f.advice for f in found if f.code == "unfinished"]
+        assert advice == f"The same `electrify {verb}` command continues it."
+
+
 def test_a_recipe_that_grows_when_it_is_read(run: Path) -> None:
     """Ten lines of aliases are 10^10 values where somebody prints them."""
     laughs = ["a0: &a0 [x]"] + [

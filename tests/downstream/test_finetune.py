@@ -15,9 +15,10 @@ from electrify.config.finetune import FinetuneConfig, add_finetune_flags, finetu
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.epochs import training_examples
 from electrify.downstream.examples import Example
-from electrify.downstream.finetune import finetune
+from electrify.downstream.finetune import _held, _kept, finetune
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.own import read_own
+from electrify.downstream.records import settings_text
 from electrify.downstream.report import Report
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
@@ -183,7 +184,7 @@ def test_folders_of_other_runs_are_refused(zoo: Path, reviews: tuple[str, str], 
     finetune(first)
     with pytest.raises(
         UserError,
-        match=r"out: holds runs with --max-train-samples 24, not None; choose another --output-dir",
+        match=r"out: holds runs with --max-train-samples 24, not without it; choose another --out",
     ):
         finetune(
             options(
@@ -393,6 +394,18 @@ def test_a_compiled_run_says_the_same(zoo: Path, reviews: tuple[str, str]):
     assert compiled.curve[0].loss == pytest.approx(plain.curve[0].loss, rel=0.05), (
         "its own dropout is drawn otherwise when compiled"
     )
+
+
+def test_an_option_that_one_of_two_commands_lacks(tmp_path: Path):
+    """It is told as the command line has it."""
+    given = FinetuneSettings(max_train_samples=24)
+    for held, asked, says in (
+        (FinetuneSettings(), given, "runs without --max-train-samples, not with 24; choose"),
+        (given, FinetuneSettings(), "runs with --max-train-samples 24, not without it; choose"),
+    ):
+        (tmp_path / "finetune.json").write_text(settings_text(_kept(held)))
+        with pytest.raises(UserError, match=says):
+            _held(tmp_path, asked, [])
 
 
 def test_a_folder_of_a_version_with_fewer_options_goes_on(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import string
 import subprocess
 import sys
@@ -187,9 +188,13 @@ def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
 
 
 def test_damaged_and_absent_tokenizers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no tokenizer"):
+    with pytest.raises(UserError, match=r"holds no tokenizer: .* nor vocab\.txt$"):
         load_tokenizer(tmp_path)
     good = bert_like(tmp_path / "good", ROBERTA)
+    # That of a prepared corpus, or of a run.
+    shutil.copytree(good, tmp_path / "corpus" / "tokenizer")
+    with pytest.raises(UserError, match=r"; name \S+/corpus/tokenizer$"):
+        load_tokenizer(tmp_path / "corpus")
     text = (good / "tokenizer.json").read_text()
     evil = {
         "cut": text[: len(text) // 2],

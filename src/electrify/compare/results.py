@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,8 +95,34 @@ class Result:
         return statistics.median(found["scores"]) if found else None
 
 
+def merged(had: Result | None, new: Result, tasks: Sequence[str] = ()) -> Result:
+    """The line of a cell that was run again: scores are not given up for a failure that came later.
+    tasks: those that are asked for."""
+    if had is None or not had.scores:
+        return new
+    if PRETRAIN in new.failed:  # which is why the other tasks have no score yet
+        missing = [task for task in tasks if task not in had.scores]
+        reason = new.failed[PRETRAIN]
+        return dataclasses.replace(had, failed=dict.fromkeys((*had.failed, *missing), reason))
+    scores = had.scores | new.scores
+    failed = {task: reason for task, reason in new.failed.items() if task not in scores}
+    return dataclasses.replace(new, scores=scores, failed=failed)
+
+
+def _folded(lines: Iterable[Result]) -> list[Result]:
+    """One result for each encoder: the files of several folders may have been joined. A line
+    without a failure is kept as it is, unless a later one has scores that it lacks."""
+    kept: dict[Key, Result] = {}
+    for new in lines:
+        had = kept.get(new.key)
+        whole = had is not None and not had.failed and new.scores.keys() <= had.scores.keys()
+        if not (whole and new.failed):
+            kept[new.key] = merged(had, new)
+    return list(kept.values())
+
+
 def read_results(out: Path) -> list[Result]:
-    """The lines of results.jsonl. Raises UserError for a line that we did not write."""
+    """The encoders of results.jsonl. Raises UserError for a line that we did not write."""
     path = out / RESULTS
     if not path.exists() and not path.is_symlink():
         return []
@@ -115,7 +141,7 @@ def read_results(out: Path) -> list[Result]:
             found.append(Result(**{k: v for k, v in raw.items() if k in names}))
     except (FileError, SchemaError) as e:
         raise UserError(f"{e}", "" if e.advice else AGAIN) from e
-    return found
+    return _folded(found)
 
 
 def write_results(out: Path, results: Iterable[Result]) -> None:

@@ -30,7 +30,7 @@ from .logs import LOG, opened_log, own_tail
 from .measures import Measuring
 from .plan import Cell
 from .processes import gpus, slots, spawn
-from .results import PRETRAIN, Result, read_results, write_results
+from .results import PRETRAIN, Result, merged, read_results, write_results
 from .shares import progress_of, trained_share, weights_of
 from .study import (
     Study,
@@ -230,20 +230,6 @@ def result_of(running: Running, tasks: Sequence[str]) -> Result:
         pass
     reason = {PRETRAIN: reason_of(running)}
     return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
-
-
-def merged(had: Result | None, new: Result, tasks: Sequence[str]) -> Result:
-    """The line of a cell that was run again: scores are not given up for a failure that came later.
-    tasks: those that are asked for."""
-    if had is None or not had.scores:
-        return new
-    if PRETRAIN in new.failed:  # which is why the other tasks have no score yet
-        missing = [task for task in tasks if task not in had.scores]
-        reason = new.failed[PRETRAIN]
-        return dataclasses.replace(had, failed=dict.fromkeys((*had.failed, *missing), reason))
-    scores = had.scores | new.scores
-    failed = {task: reason for task, reason in new.failed.items() if task not in scores}
-    return dataclasses.replace(new, scores=scores, failed=failed)
 
 
 def reason_of(running: Running) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
+from ..config.given import with_option
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..files.folders import must_be_new
@@ -237,10 +238,7 @@ def _shown(name: str, value: Any) -> str:
     """What is kept, as the flag writes it."""
     if name in OTHERS:
         return f"with {OTHERS[name]}"
-    flag = f"--{name.replace('_', '-')}"
-    if value is None:
-        return f"without {flag}"
-    return f"with {flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
+    return with_option(name, value)
 
 
 def write_study(study: Study) -> None:

@@ -131,6 +131,9 @@ def check_folders(config: PretrainConfig) -> None:
     need(
         t.init_generator is None or c.row.has_generator,
         f"init_generator is for corruptor generator, not {c.corruptor}",
+        "leave it out"
+        if t.init_discriminator
+        else "the encoder that this recipe keeps starts from an init_discriminator",
     )
     need(
         c.generator_training != "frozen" or bool(t.generator_steps or t.init_generator),

@@ -1,5 +1,5 @@
 """Values that a caller in Python gives: of the annotated type, or one sentence. (Those of flags and
-recipes are converted from text, see schema.py.)"""
+recipes are converted from text, see schema.py.) And how a sentence says an option's value."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ..console import brief
 from ..errors import UserError
+from .flags import flag_of
 from .schema import MAX_INT, choices_of, convert, field_types, without_none
 
 C = TypeVar("C")
@@ -95,3 +96,11 @@ def path_of(value: Any, name: str) -> Path:
     if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
         return Path(value)
     raise UserError(f"{name} must be a path, as text or as a Path, not {brief(value)}")
+
+
+def with_option(name: str, value: Any) -> str:
+    """An option as a sentence says it, with the value that a command has written for it."""
+    flag = flag_of(name)
+    if value is None:
+        return f"without {flag}"
+    return f"with {flag} {','.join(map(str, value)) if isinstance(value, list) else value}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from ..config.compare import STUDY
 from ..errors import UserError
 from ..files.lock import LOCK
 from ..files.reading import UnreadableError
@@ -36,14 +38,11 @@ def kind_of(path: Path) -> Kind:
         or any(n.startswith(("tokens-", "documents-")) for n in names)
     ):
         return "DATA"
-    if "config.json" in names or any(n.startswith(("model", "pytorch_model")) for n in names):
+    weights = (path / n for n in names if n.startswith(("model", "pytorch_model")))
+    if "config.json" in names or not all(map(os.path.isdir, weights)):
         return "MODEL"
     must_not_be_in_first_stage(path)
-    if names & {"tokenizer.json", "vocab.txt"}:
-        raise UserError(
-            f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
-            "is examined with its tokenizer"
-        )
+    _must_not_hold_others(path, names)
     if names <= {LOCK}:
         raise UserError(
             f"{path} is empty: nothing has been made there, or a command ended before its first "
@@ -53,6 +52,27 @@ def kind_of(path: Path) -> Kind:
         f"{path} is neither a prepared corpus nor a run nor a Hugging Face model: it has no "
         "manifest.json, config.yaml or config.json"
     )
+
+
+def _must_not_hold_others(path: Path, names: set[str]) -> None:
+    """Raises UserError for a folder of `finetune` or of `compare`, naming what can be examined in
+    it, and for a tokenizer."""
+    if names & {"tokenizer.json", "vocab.txt"}:
+        raise UserError(
+            f"{path} holds a tokenizer only; name the folder of a corpus, a run or a model, which "
+            "is examined with its tokenizer"
+        )
+    if names & {"finetune.json", "scores.jsonl"}:
+        what, verb, marks = "model", "finetune", "models/*/config.json"
+    elif STUDY in names:
+        what, verb, marks = "run", "compare", f"cells/*/*/{CONFIG}"
+    else:
+        return
+    holds = f"{path} holds results of `electrify {verb}`"
+    found = sorted(mark.parent for mark in path.glob(marks))
+    if found:
+        raise UserError(f"{holds}, which are not examined; name a {what} in it, such as {found[0]}")
+    raise UserError(f"{holds} and no {what}; name the folder of a corpus, a run or a model")
 
 
 def _is_begun(path: Path, names: set[str]) -> bool:

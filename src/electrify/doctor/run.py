@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any
 
 from ..config.checks import check
+from ..config.compare import STUDY
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
@@ -188,7 +189,7 @@ def progress_findings(
         yield note(
             "unfinished",
             f"the run stands at step {newest.step:,} of {steps:,} ({share:.0%})",
-            "The same `electrify pretrain` command continues it.",
+            f"The same `electrify {verb_of(folder)}` command continues it.",
         )
     elif not exported:
         yield warning(
@@ -198,6 +199,14 @@ def progress_findings(
         )
     else:
         yield ok("finished", f"the run has done its {steps:,} steps and is exported")
+
+
+def verb_of(run: Path) -> str:
+    """The verb that continues a run, or the run of its first stage: the runs of a study are in
+    STUDY/cells/CELL."""
+    place = Path(os.path.abspath(run))
+    place = place.parent if place.name == GENERATOR_STAGE else place
+    return "compare" if (place.parent.parent.parent / STUDY).is_file() else "pretrain"
 
 
 def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) -> Finding:

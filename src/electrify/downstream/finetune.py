@@ -15,7 +15,7 @@ import torch
 
 from ..config.finetune import FinetuneConfig
 from ..config.finetune_settings import FinetuneSettings
-from ..config.given import must_be
+from ..config.given import must_be, with_option
 from ..errors import UserError
 from ..export.places import RANDOM
 from ..files.folders import must_be_new, relative, remove_temporaries
@@ -254,9 +254,11 @@ def _held(out: Path, settings: FinetuneSettings, tasks: list[TaskData]) -> bool:
     held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
     # The protocol comes first, because it explains why other settings differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
-        if wanted.get(k) != held.get(k):
+        here, there = wanted.get(k), held.get(k)
+        if here != there:
+            other = "without it" if here is None else f"{'with ' * (there is None)}{here}"
             raise UserError(
-                f"{out}: holds runs with --{k.replace('_', '-')} {held.get(k)}, not "
-                f"{wanted.get(k)}; choose another --output-dir"
+                f"{out}: holds runs {with_option(k, there)}, not {other}; choose another "
+                "--output-dir"
             )
     return True

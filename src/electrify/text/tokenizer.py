@@ -29,7 +29,7 @@ from ..files.tokenizers import (
 from ..files.whole import temporary, write_atomically
 from ..special import SpecialIds
 from .frame import must_frame, reframe
-from .manifest import Manifest
+from .manifest import TOKENIZER, Manifest
 
 MAX_LENGTH = 512
 MAX_GROWTH = 1000  # published ones replace one character by another, or put one before a text
@@ -113,9 +113,9 @@ def load_tokenizer(name: str | Path) -> Any:
     if folder.is_dir() and not any(
         (folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")
     ):
-        raise UserError(
-            f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
-        )
+        fact = f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
+        inside = folder / TOKENIZER
+        raise UserError(fact, f"name {inside}" * (inside / TOKENIZER_FILE).is_file())
     must_be_sound(folder / TOKENIZER_FILE)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():

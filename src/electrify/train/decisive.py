@@ -4,6 +4,7 @@ config.yaml, and a checkpoint of another run, are noticed."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, values_of
 from ..console import brief
 from ..errors import UserError
+from ..files.folders import fingerprint
 
 STARTS = ("init_discriminator", "init_generator")
 # Fields that may differ when a run continues: where and how often things are done, and what becomes
@@ -55,6 +57,18 @@ def decisive(config: PretrainConfig) -> dict[str, Any]:
     }
     values |= {name: ordered(values[name]) for name in ORDERED}
     return json.loads(json.dumps(values | {name: bool(values[name]) for name in STARTS}))
+
+
+def contents_of_starts(config: PretrainConfig) -> dict[str, str]:
+    """A hash of each folder that a run starts from, by which it is known again when it was moved. A
+    name on the Hub is not moved, and needs none."""
+    named = {name: getattr(config.train, name) for name in STARTS}
+    return {name: fingerprint(start) for name, start in named.items() if is_folder(start)}
+
+
+def is_folder(start: str | None) -> bool:
+    """Whether what a run starts from is a folder that is there."""
+    return bool(start) and os.path.isdir(os.path.expanduser(start or ""))
 
 
 def ordered(schedule: Mapping[Any, Any]) -> Any:

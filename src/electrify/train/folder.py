@@ -14,6 +14,7 @@ import torch
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import OutputError, UserError
+from ..files.folders import fingerprint as model_fingerprint
 from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
@@ -22,7 +23,7 @@ from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .board import BOARD
-from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing
+from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing, is_folder
 
 Resume = Literal["auto", "never", "must"]
 MOST_LISTED = 3
@@ -172,7 +173,9 @@ def same_run(
     flat = [values_of(c) for c in (config, theirs)]
     known = dict.fromkeys((*flat[0], *flat[1]))
     differ = [k for k in known if not _agree(k, *flat) and k not in FREE_FIELDS | SPLIT_FIELDS]
-    differ = [k for k in differ if k not in STARTS or not _is_same_place(flat[1][k], flat[0][k])]
+    differ = [
+        k for k in differ if k not in STARTS or not is_same_start(folder, k, flat[1][k], flat[0][k])
+    ]
     odd = _listed(differ, flat)
     recipe = saved.get("recipe")
     if not set(differ) <= set(STARTS) and recipe and not differing(recipe, config):
@@ -223,11 +226,17 @@ def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:
     return threads.get("number") if isinstance(threads, dict) else None
 
 
-def _is_same_place(theirs: str | None, mine: str | None) -> bool:
+def is_same_start(folder: Path, name: str, theirs: str | None, mine: str | None) -> bool:
     """Whether two paths to start from, as they are reached from here, are the same folder, which
-    need not exist."""
+    need not exist. Once the run or that folder was moved, it is the folder of the same content."""
     if not theirs or not mine:
         return False
-    return os.path.realpath(os.path.expanduser(theirs)) == os.path.realpath(
-        os.path.expanduser(mine)
-    )
+    one, other = (os.path.realpath(os.path.expanduser(path)) for path in (theirs, mine))
+    if one == other or is_folder(theirs) or not is_folder(mine):
+        return one == other
+    known = (own_object(folder / FACTS) or {}).get("starts")
+    if isinstance(known, dict):
+        return known.get(name) == model_fingerprint(mine)
+    # A run that began before the contents were written down. Folders that lie elsewhere have `..`
+    # in its recipe, names on the Hub do not.
+    return ".." in Path(theirs).parts

@@ -25,7 +25,7 @@ from ..files.whole import write_atomically
 from ..model.shape import Shape
 from ..progress import say
 from ..text.manifest import Manifest
-from .decisive import STARTS, decisive, differing
+from .decisive import STARTS, contents_of_starts, decisive, differing
 from .device import describe
 from .facts import read_facts
 from .threads import Threads
@@ -54,6 +54,7 @@ def write_header(
         "parameters": parameters,
         "unigram_entropy": unigram_entropy,
         "tokenizer_files": tokenizer_hashes(tokenizer),
+        "starts": contents_of_starts(config),
     }
     earlier = own_object(folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
