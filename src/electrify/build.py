@@ -80,7 +80,11 @@ def build(
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
-    built = compose(config, vocabulary, generator=generator)
+    # Parts that no architecture initialises keep what their constructor drew, so the seed decides
+    # that, too: in a stream of its own, beside that of the architecture's draws.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(~config.train.seed)
+        built = compose(config, vocabulary, generator=generator)
     encoders = encoders_of(built.objective)
     encoders.sort(key=lambda e: e is not built.kept.encoder)
     m = config.model
