@@ -83,12 +83,33 @@ class GruHead(LinearHead):
         return super().forward(self.gru(x_ND)[0])
 
 
+class CountedGruHead(GruHead):
+    """The same, with its cost."""
+
+    def hardware_flops(self, row_length: int) -> float:
+        return linear_flops(self) + sum(2 * p.numel() for p in self.gru.parameters() if p.ndim > 1)
+
+    def paper_flops(self, row_length: int) -> float:
+        return self.hardware_flops(row_length)
+
+
 class Scaled(Detector):
     head_type = ScaledHead
 
 
 class Recurrent(Detector):
     head_type = GruHead
+
+
+class CountedRecurrent(Detector):
+    head_type = CountedGruHead
+
+
+class WithoutPass(Detector):
+    """Forgets a head."""
+
+    def passes(self) -> list[Pass]:
+        return [one for one in super().passes() if one.network is not self.own]
 
 
 def row(cls: str = "Detector", **fields: Any) -> Objective:

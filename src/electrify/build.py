@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,13 +81,9 @@ def build(
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
-    # Parts that no architecture initialises keep what their constructor drew, so the seed decides
-    # that, too: in a stream of its own, beside that of the architecture's draws.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(~config.train.seed)
+    with constructors_drawing(config.train.seed):
         built = compose(config, vocabulary, generator=generator)
-    encoders = encoders_of(built.objective)
-    encoders.sort(key=lambda e: e is not built.kept.encoder)
+    encoders = sorted(encoders_of(built.objective), key=lambda e: e is not built.kept.encoder)
     m = config.model
     there = [model.encoder for name, model in built.exports.items() if name in brought]
     brings = own_tables(e.embeddings.words for e in there)
@@ -108,6 +105,15 @@ def build(
     if m.init_rtd_bias == "replaced":
         built.kept.head.start_at(first_share(config))
     return built
+
+
+@contextmanager
+def constructors_drawing(seed: int) -> Iterator[None]:
+    """Makes what constructors draw a function of the seed: parts that no architecture initialises
+    keep it. The numbers are not those that an architecture draws with this seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(~seed)
+        yield
 
 
 def first_share(config: PretrainConfig) -> float:

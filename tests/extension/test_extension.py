@@ -12,6 +12,7 @@ import pytest
 import torch
 import with_toys
 
+import own_objective
 from electrify.build import Vocabulary, build
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.corruptors import CORRUPTORS
@@ -29,6 +30,7 @@ from small import (
     Process,
     mistake,
     model_files,
+    pretrain_words,
     records,
     run,
     same_ending,
@@ -192,6 +194,16 @@ def test_a_split_that_would_cut_a_group_is_refused(
         "objective toy_margin compares 2 rows with each other, and forward passes of 1 rows would "
         "cut such a group" in said
     )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_part_whose_cost_nobody_counts_is_refused(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    OBJECTIVES["own"] = own_objective.row("Recurrent")
+    line = pretrain_words(small_data, tmp_path / "run", objective="own", max_steps=STEPS)
+    said = mistake(capsys, *line)
+    assert "leaves out its gru, a GRU, which nobody has counted" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -17,7 +17,8 @@ from ..data.phases import phases_of
 from ..export.hf import export_run
 from ..files.folders import aside
 from ..files.run_folder import HEADER, TOKENIZER
-from ..flops.count import first_stage_flops
+from ..flops.complete import must_count_all
+from ..flops.count import first_stage_flops, outline
 from ..model.shape import Shape
 from ..progress import say
 from ..text.shards import Corpus
@@ -117,6 +118,8 @@ def plan(job: Job) -> Planned:
     config, micro_rows = split_batch(recipe, job.world.size)
     shapes = shapes_of(config, job.folder, vocab_size)
     run_must_fit(config, *shapes, rows=micro_rows, world=job.world)
+    networks = outline(config, vocab_size=vocab_size, generator=shapes[1])
+    must_count_all(networks.objective, "hardware")
     segments, seed = config.data.num_segments, config.train.seed
     loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
     return Planned(corpus, config, micro_rows, shapes, loader)
@@ -251,16 +254,12 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     """The differences from the last time this run was started, for a warning."""
     if not loaded:
         return []
-    found = (
-        [
-            (
-                f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is "
-                "written again, and what was there is kept"
-            )
-        ]
-        if lost
-        else []
-    )
+    found = []
+    if lost:
+        found.append(
+            f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is written "
+            "again, and what was there is kept"
+        )
     now = run.context.fingerprint
     odd = [
         f"{k} {v} then, {now.get(k)} now"
