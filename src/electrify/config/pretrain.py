@@ -145,13 +145,21 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
         ),
         f"recipe {like}",
     )
-    # A value that is not a mapping is kept, and the reader of the sections reports it.
-    return below | {
-        s: (below.get(s) or {}) | (fields or {})
-        if fields is None or isinstance(fields, dict)
-        else fields
-        for s, fields in raw.items()
-    }
+    return below | {s: _over(SECTIONS.get(s), below.get(s) or {}, raw[s]) for s in raw}
+
+
+def _over(cls: type | None, below: dict[str, Any], fields: Any) -> Any:
+    """The fields of a section over those of the recipe that it is like, without what a change of
+    the choice resets, as in `override`. A value that is not a mapping is kept, and the reader of
+    the sections reports it."""
+    fields = {} if fields is None else fields
+    if not isinstance(fields, dict):
+        return fields
+    choice = getattr(cls, "CHOICE", None)
+    if cls and choice in fields and fields[choice] != below.get(choice, getattr(cls, choice, None)):
+        reset = {"term_weights", *own.option_types(cls)}
+        below = {name: value for name, value in below.items() if name not in reset}
+    return below | fields
 
 
 def dump(config: PretrainConfig) -> str:
