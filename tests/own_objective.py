@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from electrify.config.given import Checked
 from electrify.config.objectives import OBJECTIVES, Objective
 from electrify.config.rows import NoOptions
 from electrify.corruption.plan import Plan
@@ -91,6 +92,54 @@ class CountedGruHead(GruHead):
 
     def paper_flops(self, row_length: int) -> float:
         return self.hardware_flops(row_length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alpha(Checked):
+    """An option that no class here takes."""
+
+    alpha: float = 0.5
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDefault(Checked):
+    """An option without a default."""
+
+    alpha: float
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed(Checked):
+    """An option with the name of a field of a recipe."""
+
+    seed: int = 7
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Checked):
+    """An option with the name of a flag."""
+
+    resume: int = 7
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOuts(Checked):
+    """An option with the name of one of a corruptor's."""
+
+    read_outs: tuple[int, ...] = ()
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates(Checked):
+    """An option with the name of another objective's, and another type."""
+
+    candidates: float = 0.5
+    """Of own: nothing."""
 
 
 class Scaled(Detector):

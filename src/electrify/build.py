@@ -15,7 +15,7 @@ from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
 from .config.networks import KEPT, beside
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
-from .config.rows import class_at
+from .config.rows import made
 from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
 from .corruption.sampling import Sampling
@@ -143,7 +143,7 @@ def compose(
     dropout = own_dropout(config.model)
     shows_mask = config.corruption.row.shows_mask
     parts = Parts(corruptor, kept, architecture, o.term_weights, shows_mask, dropout)
-    objective = class_at(o.row.cls).build(parts, **vars(o.options))
+    objective = made(o.row, f"objective {o.objective}", parts, o.options)
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
     left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
@@ -195,7 +195,7 @@ def networks(
         trains=c.generator_training == "joint",
         brought=brought,
     )
-    return kept, class_at(c.row.cls).build(source, **vars(c.options))
+    return kept, made(c.row, f"corruptor {c.corruptor}", source, c.options)
 
 
 def own_dropout(m: ModelConfig) -> dict[str, float]:

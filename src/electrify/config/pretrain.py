@@ -19,6 +19,7 @@ from . import own
 from .flags import flag_of
 from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe
+from .row_checks import rows_must_fit
 from .schema import MAX_TYPO, MissingError, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
@@ -101,6 +102,7 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
 
 
 def parse(text: str, where: str) -> PretrainConfig:
+    rows_must_fit(SECTIONS)
     raw = plain_values(text, where)
     if not isinstance(raw, dict):
         raise UserError(f"{where} must have the sections {', '.join(SECTIONS)}")
@@ -155,7 +157,7 @@ def _over(cls: type | None, below: dict[str, Any], fields: Any) -> Any:
     fields = {} if fields is None else fields
     if not isinstance(fields, dict):
         return fields
-    choice = getattr(cls, "CHOICE", None)
+    choice: Any = getattr(cls, "CHOICE", None)
     if cls and choice in fields and fields[choice] != below.get(choice, getattr(cls, choice, None)):
         reset = {"term_weights", *own.option_types(cls)}
         below = {name: value for name, value in below.items() if name not in reset}
@@ -176,6 +178,7 @@ def values_of(config: PretrainConfig) -> dict[str, Any]:
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     """The recipe with fields replaced: override(c, {"max_steps": 10}). A change of objective resets
     its options and weights to the defaults. Raises UserError for an unknown field."""
+    rows_must_fit(SECTIONS)
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     must_be(config, PretrainConfig, "config")

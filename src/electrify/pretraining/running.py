@@ -17,8 +17,7 @@ from ..data.phases import phases_of
 from ..export.hf import export_run
 from ..files.folders import aside
 from ..files.run_folder import HEADER, TOKENIZER
-from ..flops.complete import must_count_all
-from ..flops.count import first_stage_flops, outline
+from ..flops.count import first_stage_flops
 from ..model.shape import Shape
 from ..progress import say
 from ..text.shards import Corpus
@@ -38,6 +37,7 @@ from ..train.space import bytes_needed, require_space, sizes_of
 from ..train.threads import Threads, choose, computing_with
 from .batches import split_batch
 from .frequencies import unigram_entropy
+from .objective_checks import must_be_whole
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point
 
 
@@ -118,10 +118,9 @@ def plan(job: Job) -> Planned:
     config, micro_rows = split_batch(recipe, job.world.size)
     shapes = shapes_of(config, job.folder, vocab_size)
     run_must_fit(config, *shapes, rows=micro_rows, world=job.world)
-    networks = outline(config, vocab_size=vocab_size, generator=shapes[1])
-    must_count_all(networks.objective, "hardware")
     segments, seed = config.data.num_segments, config.train.seed
     loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
+    must_be_whole(config, loader, shapes[1])
     return Planned(corpus, config, micro_rows, shapes, loader)
 
 
