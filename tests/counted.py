@@ -55,4 +55,4 @@ def through_matmul(module: nn.Module) -> None:
 
 def with_share(objective: Measured, share: float) -> list[Pass]:
     """The objective's passes, what runs on chosen positions on `share` of the tokens."""
-    return [one if one.share == 1 else replace(one, share=share) for one in objective.passes()]
+    return [one if one.share in (0, 1) else replace(one, share=share) for one in objective.passes()]

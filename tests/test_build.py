@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import own_objective
 from batches import (
     SPECIAL,
     VOCAB,
@@ -20,6 +21,7 @@ from batches import (
 )
 from electrify.build import Built, Vocabulary, build, compose, generator_shape, kept_shape
 from electrify.config.networks import KEPT, beside, network_names
+from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -111,6 +113,30 @@ def test_outputs_that_start_smaller_by_the_depth() -> None:
     for (name, p), q in zip(plain.named_parameters(), scaled.parameters(), strict=True):
         smaller = name.endswith(("out.weight", "down.weight"))
         torch.testing.assert_close(q, p * 0.5 if smaller else p)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["electra-tiny", "electra-modernbert-tiny", "electra-deberta-tiny"]
+)
+def test_parts_that_no_architecture_knows_keep_their_constructors_values(
+    recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OBJECTIVES, "scaled", own_objective.row("Scaled"))
+    monkeypatch.setitem(OBJECTIVES, "recurrent", own_objective.row("Recurrent"))
+    narrow = {"embedding_size": 16, "hidden_size": 32, "init": "published"}
+    head = built(recipe, objective="scaled", **narrow).objective.own
+    assert head.scale.item() == 5
+    assert bool((head.norm.weight == 1).all())
+    before = torch.random.get_rng_state()
+    one, same, other = (
+        built(recipe, objective="recurrent", seed=seed, **narrow).objective.own.gru.state_dict()
+        for seed in (1, 1, 2)
+    )
+    for name, t in one.items():
+        assert torch.equal(t, same[name])
+        assert not torch.equal(t, other[name])
+        assert bool(t.any())
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,15 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from batches import SPECIAL, VOCAB, built, ragged_batch, tiny
+import own_objective
+from batches import SPECIAL, TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, with_share
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
+from electrify.config.objectives import OBJECTIVES as ROWS
 from electrify.config.pretrain import load_recipe, override
+from electrify.errors import UserError
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
 from electrify.flops.paper import published
 from electrify.model import likelihood
@@ -236,6 +239,29 @@ def test_a_mixture_says_what_it_runs(fields: dict[str, Any]) -> None:
 def passes_of(recipe: str, **fields: Any) -> float:
     objective = cast(Measured, built(recipe, **fields).objective)
     return flops_per_token(objective, row_length=32, convention="hardware")
+
+
+@pytest.mark.parametrize("convention", ["hardware", "paper"])
+def test_what_nobody_counted_is_refused(
+    convention: Convention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cost(cls: str) -> float:
+        monkeypatch.setitem(ROWS, "own", own_objective.row(cls))
+        config = tiny("electra-tiny", objective="own")
+        return recipe_flops(config, vocab_size=VOCAB, convention=convention).token
+
+    with pytest.raises(
+        UserError, match=r"that passes\(\) of WithoutPass lists has the parameter own\.out\.weight"
+    ):
+        cost("WithoutPass")
+    with pytest.raises(
+        UserError, match=f"what a GruHead costs by {convention}_flops leaves out its gru, a GRU"
+    ):
+        cost("Recurrent")
+    width = TINY["hidden_size"]
+    times = 3 if convention == "hardware" else 2
+    gru = times * 2 * 6 * width * width - (1 if convention == "paper" else 0) * times
+    assert cost("CountedRecurrent") - cost("Detector") == pytest.approx(gru, rel=1e-9)
 
 
 def test_shares_are_the_mask_rate() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
 from .config.networks import KEPT, beside
 from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
-from .config.rows import class_at
+from .config.rows import made
 from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
 from .corruption.sampling import Sampling
@@ -80,9 +81,9 @@ def build(
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
-    built = compose(config, vocabulary, generator=generator)
-    encoders = encoders_of(built.objective)
-    encoders.sort(key=lambda e: e is not built.kept.encoder)
+    with constructors_drawing(config.train.seed):
+        built = compose(config, vocabulary, generator=generator)
+    encoders = sorted(encoders_of(built.objective), key=lambda e: e is not built.kept.encoder)
     m = config.model
     there = [model.encoder for name, model in built.exports.items() if name in brought]
     brings = own_tables(e.embeddings.words for e in there)
@@ -104,6 +105,15 @@ def build(
     if m.init_rtd_bias == "replaced":
         built.kept.head.start_at(first_share(config))
     return built
+
+
+@contextmanager
+def constructors_drawing(seed: int) -> Iterator[None]:
+    """Makes what constructors draw a function of the seed: parts that no architecture initialises
+    keep it. The numbers are not those that an architecture draws with this seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(~seed)
+        yield
 
 
 def first_share(config: PretrainConfig) -> float:
@@ -133,7 +143,7 @@ def compose(
     dropout = own_dropout(config.model)
     shows_mask = config.corruption.row.shows_mask
     parts = Parts(corruptor, kept, architecture, o.term_weights, shows_mask, dropout)
-    objective = class_at(o.row.cls).build(parts, **vars(o.options))
+    objective = made(o.row, f"objective {o.objective}", parts, o.options)
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
     left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
@@ -185,7 +195,7 @@ def networks(
         trains=c.generator_training == "joint",
         brought=brought,
     )
-    return kept, class_at(c.row.cls).build(source, **vars(c.options))
+    return kept, made(c.row, f"corruptor {c.corruptor}", source, c.options)
 
 
 def own_dropout(m: ModelConfig) -> dict[str, float]:

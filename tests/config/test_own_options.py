@@ -169,3 +169,27 @@ def test_options_of_no_two_rows_differ_in_their_defaults() -> None:
         for row in OBJECTIVES.values():
             if hasattr(row.options(), name):
                 assert getattr(row.options(), name) == getattr(owner(), name)
+
+
+@pytest.mark.parametrize(
+    ("like", "section", "fields"),
+    [
+        ("electra-tiny", "objective", {"objective": "corrective"}),
+        ("electra-tiny", "objective", {"objective": "corrective", "mlm_share": 0.4}),
+        ("coco-lm-tiny", "objective", {"objective": "rtd"}),
+        ("coco-lm-tiny", "objective", {"objective": "corrective"}),  # no change
+        (
+            "electra-tiny",
+            "objective",
+            {"objective": "selective", "term_weights": {"generator": 1, "rtd": 3, "select": 1}},
+        ),
+        ("electra-deberta-tiny", "model", {"architecture": "electra"}),
+        ("amos-tiny", "corruption", {"corruptor": "generator"}),
+    ],
+    ids=str,
+)
+def test_a_file_that_is_like_a_recipe_resets_what_a_flag_resets(
+    like: str, section: str, fields: dict[str, Any]
+) -> None:
+    text = yaml.safe_dump({"like": like, section: fields})
+    assert parse(text, "here") == override(load_recipe(like), fields)

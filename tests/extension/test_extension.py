@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import with_toys
 
+import own_objective
 from electrify.build import Vocabulary, build
 from electrify.config.architectures import ARCHITECTURES
 from electrify.config.corruptors import CORRUPTORS
@@ -29,6 +32,7 @@ from small import (
     Process,
     mistake,
     model_files,
+    pretrain_words,
     records,
     run,
     same_ending,
@@ -193,6 +197,60 @@ def test_a_split_that_would_cut_a_group_is_refused(
         "cut such a group" in said
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_part_whose_cost_nobody_counts_is_refused(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    OBJECTIVES["own"] = own_objective.row("Recurrent")
+    line = pretrain_words(small_data, tmp_path / "run", objective="own", max_steps=STEPS)
+    said = mistake(capsys, *line)
+    assert "leaves out its gru, a GRU, which nobody has counted" in said
+    assert not (tmp_path / "run").exists()
+
+
+BROKEN = [
+    ({"cls": "own_objective:Detektor"}, "own_objective has no 'Detektor'; did you mean 'Detector'"),
+    (
+        {"cls": "own_objektive:Detector"},
+        "there is no module own_objektive; correct the row, or put",
+    ),
+    ({"options": own_objective.Alpha}, "does not take the options of its row (got an unexpected"),
+    ({"options": own_objective.NoDefault}, "its option alpha has no default; give it one"),
+    ({"options": own_objective.Seed}, "seed has the name of a field of the section train"),
+    ({"options": own_objective.Resume}, "resume has the name of a flag or argument of"),
+    ({"options": own_objective.ReadOuts}, "has the name of an option of corruptor mixture"),
+    (
+        {"options": own_objective.Candidates},
+        "candidates is of another type than that of objective selective; give it the same type or",
+    ),
+    (
+        {"losses": {"focus": 50.0}},
+        "counts are generator, rtd, and those that are weighed focus, ge",
+    ),
+    ({"losses": {"rtd": 50.0, "more": 1.0}}, "weighed generator, more, rtd; make `losses` of its"),
+]
+
+
+@pytest.mark.parametrize(("fields", "says"), BROKEN, ids=str)
+def test_a_mistake_in_a_row_is_one_sentence_before_there_is_a_folder(
+    fields: dict[str, Any],
+    says: str,
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    OBJECTIVES["own"] = replace(own_objective.row(), **fields)
+    line = pretrain_words(small_data, tmp_path / "run", objective="own", max_steps=STEPS)
+    said = mistake(capsys, *line)
+    assert "objective own: " in said
+    assert says in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_rows_may_share_an_option_of_one_type(small_data: Path, tmp_path: Path) -> None:
+    OBJECTIVES["other"] = replace(OBJECTIVES["toy_margin"])
+    assert run(*words(small_data, tmp_path / "run", "objective", objective="other")) == 0
 
 
 def test_a_small_batch_of_two_processes_cuts_no_group() -> None:

@@ -16,7 +16,7 @@ from .fine_tuned import FineTunedHead
 def architecture_named(name: str, options: Any = None) -> Architecture:
     """options: its own, by default those of its row."""
     row = ARCHITECTURES[name]
-    found = class_at(row.cls)(row.options() if options is None else options)
+    found = class_at(row.cls, f"architecture {name}")(row.options() if options is None else options)
     assert isinstance(found, Architecture)
     return found
 

@@ -61,7 +61,8 @@ class Objective:
     """Further losses that a weight switches on, each with the option, of the corruption or its own,
     that must not be 0."""
     options: type = NoOptions
-    """Its own options, a frozen dataclass of `Checked` whose fields are bare flags."""
+    """Its own options, a frozen dataclass of `Checked` whose fields are bare flags: each with a
+    default, and a name that only options of the same type in other objectives have."""
     check: Callable[[Any, Any], str | None] = lambda model, options: None
     """A sentence if its own options do not go together or with the model, else None."""
     uncovered: tuple[str, ...] = ()

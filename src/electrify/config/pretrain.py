@@ -19,6 +19,7 @@ from . import own
 from .flags import flag_of
 from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe
+from .row_checks import rows_must_fit
 from .schema import MAX_TYPO, MissingError, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
 from .sections import DataConfig as DataConfig
@@ -101,6 +102,7 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
 
 
 def parse(text: str, where: str) -> PretrainConfig:
+    rows_must_fit(SECTIONS)
     raw = plain_values(text, where)
     if not isinstance(raw, dict):
         raise UserError(f"{where} must have the sections {', '.join(SECTIONS)}")
@@ -145,13 +147,21 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
         ),
         f"recipe {like}",
     )
-    # A value that is not a mapping is kept, and the reader of the sections reports it.
-    return below | {
-        s: (below.get(s) or {}) | (fields or {})
-        if fields is None or isinstance(fields, dict)
-        else fields
-        for s, fields in raw.items()
-    }
+    return below | {s: _over(SECTIONS.get(s), below.get(s) or {}, raw[s]) for s in raw}
+
+
+def _over(cls: type | None, below: dict[str, Any], fields: Any) -> Any:
+    """The fields of a section over those of the recipe that it is like, without what a change of
+    the choice resets, as in `override`. A value that is not a mapping is kept, and the reader of
+    the sections reports it."""
+    fields = {} if fields is None else fields
+    if not isinstance(fields, dict):
+        return fields
+    choice: Any = getattr(cls, "CHOICE", None)
+    if cls and choice in fields and fields[choice] != below.get(choice, getattr(cls, choice, None)):
+        reset = {"term_weights", *own.option_types(cls)}
+        below = {name: value for name, value in below.items() if name not in reset}
+    return below | fields
 
 
 def dump(config: PretrainConfig) -> str:
@@ -168,6 +178,7 @@ def values_of(config: PretrainConfig) -> dict[str, Any]:
 def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     """The recipe with fields replaced: override(c, {"max_steps": 10}). A change of objective resets
     its options and weights to the defaults. Raises UserError for an unknown field."""
+    rows_must_fit(SECTIONS)
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     must_be(config, PretrainConfig, "config")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..errors import UserError, nearest
 from .given import Checked
 
 Logits = Literal["token", "replaced", "energy", "choice"]
@@ -13,10 +15,38 @@ Logits = Literal["token", "replaced", "energy", "choice"]
 scores of tokens that compare a few candidates."""
 
 
-def class_at(place: str) -> Any:
-    """The class of a row: `module:Class`."""
-    module, name = place.split(":")
-    return getattr(importlib.import_module(module), name)
+def class_at(place: str, owner: str) -> Any:
+    """The class of a row: `module:Class`. Raises UserError if there is none. owner: the row, as the
+    message names it."""
+    module, _, name = place.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as e:
+        if not f"{module}.".startswith(f"{e.name}."):  # one that it imports
+            raise
+        raise UserError(
+            f"{owner}: its row names {place}, and there is no module {e.name}; correct the row, or "
+            "put the module's folder on PYTHONPATH"
+        ) from e
+    if not hasattr(found, name):
+        classes = [one for one, value in vars(found).items() if isinstance(value, type)]
+        raise UserError(
+            f"{owner}: its row names {place}, and {module} has no {name!r}{nearest(name, classes)}"
+        )
+    return getattr(found, name)
+
+
+def made(row: Any, owner: str, parts: Any, options: Any) -> Any:
+    """What the class of a row builds of these parts. Raises UserError if it does not take the row's
+    own options."""
+    build, own = class_at(row.cls, owner).build, vars(options)
+    try:
+        inspect.signature(build).bind(parts, **own)
+    except TypeError as e:
+        raise UserError(
+            f"{owner}: the method build of {row.cls} does not take the options of its row ({e})"
+        ) from e
+    return build(parts, **own)
 
 
 @dataclass(frozen=True, kw_only=True)

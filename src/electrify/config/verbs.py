@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import __version__
+from ..errors import UserError
 from .flags import Parser, add_flags
 
 DEFAULT_RECIPE = "electra-small"
@@ -66,6 +67,7 @@ def prepare_flags(p: argparse.ArgumentParser) -> None:
 def pretrain_flags(p: argparse.ArgumentParser) -> None:
     from . import own
     from .pretrain import SECTIONS
+    from .row_checks import rows_must_fit
 
     p.add_argument(
         "data",
@@ -77,6 +79,10 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
         "What no flag sets is as in the recipe; a value in brackets holds if the recipe does not "
         "set it either."
     )
+    try:
+        rows_must_fit(SECTIONS, beside={action.dest for action in p._actions})
+    except UserError as e:
+        p.error(str(e))
     for section in BY_USE:
         own.add_flags(p, SECTIONS[section])
 

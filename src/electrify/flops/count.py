@@ -18,8 +18,10 @@ from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
 from ..model.forward_passes import Measured, Pass, Share
+from ..model.shape import Shape
 from ..tokens import SpecialIds
 from . import paper
+from .complete import must_count_all
 
 BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 
@@ -64,7 +66,7 @@ def passes_flops(
     total = 0.0
     for one in passes:
         share = one.share_at(progress)
-        if convention == "paper" and share < 1:
+        if convention == "paper" and 0 < share < 1:
             share = getattr(one.network, "paper_share", None) or share
         again = (
             convention == "hardware"
@@ -241,7 +243,9 @@ def first_stage_flops(config: PretrainConfig, *, vocab_size: int, convention: Co
 
 
 def _periods(config: PretrainConfig, built: Built, convention: Convention) -> list[PeriodFlops]:
-    """The cost of each period of a run of one stage, in one process."""
+    """The cost of each period of a run of one stage, in one process. Raises UserError if a part of
+    its objective is not counted."""
+    must_count_all(built.objective, convention)
     t = config.train
     rows = t.per_device_train_batch_size or max(
         1, t.train_batch_size // (t.gradient_accumulation_steps or 1)
@@ -260,10 +264,10 @@ def _run_flops(config: PretrainConfig, periods: Sequence[PeriodFlops]) -> float:
     return flops_before(phases_of(config), config.train.max_steps, periods)
 
 
-def outline(config: PretrainConfig, *, vocab_size: int) -> Built:
-    """The recipe's networks without values for their parameters."""
+def outline(config: PretrainConfig, *, vocab_size: int, generator: Shape | None = None) -> Built:
+    """The recipe's networks without values for their parameters. generator: see `build`."""
     with torch.device("meta"):
-        return compose(config, Vocabulary(vocab_size, _SPECIAL))
+        return compose(config, Vocabulary(vocab_size, _SPECIAL), generator=generator)
 
 
 def _parameters(encoder: Encoder) -> int:

@@ -43,6 +43,7 @@ def init_bert(
     | Linear and Embedding weights      | truncated normal, std .02, cut at 2 std      |
     | Linear biases, LM output bias     | 0                                            |
     | LayerNorm weights / biases        | 1 / 0                                        |
+    | others                            | what their constructor set                   |
     """
     seen: set[int] = set()
     for part in module.modules():
@@ -53,9 +54,11 @@ def init_bert(
             with torch.no_grad():
                 if isinstance(part, nn.LayerNorm):
                     p.fill_(1.0 if name == "weight" else 0.0)
+                elif not isinstance(part, nn.Linear | nn.Embedding):
+                    continue  # also the LM output bias, which is made as 0
                 elif name == "weight":
                     draw(p, std, rng, cut=cut)
-                else:
+                elif name == "bias":
                     p.zero_()
 
 

@@ -163,9 +163,8 @@ class Corrective(Objective):
         if detects:
             passes.append(Pass(self.head, 1.0, True))
             passes += [] if self.vectors is None else self.vectors.second_pass(self.encoder)
-        if corrects:
-            passes.append(Pass(self.corrector, self.corruptor.chooser.share, True))
-        return passes
+        share = self.corruptor.chooser.share if corrects else 0.0
+        return [*passes, Pass(self.corrector, share, True)]
 
     def periods(self) -> list[Period]:
         if not self.mlm_share:

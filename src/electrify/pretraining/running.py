@@ -37,6 +37,7 @@ from ..train.space import bytes_needed, require_space, sizes_of
 from ..train.threads import Threads, choose, computing_with
 from .batches import split_batch
 from .frequencies import unigram_entropy
+from .objective_checks import must_be_whole
 from .starting import Starts, from_folders, kept_names, shapes_of, starting_point
 
 
@@ -119,6 +120,7 @@ def plan(job: Job) -> Planned:
     run_must_fit(config, *shapes, rows=micro_rows, world=job.world)
     segments, seed = config.data.num_segments, config.train.seed
     loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
+    must_be_whole(config, loader, shapes[1])
     return Planned(corpus, config, micro_rows, shapes, loader)
 
 
@@ -251,16 +253,12 @@ def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
     """The differences from the last time this run was started, for a warning."""
     if not loaded:
         return []
-    found = (
-        [
-            (
-                f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is "
-                "written again, and what was there is kept"
-            )
-        ]
-        if lost
-        else []
-    )
+    found = []
+    if lost:
+        found.append(
+            f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is written "
+            "again, and what was there is kept"
+        )
     now = run.context.fingerprint
     odd = [
         f"{k} {v} then, {now.get(k)} now"

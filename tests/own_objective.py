@@ -1,0 +1,173 @@
+"""Replaced token detection as somebody else might write it, with a second head of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from electrify.config.given import Checked
+from electrify.config.objectives import OBJECTIVES, Objective
+from electrify.config.rows import NoOptions
+from electrify.corruption.plan import Plan
+from electrify.model.costs import linear_flops
+from electrify.model.forward_passes import Pass
+from electrify.model.heads import LinearHead, OneLogit
+from electrify.objectives import objective
+from electrify.objectives.losses import binary_ce
+from electrify.objectives.metrics import replaced_share
+from electrify.objectives.objective import Graded, Parts
+from electrify.terms import Loss, Terms
+from electrify.tokens import Tokens
+
+
+class Detector(objective.Objective):
+    """Two heads, whose logits are added."""
+
+    head_type: ClassVar[Any] = LinearHead
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__()
+        self.corruptor, self.encoder = parts.corruptor, parts.encoder
+        self.head = parts.rtd_head("dense")
+        self.own = self.head_type(parts.shape.hidden_size)
+
+    @classmethod
+    def build(cls, parts: Parts) -> Detector:
+        return cls(parts)
+
+    def counts(self, tokens: Tokens, plan: Plan) -> dict[str, Tensor]:
+        return {"rtd": tokens.real_T.sum()}
+
+    def passes(self) -> list[Pass]:
+        heads = [Pass(self.head, 1.0, True), Pass(self.own, 1.0, True)]
+        return [*self.corruptor.passes(), Pass(self.encoder, 1.0, True), *heads]
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        z = self.corruptor(tokens, plan)
+        states_TD = self.states(z)
+        logits_T = self.head(states_TD) + self.own(states_TD)
+        loss = Loss(binary_ce(logits_T, z.replaced_T), tokens.real_T)
+        return Graded(z, self.corruptor.likelihood(z) | {"rtd": loss}, states_TD, logits_T)
+
+    def watch(self, graded: Graded) -> Terms:
+        z = graded.corrupted
+        return self.corruptor.rates(z, graded.losses) | replaced_share(z)
+
+
+class ScaledHead(OneLogit):
+    """Parts whose values are neither 0 nor drawn."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(width)
+        self.out = nn.Linear(width, 1)
+        self.scale = nn.Parameter(torch.tensor(5.0))
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return self.scale * self.out(self.norm(x_ND)).squeeze(-1)
+
+    def paper_flops(self, row_length: int) -> float:
+        return linear_flops(self)
+
+
+class GruHead(LinearHead):
+    """Reads the states one after the other."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.gru = nn.GRU(width, width)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return super().forward(self.gru(x_ND)[0])
+
+
+class CountedGruHead(GruHead):
+    """The same, with its cost."""
+
+    def hardware_flops(self, row_length: int) -> float:
+        return linear_flops(self) + sum(2 * p.numel() for p in self.gru.parameters() if p.ndim > 1)
+
+    def paper_flops(self, row_length: int) -> float:
+        return self.hardware_flops(row_length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alpha(Checked):
+    """An option that no class here takes."""
+
+    alpha: float = 0.5
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDefault(Checked):
+    """An option without a default."""
+
+    alpha: float
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed(Checked):
+    """An option with the name of a field of a recipe."""
+
+    seed: int = 7
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Checked):
+    """An option with the name of a flag."""
+
+    resume: int = 7
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOuts(Checked):
+    """An option with the name of one of a corruptor's."""
+
+    read_outs: tuple[int, ...] = ()
+    """Of own: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates(Checked):
+    """An option with the name of another objective's, and another type."""
+
+    candidates: float = 0.5
+    """Of own: nothing."""
+
+
+class Scaled(Detector):
+    head_type = ScaledHead
+
+
+class Recurrent(Detector):
+    head_type = GruHead
+
+
+class CountedRecurrent(Detector):
+    head_type = CountedGruHead
+
+
+class WithoutPass(Detector):
+    """Forgets a head."""
+
+    def passes(self) -> list[Pass]:
+        return [one for one in super().passes() if one.network is not self.own]
+
+
+def row(cls: str = "Detector", **fields: Any) -> Objective:
+    """A row for one of the classes above, which is `rtd` but for these fields."""
+    own: dict[str, Any] = {
+        "cls": f"own_objective:{cls}",
+        "options": NoOptions,
+        "optional": {},
+        "check": lambda model, options: None,
+        "card": replace(OBJECTIVES["rtd"].card, asked=lambda weights, options: ""),
+    }
+    return replace(OBJECTIVES["rtd"], **(own | fields))
