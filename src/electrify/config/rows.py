@@ -12,6 +12,9 @@ Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head says: the token that should stand there, log-odds that it was replaced, an energy, or
 scores of tokens that compare a few candidates."""
 
+OWN_ROWS = "ELECTRIFY_ROWS"
+"""The environment variable that names modules with rows of one's own (own_rows.py)."""
+
 
 def class_at(place: str) -> Any:
     """The class of a row: `module:Class`."""

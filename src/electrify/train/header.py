@@ -14,6 +14,7 @@ import torch
 
 from .. import faults
 from ..build import Built
+from ..config.own_rows import needed
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
 from ..files.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
@@ -55,6 +56,7 @@ def write_header(
         "unigram_entropy": unigram_entropy,
         "tokenizer_files": tokenizer_hashes(tokenizer),
     }
+    facts |= {"own_rows": own} if (own := needed(config)) else {}
     earlier = own_object(folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
     facts = sealed(json.loads(json.dumps(facts, default=str)))
