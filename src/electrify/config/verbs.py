@@ -202,7 +202,11 @@ def flops_flags(p: argparse.ArgumentParser) -> None:
     from .flops import FlopsConfig
 
     p.add_argument(
-        "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
+        "recipes",
+        nargs="*",
+        metavar="RECIPE",
+        help="shipped recipes, with changes after a colon (electra-tiny:mask_rate=.3,tie=gdes), or "
+        "recipe files; by default all shipped ones",
     )
     add_flags(p, FlopsConfig, skip=("recipes",))
 
