@@ -118,6 +118,8 @@ def test_a_recipe_whose_row_is_not_known_says_how_to_load_it(
     assert "section objective: objective cannot be 'mine'; known: " in said
     assert said.endswith(f"; {OWN_ROWS}=MODULE loads a row of your own")
     recipe.write_text("like: electra-tiny\nobjective: {objective: rdt}\n")
+    words = ["pretrain", "data", "--output-dir", tmp_path / "run", "--objective", "mine"]
+    assert mistake(capsys, *words).endswith(f"; {OWN_ROWS}=MODULE loads a row of your own")
     assert mistake(capsys, "flops", recipe).endswith(
         "objective cannot be 'rdt'; did you mean 'rtd'?"
     )

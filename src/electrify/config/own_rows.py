@@ -14,8 +14,9 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..console import brief
@@ -124,23 +125,35 @@ def must_reach_processes(config: PretrainConfig) -> None:
         )
 
 
-def must_be_known(raw: Mapping[Any, Any], where: str, recorded: Mapping[str, str]) -> None:
-    """Raises UserError if a recipe names a row that is not in the tables, or that of this package
-    in place of its own. recorded: what `needed` was for the run that wrote it."""
+def chosen(raw: Mapping[Any, Any]) -> dict[str, Any]:
+    """The choices that the sections of a recipe make."""
+    return {
+        c.name: section[c.name]
+        for c in CHOICES
+        if isinstance(section := raw.get(c.section), dict) and c.name in section
+    }
+
+
+def must_be_known(
+    fields: Mapping[str, Any],
+    naming: Callable[[Choice], str],
+    recorded: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raises UserError if a field names a row that is not in its table, or that of this package in
+    place of another one. naming: how a message names a choice. recorded: what `needed` was for the
+    run that wrote the fields."""
     for choice in CHOICES:
-        section = raw.get(choice.section)
-        name = section.get(choice.name) if isinstance(section, dict) else None
+        name = fields.get(choice.name)
         if not isinstance(name, str):
             continue
-        place = f"{where}, section {choice.section}: {choice.name}"
         had = recorded.get(choice.name)
         lost = had not in sys.modules and module_of(choice, name) is None
         if had and (lost or name not in choice.rows):
-            raise UserError(f"{place} {brief(name)} {was_a_row_of(had)}", to_load(had))
+            raise UserError(f"{naming(choice)} {brief(name)} {was_a_row_of(had)}", to_load(had))
         if name not in choice.rows:
             known = nearest(name[:MAX_TYPO], choice.rows)
             advice = "" if known.endswith("?") else to_load(None)
-            raise UserError(f"{place} cannot be {brief(name)}{known}", advice)
+            raise UserError(f"{naming(choice)} cannot be {brief(name)}{known}", advice)
 
 
 def was_a_row_of(module: str) -> str:

@@ -130,7 +130,9 @@ def parse(
                 else nearest(str(key)[:MAX_TYPO], SECTIONS)
             )
             raise UserError(f"{where} has no section {brief(key)}{instead}")
-    own_rows.must_be_known(raw, where, rows)
+    own_rows.must_be_known(
+        own_rows.chosen(raw), lambda c: f"{where}, section {c.section}: {c.name}", rows
+    )
     try:
         sections = {
             s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}")
@@ -186,7 +188,8 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     must_be(config, PretrainConfig, "config")
-    for name, value in must_be(fields, dict, "the fields").items():
+    own_rows.must_be_known(must_be(fields, dict, "the fields"), lambda c: flag_of(c.name))
+    for name, value in fields.items():
         if name not in known:
             raise UserError(f"there is no field {name!r}{nearest(str(name)[:MAX_TYPO], known)}")
         by_section.setdefault(known[name], {})[name] = value
