@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.objectives import OBJECTIVES as ROWS
-from electrify.config.pretrain import load_recipe, override
+from electrify.config.pretrain import load_file, load_recipe, override
 from electrify.errors import UserError
 from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
 from electrify.flops.paper import published
@@ -531,9 +532,29 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"convention": "paper", "published": published()}
 
 
+def test_recipes_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file, and a shipped recipe with changes as `compare` takes them."""
+    own, changed = str(tmp_path / "own.yaml"), "electra-tiny:mask_rate=.3,max-steps=10"
+    Path(own).write_text("like: electra-tiny\nmodel: {hidden_size: 64, num_attention_heads: 2}\n")
+    assert main(["flops", own, changed, "--equal-to", own, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["recipes"]
+    fields = {"mask_rate": 0.3, "max_steps": 10}
+    wanted = {
+        own: load_file(Path(own)),
+        changed: override(load_recipe("electra-tiny"), fields),
+    }
+    cost = {n: recipe_flops(c, vocab_size=30522, convention="paper") for n, c in wanted.items()}
+    equal = {n: c.max_steps * cost[own].train / c.train for n, c in cost.items()}
+    assert found == {n: vars(c) | {"equal_steps": equal[n]} for n, c in cost.items()}
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["none.yaml"], "the recipe none.yaml cannot be read: No such file or directory"),
+        (["electra-tiny:mask_rat=.3"], "electra-tiny:mask_rat=.3: there is no field 'mask_rat'"),
+        (["electra-tiny:mask_rate=3"], "electra-tiny:mask_rate=3: mask_rate must lie between 0"),
+        (["bert-tiny", "--equal-to", "bert-tiny:tie"], "'tie' is not a change; write field=value"),
         (["electra-smal"], "there is no recipe 'electra-smal'; did you mean 'electra-small'?"),
         (
             ["electra-small", "--equal-to", "bert-smal"],

@@ -17,6 +17,7 @@ import signal
 import sys
 from typing import NamedTuple, NoReturn
 
+from .config.rows import OWN_ROWS
 from .config.verbs import parser
 from .cores import wait_briefly
 from .errors import (
@@ -94,10 +95,14 @@ def main(argv: list[str] | None = None) -> int:
 def started(words: list[str]) -> int:
     """Reads the command line, runs its verb and returns the exit status."""
     try:
+        if os.environ.get(OWN_ROWS):  # else the tables are not imported before a verb needs them
+            from .config.own_rows import load
+
+            load()
         args = parser(*words[:1]).parse_args(words)
     except BrokenPipeError:
         raise
-    except (MemoryError, OSError) as e:  # argparse reports the mistakes of the user itself
+    except (MemoryError, OSError, UserError) as e:  # other mistakes are argparse's to report
         ending = ending_of(e, "")
         if ending is None:
             raise

@@ -9,11 +9,12 @@ import pytest
 
 from electrify.compare.cost import Cost
 from electrify.compare.identity import LATER, corrected, identity
-from electrify.compare.plan import Cell, cells, configured, read_entry
+from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
+from electrify.config.entries import read_entry
 from electrify.config.pretrain import override, recipe_names
 
 STUDY = cast(

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from electrify.compare.cost import Cost, tokens_of
 from electrify.compare.plan import (
-    Entry,
     cells,
     configured,
-    joined,
     of_length,
-    read_entry,
     steps_for,
 )
+from electrify.config.entries import Entry, joined, read_entry
 from electrify.config.pretrain import override
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops

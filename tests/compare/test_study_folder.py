@@ -26,7 +26,7 @@ from electrify.compare.cell import OUTCOME
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
 from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
-from electrify.compare.plan import Cell, read_entries
+from electrify.compare.plan import Cell
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
     PRETRAIN,
@@ -54,6 +54,7 @@ from electrify.compare.study import (
 from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
+from electrify.config.entries import read_entries
 from electrify.config.networks import KEPT
 from electrify.config.pretrain import load_recipe, override, parse
 from electrify.data.loader import Loader

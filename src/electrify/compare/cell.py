@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config import own_rows
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError
 from ..files.run_folder import GENERATOR_STAGE, METRICS
@@ -81,6 +82,7 @@ def main() -> int:
     die_with(work.parent)
     try:
         with Interruptible():
+            own_rows.load()
             do(work)
     except UserError as e:
         say(as_of_a_cell(e, work))

@@ -18,23 +18,14 @@ from typing import Any
 
 from ..config.checks import check, check_periods
 from ..config.compare import UNITS
+from ..config.entries import Entry
+from ..config.own_rows import must_reach_processes
 from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
 from ..config.stages import endless_warmups
 from ..errors import UserError
 from ..train.trunk import can_share, leaves_at
 from .cost import Cost
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A recipe of a study, perhaps with changes: a line in its curves and tables."""
-
-    name: str
-    """As the user wrote it: `electra-tiny:mask_rate=0.3,tie=gdes`."""
-    recipe: str
-    changes: dict[str, Any]
-
 
 # Fields that a study sets for all recipes alike, and by what.
 SET_BY = {"seed": "--seed and --seeds", "max_steps": "--budgets", "device": "--device"}
@@ -80,74 +71,6 @@ class Cell:
         return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
 
 
-def joined(parts: Sequence[str]) -> list[str]:
-    """The parts between commas, as entries: commas separate both recipes and changes, and a part
-    with a `=` and no colon before it is a change of the recipe before it. Raises UserError for a
-    number after a change: it is the rest of a value with commas."""
-    words: list[str] = []
-    for part in parts:
-        if words and "=" in words[-1] and is_number(part.split("=")[0]):
-            raise UserError(
-                f"recipes: {words[-1]},{part}: a comma ends a change; give a value that has commas "
-                "in a --recipe-file"
-            )
-        if words and "=" in part and ":" not in part.split("=")[0]:
-            words[-1] += f",{part}"
-        else:
-            words.append(part)
-    return words
-
-
-def is_number(text: str) -> bool:
-    """Whether it reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_entry(text: str) -> Entry:
-    """`RECIPE` or `RECIPE:field=value,...`. Raises UserError for a change that is not one."""
-    recipe, _, rest = text.strip().partition(":")
-    changes: dict[str, str] = {}
-    for part in filter(None, rest.split(",")):
-        name, sign, value = (word.strip() for word in part.partition("="))
-        name = name.replace("-", "_")
-        if not sign or not name or not value:
-            raise UserError(f"{text}: {part.strip()!r} is not a change; write field=value")
-        if name in changes:
-            raise UserError(f"{text}: {name} is changed twice")
-        changes[name] = value
-    return Entry(_must_be_a_name(text.strip(), "--recipes"), recipe, changes)
-
-
-def read_entries(values: Any, where: str) -> list[Entry]:
-    """The entries of a recipe file: name -> {recipe, and its changes}. Raises UserError."""
-    if not isinstance(values, dict) or not values:
-        raise UserError(f"{where}: write a name for each recipe, and under it `recipe: NAME`")
-    found = []
-    for name, fields in values.items():
-        if not isinstance(fields, dict) or not isinstance(fields.get("recipe"), str):
-            raise UserError(
-                f"{where}: {name} does not name its recipe; write `recipe: NAME` below it"
-            )
-        changes = {str(k).replace("-", "_"): v for k, v in fields.items() if k != "recipe"}
-        if len(changes) < len(fields) - 1:
-            raise UserError(f"{where}: {name} changes one field twice, with - and with _")
-        found.append(Entry(_must_be_a_name(str(name), where), fields["recipe"], changes))
-    return found
-
-
-def _must_be_a_name(name: str, where: str) -> str:
-    if not name.strip() or not name.isprintable():
-        raise UserError(
-            f"{where}: {name[:60]!r} cannot be shown in tables and pictures; take letters, digits "
-            "and signs for a name"
-        )
-    return name
-
-
 def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
     """The entry's recipe with its changes. schedule: a learning-rate schedule for all entries; None
     keeps the recipe's. Raises UserError if the changes are not possible."""
@@ -159,6 +82,7 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     try:
         config = override(load_recipe(entry.recipe), fields | entry.changes)
         check(config, entry.changes)
+        must_reach_processes(config)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
     return with_batch(config)  # its batch is what a budget counts

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
+from ..config.entries import Entry, joined, read_entries, read_entry
 from ..config.given import with_option
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
@@ -33,7 +34,7 @@ from ..text.shards import Corpus
 from .cost import Cost, rows_of
 from .identity import identity
 from .measures import digests_of, meant_by, network_of
-from .plan import Cell, Entry, cells, joined, read_entries, read_entry
+from .plan import Cell, cells
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
 from .untrained import UNTRAINED, baselines

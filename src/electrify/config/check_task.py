@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
+from ..console import brief
 from ..errors import need
+from ..files.run_folder import is_of_the_run
+from ..files.schema import is_file_name
 from .architectures import ARCHITECTURES
+from .networks import KEPT
 from .objective_options import DetectingOptions
 from .objectives import OBJECTIVES
 from .pretrain import (
@@ -54,6 +58,7 @@ def check_task(c: CorruptionConfig, o: ObjectiveConfig, m: ModelConfig) -> None:
             "the others"
         ),
     )
+    check_leaves(c, o)
     check_weights(c, o)
 
 
@@ -109,6 +114,26 @@ def check_choosing(c: CorruptionConfig) -> None:
         f"span_length is for mask_unit span, not {c.mask_unit}",
     )
     need(2 <= c.span_length <= 64, f"span_length must lie between 2 and 64, not {c.span_length}")
+
+
+def check_leaves(c: CorruptionConfig, o: ObjectiveConfig) -> None:
+    """Raises UserError if a network that a row names would take the place of something else in the
+    run's folder."""
+    rows = {f"corruptor {c.corruptor}": c.row, f"objective {o.objective}": o.row}
+    for whose, row in rows.items():
+        for name in row.leaves:
+            need(
+                is_file_name(name) and name != KEPT and not is_of_the_run(name),
+                f"{whose} leaves a network in a folder {brief(name)}, which is no name for it: the "
+                "run has its own files",
+                "give it another name in `leaves` of its row",
+            )
+    both = sorted(c.row.leaves.keys() & o.row.leaves.keys())
+    need(
+        not both,
+        f"{' and '.join(rows)} both leave a network in a folder {', '.join(both)}",
+        "give one of them another name in `leaves` of its row",
+    )
 
 
 def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:

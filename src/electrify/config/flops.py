@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..errors import UserError
+from .entries import recipe_of
 from .given import Checked
 from .prepare import MAX_VOCABULARY
-from .pretrain import load_recipe, recipe_names
+from .pretrain import recipe_names
 
 Convention = Literal["paper", "hardware"]
 PAPER_VOCABULARY = 30522
@@ -24,7 +25,7 @@ class FlopsConfig(Checked):
         "json": "what is shown",
     }
     recipes: tuple[str, ...] = ()
-    """shipped recipes; none = all of them"""
+    """shipped recipes, perhaps with changes, and recipe files; none = all shipped ones"""
     published: bool = False
     """instead of recipes, the models that ELECTRA's authors counted (ELMo to T5-11B), in their
     convention"""
@@ -33,8 +34,8 @@ class FlopsConfig(Checked):
     15.625 % of the positions, small terms; hardware = matrix products only, backward = 2 x forward,
     exact mask rate"""
     equal_to: str | None = None
-    """a recipe; adds the number of steps at which each listed recipe costs as much as this one in
-    total"""
+    """a recipe, named as the others; adds the number of steps at which each listed recipe costs as
+    much as this one in total"""
     length: int | None = None
     """length in tokens for the cost of inference (the paper's table: 128); by default the recipe's
     own max_seq_length"""
@@ -62,7 +63,7 @@ class FlopsConfig(Checked):
         if self.length is not None and self.length < 1:
             raise UserError(f"length must be positive, not {self.length}")
         known = {
-            name: load_recipe(name)
+            name: recipe_of(name, "recipes")
             for name in self.recipes or ([] if self.published else recipe_names())
         }  # before torch is imported
         for name, recipe in known.items():
@@ -70,4 +71,4 @@ class FlopsConfig(Checked):
             if self.length is not None and self.length > longest:
                 raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
         if self.equal_to:
-            load_recipe(self.equal_to)  # raises with the nearest name
+            recipe_of(self.equal_to, "equal_to")  # raises with the nearest name

@@ -6,7 +6,7 @@ from __future__ import annotations
 from .corruptors import CORRUPTORS
 from .objectives import OBJECTIVES
 from .pretrain import PretrainConfig
-from .rows import Exported
+from .rows import Exported, Logits
 
 # The folder of the encoder that a run is for, whatever its objective.
 KEPT = "discriminator"
@@ -20,6 +20,12 @@ def beside(config: PretrainConfig) -> dict[str, Exported]:
     if is_untaught(config) and not (t.init_generator or t.generator_steps):
         own = {}
     return o.row.leaving(o.term_weights, o.options) | own
+
+
+def meaning_of(config: PretrainConfig, part: str) -> Logits:
+    """What the head of a network of this recipe says."""
+    own = config.corruption.row.leaves | config.objective.row.leaves
+    return own[part].logits if part in own else config.objective.row.logits
 
 
 def is_untaught(config: PretrainConfig) -> bool:

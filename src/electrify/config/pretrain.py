@@ -6,16 +6,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 from ..errors import UserError, nearest
-from . import own
+from ..files.folders import own_object
+from ..files.run_folder import FACTS
+from . import own, own_rows
 from .flags import flag_of
 from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe
@@ -82,7 +86,7 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
     """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and
     field."""
     text = read_recipe(path, within=within)
-    config = parse(text, str(path))
+    config = parse(text, str(path), rows=_rows_of(path.parent) if within else {})
     starts = (
         {
             name: getattr(config.train, name) or ""
@@ -101,7 +105,17 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
     )
 
 
-def parse(text: str, where: str) -> PretrainConfig:
+def _rows_of(run: Path) -> dict[str, str]:
+    """The modules that a run needs for rows of its own, by the choices that need them, as its
+    run.json says; nothing where that is missing or damaged, which its own reader reports."""
+    said = (own_object(run / FACTS) or {}).get("own_rows")
+    return own_rows.modules_of(said) if isinstance(said, dict) else {}
+
+
+def parse(
+    text: str, where: str, *, rows: Mapping[str, str] = MappingProxyType({})
+) -> PretrainConfig:
+    """rows: the modules that the run which wrote it needed for rows of its own."""
     rows_must_fit(SECTIONS)
     raw = plain_values(text, where)
     if not isinstance(raw, dict):
@@ -118,6 +132,9 @@ def parse(text: str, where: str) -> PretrainConfig:
                 else nearest(str(key)[:MAX_TYPO], SECTIONS)
             )
             raise UserError(f"{where} has no section {brief(key)}{instead}")
+    own_rows.must_be_known(
+        own_rows.chosen(raw), lambda c: f"{where}, section {c.section}: {c.name}", rows
+    )
     try:
         sections = {
             s: own.read(cls, {} if raw.get(s) is None else raw[s], f"{where}, section {s}")
@@ -182,7 +199,8 @@ def override(config: PretrainConfig, fields: dict[str, Any]) -> PretrainConfig:
     by_section: dict[str, dict[str, Any]] = {}
     known = section_of()
     must_be(config, PretrainConfig, "config")
-    for name, value in must_be(fields, dict, "the fields").items():
+    own_rows.must_be_known(must_be(fields, dict, "the fields"), lambda c: flag_of(c.name))
+    for name, value in fields.items():
         if name not in known:
             raise UserError(f"there is no field {name!r}{nearest(str(name)[:MAX_TYPO], known)}")
         by_section.setdefault(known[name], {})[name] = value

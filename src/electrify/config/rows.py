@@ -14,6 +14,9 @@ Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head says: the token that should stand there, log-odds that it was replaced, an energy, or
 scores of tokens that compare a few candidates."""
 
+OWN_ROWS = "ELECTRIFY_ROWS"
+"""The environment variable that names modules with rows of one's own (own_rows.py)."""
+
 
 def class_at(place: str, owner: str) -> Any:
     """The class of a row: `module:Class`. Raises UserError if there is none. owner: the row, as the

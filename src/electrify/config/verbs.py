@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import __version__
-from ..errors import UserError
 from .flags import Parser, add_flags
 
 DEFAULT_RECIPE = "electra-small"
@@ -79,10 +78,7 @@ def pretrain_flags(p: argparse.ArgumentParser) -> None:
         "What no flag sets is as in the recipe; a value in brackets holds if the recipe does not "
         "set it either."
     )
-    try:
-        rows_must_fit(SECTIONS, beside={action.dest for action in p._actions})
-    except UserError as e:
-        p.error(str(e))
+    rows_must_fit(SECTIONS, beside={action.dest for action in p._actions})
     for section in BY_USE:
         own.add_flags(p, SECTIONS[section])
 
@@ -208,7 +204,11 @@ def flops_flags(p: argparse.ArgumentParser) -> None:
     from .flops import FlopsConfig
 
     p.add_argument(
-        "recipes", nargs="*", metavar="RECIPE", help="shipped recipes; by default all of them"
+        "recipes",
+        nargs="*",
+        metavar="RECIPE",
+        help="shipped recipes, with changes after a colon (electra-tiny:mask_rate=.3,tie=gdes), or "
+        "recipe files; by default all shipped ones",
     )
     add_flags(p, FlopsConfig, skip=("recipes",))
 

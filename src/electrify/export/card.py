@@ -12,8 +12,9 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..config.networks import KEPT, beside, generator_words
+from ..config.own_rows import modules_of
 from ..config.pretrain import PretrainConfig, dump, load_file, override
-from ..config.rows import Exported, Logits
+from ..config.rows import OWN_ROWS, Exported, Logits
 from ..console import inert
 from ..files.run_folder import CONFIG
 from ..model.shape import Shape
@@ -78,17 +79,19 @@ def model_card(
         _validation(learned.valid),
         _corpus(facts) if learned.used else "",
         _machine(facts),
-        _recipe(config),
+        _recipe(config, facts),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
 
-def _recipe(config: PretrainConfig) -> str:
+def _recipe(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
+    modules = ",".join(sorted(set(modules_of(facts.get("own_rows") or {}).values())))
+    own = f"{OWN_ROWS}={modules} " if modules else ""
     return (
-        "## Recipe\n`electrify pretrain DATA --config config.yaml --output-dir RUN` with this "
-        f"`config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
+        f"## Recipe\n`{own}electrify pretrain DATA --config config.yaml --output-dir RUN` with "
+        f"this `config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
     )
 
 

@@ -51,10 +51,13 @@ def logits_of(path: str) -> Logits | None:
     """The meaning of the logits of our export, a folder or a model of the Hub; None if it does not
     say. Raises UserError if it is damaged."""
     mark = mark_named(path)
-    row = OBJECTIVES.get(mark.objective or "") if mark else None
-    if mark is None or row is None:
+    if mark is None or mark.logits:
+        return mark and mark.logits
+    row = OBJECTIVES.get(mark.objective or "")
+    if row is None:
         return None
-    beside = every_one_beside().get(mark.part or KEPT)
+    # Only rows of this package were exported without it.
+    beside = row.leaves.get(mark.part or KEPT) or every_one_beside().get(mark.part or KEPT)
     return beside.logits if beside else row.logits
 
 

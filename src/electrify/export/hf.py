@@ -27,7 +27,7 @@ from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
 from ..config.export import ExportConfig
 from ..config.given import path_of
-from ..config.networks import KEPT, network_names
+from ..config.networks import KEPT, meaning_of, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..files.folders import sha256
@@ -214,6 +214,7 @@ def identity_of(
     return {
         "part": part,
         "objective": config.objective.objective,
+        "logits": meaning_of(config, part),
         "data": facts.get("data"),
         "run": recipe,
     }

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from ..errors import UserError
 from .folders import MARK
@@ -60,6 +60,9 @@ class Mark:
     format: int = 1
     part: str | None = None
     objective: str | None = None
+    logits: Literal["token", "replaced", "energy", "choice"] | None = None
+    """What its head says (config/rows.py); None in exports that were made before it was written
+    down, where the objective tells."""
     data: str | None = None
     weights_sha256: Sha256 | None = None
     unfinished: bool = False

@@ -16,6 +16,7 @@ METRICS = "metrics.jsonl"
 HEADER = (CONFIG, FACTS)
 TOKENIZER = "tokenizer"
 GENERATOR_STAGE = "generator-stage"  # the folder, inside a run, of the run that made its generator
+BOARD = "tensorboard"
 _CHECKPOINT = "checkpoint-"
 NUMBERED = re.compile(_CHECKPOINT + "(0|[1-9][0-9]*)")
 
@@ -45,6 +46,12 @@ def numbered(run: Path) -> list[Found]:
 def any_checkpoint(names: Iterable[str]) -> bool:
     """Whether a name begins as that of a checkpoint does, numbered rightly or not."""
     return any(name.startswith(_CHECKPOINT) for name in names)
+
+
+def is_of_the_run(name: str) -> bool:
+    """Whether a file or folder of this name is the run's own, so that no network may have it."""
+    own = {*HEADER, METRICS, TOKENIZER, GENERATOR_STAGE, BOARD}
+    return name in own or any_checkpoint([name])
 
 
 def has_checkpoints(run: Path) -> bool:

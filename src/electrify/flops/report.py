@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
+from ..config.entries import recipe_of
 from ..config.flops import PAPER_VOCABULARY, FlopsConfig
-from ..config.pretrain import load_recipe, recipe_names
+from ..config.pretrain import recipe_names
 from ..progress import aligned
 from .count import RecipeFlops, recipe_flops
 from .paper import published
@@ -57,7 +58,7 @@ def _caption(options: FlopsConfig) -> str:
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
-    config = load_recipe(name)
+    config = recipe_of(name, "recipes")
     size = options.vocab_size
     return recipe_flops(
         config, vocab_size=size, convention=options.convention, inference_length=options.length

@@ -10,8 +10,6 @@ from typing import Any
 from ..errors import UserError
 from ..files.inside import make_inside
 
-BOARD = "tensorboard"
-
 
 class Board:
     """TensorBoard's file format, written record by record. Not torch's SummaryWriter: that puts the

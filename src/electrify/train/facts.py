@@ -8,6 +8,7 @@ from typing import Any
 
 from ..architectures import architecture_named
 from ..config.architectures import ARCHITECTURES
+from ..config.own_rows import modules_of, to_load, was_a_row_of
 from ..console import brief
 from ..errors import UserError
 from ..files.reading import FileError, MissingError, read_object
@@ -49,6 +50,8 @@ class Facts:
     """See decisive.py; empty in runs that were begun before it was written down."""
     parameters: int | None = None
     unigram_entropy: float | None = None
+    own_rows: dict[str, str] = field(default_factory=dict)
+    """The modules outside this package whose rows its recipe names, by the choices that do."""
 
 
 def read_facts(run: Path) -> tuple[Facts, dict[str, Any]]:
@@ -95,9 +98,12 @@ def _must_have_a_vocabulary(facts: Facts, path: Path) -> None:
 def _shapes(facts: Facts, path: Path) -> dict[str, Any]:
     """The shapes of the networks, as objects of their architecture."""
     if facts.architecture not in ARCHITECTURES:
+        module = modules_of(facts.own_rows).get("architecture")
+        said = f", which {was_a_row_of(module)}" if module else ""
         raise UserError(
             f"{path} names an architecture that this version does not know: "
-            f"{brief(facts.architecture)}"
+            f"{brief(facts.architecture)}{said}",
+            to_load(module),
         )
     kind = architecture_named(facts.architecture).shape_type
     try:

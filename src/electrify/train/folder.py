@@ -18,11 +18,18 @@ from ..files.folders import fingerprint as model_fingerprint
 from ..files.folders import foreign, own_bytes, own_object
 from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from ..files.model_folder import model_mark, must_be_as_written
-from ..files.run_folder import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, has_checkpoints, numbered
+from ..files.run_folder import (
+    BOARD,
+    CONFIG,
+    FACTS,
+    GENERATOR_STAGE,
+    TOKENIZER,
+    has_checkpoints,
+    numbered,
+)
 from ..text.manifest import Manifest
 from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
-from .board import BOARD
 from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing, is_folder
 
 Resume = Literal["auto", "never", "must"]

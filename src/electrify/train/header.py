@@ -14,6 +14,7 @@ import torch
 
 from .. import faults
 from ..build import Built
+from ..config.own_rows import needed
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
 from ..files.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
@@ -48,13 +49,12 @@ def write_header(
     tokenizer: what ran, and enough to export without DATA.
 
     lost: the names of those that are written; the others exist."""
-    facts = _what_ran(manifest, built, device) | {"recipe": decisive(config)}
+    facts = _what_ran(manifest, built, device) | _what_was_asked(config)
     facts |= {
         "threads": threads.facts(),
         "parameters": parameters,
         "unigram_entropy": unigram_entropy,
         "tokenizer_files": tokenizer_hashes(tokenizer),
-        "starts": contents_of_starts(config),
     }
     earlier = own_object(folder / FACTS) or {}
     ours = {earlier.get("tokenizer_sha256"), *_texts(earlier.get("tokenizer_files"))}
@@ -93,6 +93,13 @@ def _what_ran(manifest: Manifest, built: Built, device: torch.device) -> dict[st
         "special_ids": asdict(manifest.special_ids),
         "corpus": {"counts": manifest.counts, "sources": manifest.sources},
     }
+
+
+def _what_was_asked(config: PretrainConfig) -> dict[str, Any]:
+    """The recipe's part of run.json."""
+    own = needed(config)
+    asked = {"recipe": decisive(config), "starts": contents_of_starts(config)}
+    return asked | ({"own_rows": own} if own else {})
 
 
 def _texts(found: Any) -> list[str]:

@@ -20,11 +20,11 @@ from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
 from ..files.folders import aside
 from ..files.reading import open_regular
-from ..files.run_folder import METRICS
+from ..files.run_folder import BOARD, METRICS
 from ..files.schema import is_count
 from ..files.whole import write_atomically
 from ..progress import say
-from .board import BOARD, Board, numbers, open_board
+from .board import Board, numbers, open_board
 
 MAX_LINE = 1 << 20  # bytes; a record has a few hundred
 KINDS = ("train", "valid", "event")
