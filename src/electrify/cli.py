@@ -102,11 +102,8 @@ def started(words: list[str]) -> int:
         args = parser(*words[:1]).parse_args(words)
     except BrokenPipeError:
         raise
-    except (
-        MemoryError,
-        OSError,
-        UserError,
-    ) as e:  # argparse reports the mistakes of the user itself
+    # argparse reports the mistakes of the user itself.
+    except (MemoryError, OSError, UserError) as e:
         ending = ending_of(e, "")
         if ending is None:
             raise
