@@ -22,6 +22,8 @@ from electrify.config.pretrain import load_recipe, override
 from electrify.config.rows import OWN_ROWS, Exported
 from electrify.errors import UserError
 from electrify.export.folders import logits_of
+from electrify.files.seals import sealed
+from electrify.train.facts import read_facts
 from small import electrify, flags, mistake, one_sentence, pretrain_words, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"
@@ -84,6 +86,34 @@ def test_the_example_of_the_page(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "cell" / "outcome.json").read_text())["steps"] == 3
+
+
+def test_a_folder_names_no_command_as_a_module(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "run"
+    assert run(*pretrain_words(small_data, ran, max_steps=1, generator_size=0.5)) == 0
+    facts = json.loads((ran / "run.json").read_text(encoding="utf-8"))
+    assert "own_rows" not in facts
+    config = (ran / "config.yaml").read_text(encoding="utf-8")
+    for architecture, module, says in (
+        ("slim", "a;b", f"; {OWN_ROWS}=MODULE loads"),
+        (
+            "slim",
+            "own.slim",
+            "'slim', which was a row of the module own.slim, which is not loaded; ",
+        ),
+    ):
+        own = {"architecture": architecture, "own_rows": {"architecture": module}}
+        (ran / "run.json").write_text(json.dumps(sealed(facts | own)), encoding="utf-8")
+        with pytest.raises(UserError, match=re.escape(says)):
+            read_facts(ran)
+        (ran / "config.yaml").write_text(
+            config.replace("architecture: electra", "architecture: slim")
+        )
+        said = mistake(capsys, "export", ran, "--output-dir", tmp_path / "out")
+        assert ("was a row of the module" in said) == (module == "own.slim")
+        assert "a;b" not in said
 
 
 def doctor_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

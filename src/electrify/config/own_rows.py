@@ -114,14 +114,13 @@ def needed(config: PretrainConfig) -> dict[str, str]:
     return {name: module for name, module in found.items() if module}
 
 
-def modules_of(said: Mapping[Any, Any]) -> dict[str, str]:
-    """What a file says of `needed`, without what is not the name of a module: messages repeat it,
-    and advise to load it."""
+def recorded(said: Any) -> dict[str, str]:
+    """What a run.json says was `needed`, without what is not the name of a module: a message repeats it
+    as a command."""
     return {
-        choice.name: module
-        for choice in CHOICES
-        if isinstance(module := said.get(choice.name), str)
-        and all(part.isidentifier() for part in module.split("."))
+        str(choice): module
+        for choice, module in (said.items() if isinstance(said, dict) else ())
+        if isinstance(module, str) and all(part.isidentifier() for part in module.split("."))
     }
 
 
@@ -148,16 +147,16 @@ def chosen(raw: Mapping[Any, Any]) -> dict[str, Any]:
 def must_be_known(
     fields: Mapping[str, Any],
     naming: Callable[[Choice], str],
-    recorded: Mapping[str, str] = MappingProxyType({}),
+    rows: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises UserError if a field names a row that is not in its table, or that of this package in
-    place of another one. naming: how a message names a choice. recorded: what `needed` was for the
-    run that wrote the fields."""
+    place of another one. naming: how a message names a choice. rows: what `needed` was for the run
+    that wrote the fields."""
     for choice in CHOICES:
         name = fields.get(choice.name)
         if not isinstance(name, str):
             continue
-        had = recorded.get(choice.name)
+        had = rows.get(choice.name)
         lost = had not in sys.modules and module_of(choice, name) is None
         if had and (lost or name not in choice.rows):
             raise UserError(f"{naming(choice)} {brief(name)} {was_a_row_of(had)}", to_load(had))

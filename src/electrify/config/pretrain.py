@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -108,8 +109,9 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
 def _rows_of(run: Path) -> dict[str, str]:
     """The modules that a run needs for rows of its own, by the choices that need them, as its
     run.json says; nothing where that is missing or damaged, which its own reader reports."""
-    said = (own_object(run / FACTS) or {}).get("own_rows")
-    return own_rows.modules_of(said) if isinstance(said, dict) else {}
+    with suppress(UserError):
+        return own_rows.recorded((own_object(run / FACTS) or {}).get("own_rows"))
+    return {}
 
 
 def parse(

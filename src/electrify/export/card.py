@@ -12,7 +12,7 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..config.networks import KEPT, beside, generator_words
-from ..config.own_rows import modules_of
+from ..config.own_rows import recorded
 from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import OWN_ROWS, Exported, Logits
 from ..console import inert
@@ -87,7 +87,7 @@ def model_card(
 def _recipe(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    modules = ",".join(sorted(set(modules_of(facts.get("own_rows") or {}).values())))
+    modules = ",".join(sorted(set(recorded(facts.get("own_rows")).values())))
     own = f"{OWN_ROWS}={modules} " if modules else ""
     return (
         f"## Recipe\n`{own}electrify pretrain DATA --config config.yaml --output-dir RUN` with "

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..architectures import architecture_named
 from ..config.architectures import ARCHITECTURES
-from ..config.own_rows import modules_of, to_load, was_a_row_of
+from ..config.own_rows import recorded, to_load, was_a_row_of
 from ..console import brief
 from ..errors import UserError
 from ..files.reading import FileError, MissingError, read_object
@@ -98,7 +98,7 @@ def _must_have_a_vocabulary(facts: Facts, path: Path) -> None:
 def _shapes(facts: Facts, path: Path) -> dict[str, Any]:
     """The shapes of the networks, as objects of their architecture."""
     if facts.architecture not in ARCHITECTURES:
-        module = modules_of(facts.own_rows).get("architecture")
+        module = recorded(facts.own_rows).get("architecture")
         said = f", which {was_a_row_of(module)}" if module else ""
         raise UserError(
             f"{path} names an architecture that this version does not know: "
