@@ -176,7 +176,7 @@ def _over(cls: type | None, below: dict[str, Any], fields: Any) -> Any:
     fields = {} if fields is None else fields
     if not isinstance(fields, dict):
         return fields
-    choice: Any = getattr(cls, "CHOICE", None)
+    choice = getattr(cls, "CHOICE", "")
     if cls and choice in fields and fields[choice] != below.get(choice, getattr(cls, choice, None)):
         reset = {"term_weights", *own.option_types(cls)}
         below = {name: value for name, value in below.items() if name not in reset}

@@ -47,7 +47,8 @@ def made(row: Any, owner: str, parts: Any, options: Any) -> Any:
         inspect.signature(build).bind(parts, **own)
     except TypeError as e:
         raise UserError(
-            f"{owner}: the method build of {row.cls} does not take the options of its row ({e})"
+            f"{owner}: the method build of {row.cls} does not take the options of its row ({e}); "
+            "make the two agree"
         ) from e
     return build(parts, **own)
 
