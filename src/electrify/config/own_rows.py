@@ -115,8 +115,8 @@ def needed(config: PretrainConfig) -> dict[str, str]:
 
 
 def recorded(said: Any) -> dict[str, str]:
-    """What a run.json says was `needed`, without what is not the name of a module: a message repeats it
-    as a command."""
+    """What a run.json says was `needed`, without what is not the name of a module: a message repeats
+    it as a command."""
     return {
         str(choice): module
         for choice, module in (said.items() if isinstance(said, dict) else ())
