@@ -115,7 +115,7 @@ def needed(config: PretrainConfig) -> dict[str, str]:
 
 
 def recorded(said: Any) -> dict[str, str]:
-    """What a run.json says was `needed`, without what is not the name of a module: a message repeats
+    """What a run.json says was `needed`, without what is not the name of a module: messages repeat
     it as a command."""
     return {
         str(choice): module
