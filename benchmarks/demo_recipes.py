@@ -24,7 +24,8 @@ from pairs import spread, table, write_json
 
 from electrify import demo
 from electrify.compare.cost import Cost
-from electrify.compare.plan import configured, joined, of_length, read_entry, steps_for
+from electrify.compare.plan import configured, of_length, steps_for
+from electrify.config.entries import joined, read_entry
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.pretrain import PretrainConfig, override
 from electrify.cores import cores
