@@ -227,16 +227,18 @@ def test_a_run_and_its_start_may_be_moved(
     finished: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     earlier: bool,
 ) -> None:
     """The start is known again by its content; runs of earlier versions did not write that down."""
-    start = Path(shutil.copytree(finished / "discriminator", tmp_path / "start"))
-    run, deep = tmp_path / "run", tmp_path / "below" / "run"
+    monkeypatch.chdir(tmp_path)
+    start = Path(shutil.copytree(finished / "discriminator", "start"))
+    run, deep = Path("run"), Path("below/run")
     stopped = {"max_minutes": 1e-6}
     assert cli.main(words(small_data, run, init_discriminator=start, **stopped)) == 75
     deep.parent.mkdir()
     run.rename(deep)
-    other = Path(shutil.copytree(start, tmp_path / "other"))
+    other = Path(shutil.copytree(start, "other"))
     (other / "config.json").write_text((other / "config.json").read_text() + "\n")
     if earlier:
         facts = json.loads((deep / "run.json").read_text())
@@ -248,10 +250,10 @@ def test_a_run_and_its_start_may_be_moved(
     hub = mistake(capsys, *words(small_data, deep, init_discriminator="me/start"))
     assert "holds another run (init_discriminator" in hub
     assert cli.main(words(small_data, deep, init_discriminator=start, **stopped)) == 75
-    moved = start.rename(tmp_path / "moved")
+    moved = start.rename("moved")
     assert cli.main(words(small_data, deep, init_discriminator=moved)) == 0
-    assert cli.main(words(small_data, tmp_path / "whole", init_discriminator=moved)) == 0
-    assert parameters_sha256(deep, 4) == parameters_sha256(tmp_path / "whole", 4)
+    assert cli.main(words(small_data, Path("whole"), init_discriminator=moved)) == 0
+    assert parameters_sha256(deep, 4) == parameters_sha256(Path("whole"), 4)
 
 
 def test_a_start_on_the_hub_is_no_folder_that_was_moved(run: Path) -> None:
