@@ -581,3 +581,17 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], says: st
     out, err = capsys.readouterr()
     assert out == ""
     assert says in err
+
+
+def test_a_file_called_like_a_recipe_and_a_recipe_with_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped recipe is meant; and the shape of a folder to start from is not guessed."""
+    monkeypatch.chdir(tmp_path)
+    Path("electra-tiny").write_text("hi")
+    assert main(["flops", "electra-tiny"]) == 0
+    Path("own.yaml").write_text("like: unigram-tiny\ntrain:\n  init_discriminator: there\n")
+    for words in (["own.yaml"], ["electra-tiny", "--equal-to", "own.yaml"]):
+        capsys.readouterr()
+        assert main(["flops", *words]) == 2
+        assert "own.yaml starts from a folder, whose shape is not" in capsys.readouterr().err

@@ -250,7 +250,11 @@ def test_a_run_and_its_start_may_be_moved(
     hub = mistake(capsys, *words(small_data, deep, init_discriminator="me/start"))
     assert "holds another run (init_discriminator" in hub
     assert cli.main(words(small_data, deep, init_discriminator=start, **stopped)) == 75
-    moved = start.rename("moved")
+    elsewhere = Path(shutil.copytree(other, "elsewhere/another"))
+    Path("moved").mkdir()
+    moved = start.rename("moved/start" if earlier else "moved/renamed")
+    odd = mistake(capsys, *words(small_data, deep, init_discriminator=elsewhere))
+    assert "holds another run (init_discriminator" in odd
     assert cli.main(words(small_data, deep, init_discriminator=moved)) == 0
     assert cli.main(words(small_data, Path("whole"), init_discriminator=moved)) == 0
     assert parameters_sha256(deep, 4) == parameters_sha256(Path("whole"), 4)

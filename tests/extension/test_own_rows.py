@@ -192,7 +192,10 @@ def test_a_network_of_another_row_may_have_the_same_name(
         assert logits_of(str(tmp_path)) == logits
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "run.json", "checkpoint-9", "a/b", "discriminator"])
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer", "run.json", "checkpoint-9", "a/b", "discriminator", ".lock", "config.json"],
+)
 def test_a_network_with_the_name_of_a_file_of_the_run(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 
 from ..console import brief
 from ..errors import need
 from ..files.run_folder import is_of_the_run
-from ..files.schema import is_file_name
 from .architectures import ARCHITECTURES
 from .networks import KEPT
 from .objective_options import DetectingOptions
@@ -20,6 +20,7 @@ from .pretrain import (
 )
 
 DECAY = CorruptionConfig.__dataclass_fields__["temperature_decay"].default
+PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 SPAN = CorruptionConfig.__dataclass_fields__["span_length"].default
 
 
@@ -123,10 +124,10 @@ def check_leaves(c: CorruptionConfig, o: ObjectiveConfig) -> None:
     for whose, row in rows.items():
         for name in row.leaves:
             need(
-                is_file_name(name) and name != KEPT and not is_of_the_run(name),
-                f"{whose} leaves a network in a folder {brief(name)}, which is no name for it: the "
-                "run has its own files",
-                "give it another name in `leaves` of its row",
+                PLAIN_NAME.fullmatch(name) is not None and name != KEPT and not is_of_the_run(name),
+                f"{whose} leaves a network in a folder {brief(name)}, which is not a name for it: "
+                "the run has its own files",
+                "give it another name of letters, digits, _ and - in `leaves` of its row",
             )
     both = sorted(c.row.leaves.keys() & o.row.leaves.keys())
     need(

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import UserError
 from .checks import check
 from .given import checked
-from .pretrain import PretrainConfig, load_file, load_recipe, override
+from .pretrain import PretrainConfig, load_file, load_recipe, override, recipe_names
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def recipe_of(text: str, where: str) -> PretrainConfig:
     """The recipe that a word names: a file, or a shipped recipe with or without changes. Raises
     UserError if there is none, or if its numbers do not work together."""
     text = checked(text, str, "a recipe's name")
-    if text.endswith((".yaml", ".yml")) or os.path.isfile(text):
+    if text not in recipe_names() and (text.endswith((".yaml", ".yml")) or os.path.isfile(text)):
         config = load_file(Path(text))
         check(config)
         return config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..errors import UserError
+from ..errors import UserError, need
 from .entries import recipe_of
 from .given import Checked
 from .prepare import MAX_VOCABULARY
@@ -66,9 +66,15 @@ class FlopsConfig(Checked):
             name: recipe_of(name, "recipes")
             for name in self.recipes or ([] if self.published else recipe_names())
         }  # before torch is imported
+        other = {self.equal_to: recipe_of(self.equal_to, "equal_to")} if self.equal_to else {}
+        for name, recipe in (known | other).items():
+            need(
+                not (recipe.train.init_discriminator or recipe.train.init_generator),
+                f"{name} starts from a folder, whose shape is not counted here",
+                "take init_discriminator and init_generator out, and write that shape into the "
+                "section model",
+            )
         for name, recipe in known.items():
             longest = recipe.model.max_position_embeddings
             if self.length is not None and self.length > longest:
                 raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
-        if self.equal_to:
-            recipe_of(self.equal_to, "equal_to")  # raises with the nearest name

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..console import brief
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, need
 from .architectures import ARCHITECTURES
 from .corruptors import CORRUPTORS
 from .objectives import OBJECTIVES
@@ -79,7 +79,8 @@ def _why(module: str, error: BaseException) -> str:
             else "put the folder that holds it on PYTHONPATH"
         )
         return f"{OWN_ROWS} names {brief(module)}, and there is no such module; {advice}"
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = error if isinstance(error, SyntaxError) else last
     said = " ".join(str(error).split())[:200]
     return (
         f"{OWN_ROWS}: the module {module} cannot be imported: {type(error).__name__} in "
@@ -127,6 +128,14 @@ def recorded(said: Any) -> dict[str, str]:
 def must_reach_processes(config: PretrainConfig) -> None:
     """Raises UserError if a recipe needs modules that the processes of a study would not load: they
     know no more than the environment says."""
+    for choice in CHOICES:
+        name = getattr(getattr(config, choice.section), choice.name)
+        need(
+            not choice.rows[name].cls.startswith("__main__:"),
+            f"its {choice.name} {name} is a row of the program that runs, which the processes of a "
+            "study do not load",
+            f"put it into a module of its own, and name that in {OWN_ROWS}",
+        )
     for choice, module in ({} if wanted() else needed(config)).items():
         raise UserError(
             f"its {choice} is a row of the module {module}, which the processes of a study do not "
@@ -173,6 +182,8 @@ def was_a_row_of(module: str) -> str:
 
 def to_load(module: str | None) -> str:
     """The advice where a row is not known. module: the one that had it, if that is recorded."""
+    if module in sys.modules:
+        return f"name in {OWN_ROWS} the module that adds the row, if its class lies in another one"
     if module:
         return f"set {OWN_ROWS}={module}, with the module's folder on PYTHONPATH"
     return f"{OWN_ROWS}=MODULE loads a row of your own"

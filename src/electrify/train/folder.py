@@ -244,6 +244,6 @@ def is_same_start(folder: Path, name: str, theirs: str | None, mine: str | None)
     known = (own_object(folder / FACTS) or {}).get("starts")
     if isinstance(known, dict):
         return known.get(name) == model_fingerprint(mine)
-    # A run that began before the contents were written down. Folders that lie elsewhere have `..`
-    # in its recipe, names on the Hub do not.
-    return ".." in Path(theirs).parts
+    # A run that began before the contents were written down: a folder of the same name. A folder
+    # that lies elsewhere has `..` in its recipe, a name on the Hub has not.
+    return ".." in Path(theirs).parts and os.path.basename(one) == os.path.basename(other)
