@@ -129,6 +129,8 @@ def doctor_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
         ("rows.py", "", "ELECTRIFY_ROWS names 'rows.py', and there is no such module; write the"),
         ("rows", "import nowhere", "the module rows cannot be imported: ModuleNotFoundError in"),
         ("json, rows", "1 / 0", "rows.py, line 1 (division by zero)"),
+        ("rows", "x = 1\ny = (", "SyntaxError in"),
+        ("rows", "x = 1\ny = (", "rows.py, line 2 ("),
         ("rows", "raise SystemExit(3)", "the module rows cannot be imported: SystemExit in"),
     ],
 )
@@ -162,6 +164,9 @@ def test_a_study_whose_processes_would_not_know_a_row(monkeypatch: pytest.Monkey
         configured(entry, schedule=None, seed=0)
     monkeypatch.setenv(OWN_ROWS, "adds_mine")
     assert configured(entry, schedule=None, seed=0).objective.objective == "mine"
+    monkeypatch.setitem(OBJECTIVES, "mine", replace(OBJECTIVES["rtd"], cls="__main__:Mine"))
+    with pytest.raises(UserError, match=f"objective mine is a row of the program .* in {OWN_ROWS}"):
+        configured(entry, schedule=None, seed=0)
 
 
 def test_a_folder_says_itself_what_its_logits_mean(

@@ -24,7 +24,7 @@ from ..errors import UserError, nearest, need
 from .architectures import ARCHITECTURES
 from .corruptors import CORRUPTORS
 from .objectives import OBJECTIVES
-from .rows import OWN_ROWS
+from .rows import OWN_ROWS, is_ours
 from .schema import MAX_TYPO
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def module_of(choice: Choice, name: str) -> str | None:
     if name not in choice.rows or (choice.name, name) in _added:
         return _added.get((choice.name, name))
     module = choice.rows[name].cls.partition(":")[0]
-    ours = __name__.partition(".")[0]
-    return None if module.partition(".")[0] in (ours, "__main__") else module
+    return None if is_ours(module) or module == "__main__" else module
 
 
 def needed(config: PretrainConfig) -> dict[str, str]:

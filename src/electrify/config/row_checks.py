@@ -39,9 +39,10 @@ def rows_must_fit(sections: Mapping[str, type], *, beside: Collection[str] = ())
 
 def _rows(sections: Mapping[str, type]) -> Iterator[tuple[type, str, type]]:
     """The section, the name and the options of each row."""
-    for cls in sections.values():
-        for name, row in cls.ROWS().items() if own.has_rows(cls) else ():  # type: ignore[attr-defined]
-            owner = f"{cls.CHOICE} {name}"  # type: ignore[attr-defined]
+    choosing: list[Any] = [cls for cls in sections.values() if own.has_rows(cls)]
+    for cls in choosing:
+        for name, row in cls.ROWS().items():
+            owner = f"{cls.CHOICE} {name}"
             for f in dataclasses.fields(row.options):
                 if f.default is f.default_factory is dataclasses.MISSING:
                     raise UserError(f"{owner}: its option {f.name} has no default; give it one")

@@ -18,6 +18,11 @@ OWN_ROWS = "ELECTRIFY_ROWS"
 """The environment variable that names modules with rows of one's own (own_rows.py)."""
 
 
+def is_ours(place: str) -> bool:
+    """Whether a module, or `module:Class`, is of this package."""
+    return place.split(":")[0].split(".")[0] == __name__.partition(".")[0]
+
+
 def class_at(place: str, owner: str) -> Any:
     """The class of a row: `module:Class`. Raises UserError if there is none. owner: the row, as the
     message names it."""

@@ -256,7 +256,7 @@ def _held(out: Path, settings: FinetuneSettings, tasks: list[TaskData]) -> bool:
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
         here, there = wanted.get(k), held.get(k)
         if here != there:
-            other = "without it" if here is None else f"{'with ' * (there is None)}{here}"
+            other = "without it" if here is None else f"with {here}" if there is None else here
             raise UserError(
                 f"{out}: holds runs {with_option(k, there)}, not {other}; choose another "
                 "--output-dir"

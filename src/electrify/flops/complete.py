@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from ..config.flops import Convention
+from ..config.rows import is_ours
 from ..errors import UserError
 from ..model.embeddings import DisentangledWords
 from ..objectives.objective import Objective
@@ -16,7 +17,6 @@ from ..objectives.objective import Objective
 COUNTED = (nn.Linear, nn.Embedding, DisentangledWords)
 # The methods in which a network, or a part of one, says what it costs.
 SAYING = {"hardware": ("hardware_flops", "attention_flops"), "paper": ("paper_flops",)}
-PACKAGE = __name__.partition(".")[0]
 
 
 def must_count_all(objective: Objective, convention: Convention) -> None:
@@ -55,6 +55,6 @@ def says(part: nn.Module, convention: Convention) -> bool:
     """Whether a class outside of this package says what the part costs; it is believed."""
     for name in SAYING[convention]:
         having = next((cls for cls in type(part).__mro__ if name in vars(cls)), None)
-        if having is not None and having.__module__.partition(".")[0] != PACKAGE:
+        if having is not None and not is_ours(having.__module__):
             return True
     return False

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from ..build import at_step, compose, constructors_drawing
 from ..config.pretrain import PretrainConfig
+from ..config.rows import is_ours
 from ..data.loader import Loader
 from ..draws import draws_for
 from ..errors import UserError
-from ..flops.complete import PACKAGE, must_count_all
+from ..flops.complete import must_count_all
 from ..flops.count import outline
 from ..model.shape import Shape
 from .starting import vocabulary_of
@@ -18,8 +19,7 @@ def must_be_whole(config: PretrainConfig, loader: Loader, generator: Shape | Non
     """Raises UserError. generator: see `build`."""
     size = loader.corpus.manifest.vocab_size
     must_count_all(outline(config, vocab_size=size, generator=generator).objective, "hardware")
-    rows = (config.objective.row, config.corruption.row)
-    if not all(row.cls.startswith(f"{PACKAGE}.") for row in rows):
+    if not (is_ours(config.objective.row.cls) and is_ours(config.corruption.row.cls)):
         must_count_its_losses(config, loader, generator)
 
 

@@ -115,7 +115,7 @@ def load_tokenizer(name: str | Path) -> Any:
     ):
         fact = f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
         inside = folder / TOKENIZER
-        raise UserError(fact, f"name {inside}" * (inside / TOKENIZER_FILE).is_file())
+        raise UserError(fact, f"name {inside}" if (inside / TOKENIZER_FILE).is_file() else "")
     must_be_sound(folder / TOKENIZER_FILE)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
