@@ -142,6 +142,29 @@ class Candidates(Checked):
     """Of own: nothing."""
 
 
+@dataclass(kw_only=True)
+class Loose(Checked):
+    """Options that can be changed after a recipe was hashed."""
+
+    alpha: float = 0.5
+    """Of own: nothing."""
+
+
+class Plain:
+    """Options that are not a dataclass."""
+
+    alpha: float = 0.5
+
+
+class Misnamed(Detector):
+    """Returns its loss under another name than it counts it."""
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Graded:
+        graded = super().forward(tokens, plan)
+        losses = {"found" if name == "rtd" else name: one for name, one in graded.losses.items()}
+        return replace(graded, losses=losses)
+
+
 class Scaled(Detector):
     head_type = ScaledHead
 

@@ -215,6 +215,9 @@ BROKEN = [
         {"cls": "own_objektive:Detector"},
         "there is no module own_objektive; correct the row, or put",
     ),
+    ({"cls": "own_objective:Loose"}, "own_objective:Loose has no class method build(parts, **opt"),
+    ({"options": own_objective.Plain}, "the options of its row are not a frozen dataclass; give"),
+    ({"options": own_objective.Loose}, "the options of its row are not a frozen dataclass; give"),
     ({"options": own_objective.Alpha}, "does not take the options of its row (got an unexpected"),
     ({"options": own_objective.NoDefault}, "its option alpha has no default; give it one"),
     ({"options": own_objective.Seed}, "seed has the name of a field of the section train"),
@@ -229,6 +232,10 @@ BROKEN = [
         "counts are generator, rtd, and those that are weighed focus, ge",
     ),
     ({"losses": {"rtd": 50.0, "more": 1.0}}, "weighed generator, more, rtd; make `losses` of its"),
+    (
+        {"cls": "own_objective:Misnamed"},
+        "pass returns are found, generator, and those that are weighed generator, rtd; make `loss",
+    ),
 ]
 
 

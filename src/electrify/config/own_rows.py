@@ -72,12 +72,16 @@ def _why(module: str, error: BaseException) -> str:
     """Why a module is not there, in one sentence."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if (missing and f"{module}.".startswith(f"{missing}.")) or "/" in module:
-        written = module.endswith(".py") or "/" in module
-        advice = (
-            "write the name of a module, as `import` takes it, and put its folder on PYTHONPATH"
-            if written
-            else "put the folder that holds it on PYTHONPATH"
-        )
+        parent = str(missing).rpartition(".")[0]
+        if module.endswith(".py") or "/" in module:
+            advice = (
+                "write the name of a module, as `import` takes it, and put its folder on PYTHONPATH"
+            )
+        elif parent in sys.modules:
+            place = getattr(sys.modules[parent], "__file__", None) or "its folder"
+            advice = f"{parent} is there ({place}), so correct what follows it"
+        else:
+            advice = "put the folder that holds it on PYTHONPATH"
         return f"{OWN_ROWS} names {brief(module)}, and there is no such module; {advice}"
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = error if isinstance(error, SyntaxError) else last

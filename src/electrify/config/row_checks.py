@@ -43,7 +43,18 @@ def _rows(sections: Mapping[str, type]) -> Iterator[tuple[type, str, type]]:
     for cls in choosing:
         for name, row in cls.ROWS().items():
             owner = f"{cls.CHOICE} {name}"
+            _must_be_options(row.options, owner)
             for f in dataclasses.fields(row.options):
                 if f.default is f.default_factory is dataclasses.MISSING:
                     raise UserError(f"{owner}: its option {f.name} has no default; give it one")
             yield cls, owner, row.options
+
+
+def _must_be_options(options: Any, owner: str) -> None:
+    """Raises UserError unless they are a frozen dataclass, which a recipe can hash and change."""
+    settings = getattr(options, "__dataclass_params__", None)
+    if not (isinstance(options, type) and settings is not None and settings.frozen):
+        raise UserError(
+            f"{owner}: the options of its row are not a frozen dataclass; give it a class with "
+            "@dataclass(frozen=True, kw_only=True), of electrify.config.given.Checked"
+        )

@@ -45,9 +45,11 @@ def class_at(place: str, owner: str) -> Any:
 
 
 def made(row: Any, owner: str, parts: Any, options: Any) -> Any:
-    """What the class of a row builds of these parts. Raises UserError if it does not take the row's
-    own options."""
-    build, own = class_at(row.cls, owner).build, vars(options)
+    """What the class of a row builds of these parts. Raises UserError if it has no method for that,
+    or one that does not take the row's own options."""
+    build, own = getattr(class_at(row.cls, owner), "build", None), vars(options)
+    if not callable(build):
+        raise UserError(f"{owner}: {row.cls} has no class method build(parts, **options); add one")
     try:
         inspect.signature(build).bind(parts, **own)
     except TypeError as e:
