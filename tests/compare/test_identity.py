@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.identity import LATER, corrected, identity
+from electrify.compare.identity import LATER, corrected, identity, own_source
 from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.entries import read_entry
+from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import override, recipe_names
 
 STUDY = cast(
@@ -130,3 +134,25 @@ def test_any_recipe_can_be_the_first_of_a_study(recipe: str) -> None:
         check(
             untrained(configured(read_entry(recipe), schedule="constant", seed=0), name, 0).config
         )
+
+
+def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comments and docstrings are not, nor whose module it is that a shipped row names."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    row = replace(OBJECTIVES["rtd"], cls="own_source_row:Mine")
+    monkeypatch.setitem(OBJECTIVES, "mine", row)
+    recipe = cell_of("electra-tiny")
+    config = override(recipe.config, {"objective": "mine"})
+    cell = replace(recipe, config=config)
+
+    def of(source: str) -> str:
+        (tmp_path / "own_source_row.py").write_text(source, encoding="utf-8")
+        importlib.invalidate_caches()
+        return identity(cell, kept(STUDY))
+
+    first = of("class Mine:\n    x = 1\n")
+    assert of('"""A text."""\n# One more.\nclass Mine:\n    """Mine."""\n\n    x = 1\n') == first
+    assert of("class Mine:\n    x = 2\n") != first
+    assert own_source(recipe.config) == []

@@ -3,11 +3,15 @@ earlier versions."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import json
 from typing import Any
 
+from ..config.own_rows import CHOICES, module_of
 from ..config.pretrain import PretrainConfig
+from ..config.rows import is_ours
 from ..files.folders import fingerprint
 from ..train.decisive import ORDERED, decisive
 from .plan import Cell
@@ -41,15 +45,15 @@ LATER_OF: dict[str, dict[str, Any]] = {
 
 def identity(cell: Cell, kept: dict[str, Any]) -> str:
     """A hash of everything that decides the scores of a cell: its recipe, the weights that it
-    starts from, and what its study keeps: the corpus, the examples of the tasks and how they are
-    measured."""
+    starts from, the source of its rows if they are one's own, and what its study keeps: the corpus,
+    the examples of the tasks and how they are measured."""
     t = cell.config.train
     starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
     values = decisive(cell.config)
     values |= {name: _rising(values[name]) for name in ORDERED}
     decides = {k: v for k, v in values.items() if (k, v) not in later.items()}
-    parts = [cell.entry, decides, starts, kept, *corrected(cell.config)]
+    parts = [cell.entry, decides, starts, kept, *corrected(cell.config), *own_source(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -75,3 +79,31 @@ def corrected(config: PretrainConfig) -> list[str]:
     if (m.architecture, m.init, m.init_scale) == ("modernbert", "local", "depth"):
         said.append("outputs are scaled once")
     return said
+
+
+def own_source(config: PretrainConfig) -> list[str]:
+    """Hashes of the modules, other than ours, that add the rows of a recipe or hold their classes:
+    of what they say without comments and docstrings, so that a change of these leaves results
+    valid. What they import is not looked at."""
+    modules: set[str] = set()
+    for choice in CHOICES:
+        name = getattr(getattr(config, choice.section), choice.name)
+        modules |= {module_of(choice, name) or "", choice.rows[name].cls.partition(":")[0]}
+    return [_source_hash(one) for one in sorted(modules) if one and not is_ours(one)]
+
+
+def _source_hash(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
+    if source is None:  # compiled, or of the program that runs
+        return module
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [one for one in node.body if not _is_text(one)]
+    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether it is a docstring, of a class, a function or a field."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
