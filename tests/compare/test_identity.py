@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -156,3 +157,10 @@ def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
     assert of('"""A text."""\n# One more.\nclass Mine:\n    """Mine."""\n\n    x = 1\n') == first
     assert of("class Mine:\n    x = 2\n") != first
     assert own_source(recipe.config) == []
+
+
+def test_a_row_without_a_source_counts_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "made_by_hand", ModuleType("made_by_hand"))
+    monkeypatch.setitem(OBJECTIVES, "mine", replace(OBJECTIVES["rtd"], cls="made_by_hand:Mine"))
+    config = override(cell_of("electra-tiny").config, {"objective": "mine"})
+    assert own_source(config) == ["made_by_hand"]

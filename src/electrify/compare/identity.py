@@ -7,6 +7,7 @@ import ast
 import hashlib
 import importlib.util
 import json
+from contextlib import suppress
 from typing import Any
 
 from ..config.own_rows import CHOICES, module_of
@@ -89,14 +90,20 @@ def own_source(config: PretrainConfig) -> list[str]:
     for choice in CHOICES:
         name = getattr(getattr(config, choice.section), choice.name)
         modules |= {module_of(choice, name) or "", choice.rows[name].cls.partition(":")[0]}
-    return [_source_hash(one) for one in sorted(modules) if one and not is_ours(one)]
+    others = (one for one in sorted(modules) if one not in ("", "__main__") and not is_ours(one))
+    return [_source_hash(one) for one in others]
 
 
 def _source_hash(module: str) -> str:
-    spec = importlib.util.find_spec(module)
-    source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
-    if source is None:  # compiled, or of the program that runs
-        return module
+    with suppress(ValueError, ImportError):  # made by a program, without a file
+        spec = importlib.util.find_spec(module)
+        source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
+        if source is not None:  # not compiled
+            return _hash_of_code(source)
+    return module
+
+
+def _hash_of_code(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
