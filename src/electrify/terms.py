@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .errors import UserError
+
 Kind = Literal["mean", "histogram", "ranking"]
 
 
@@ -56,10 +58,17 @@ def term(values_N: Tensor, where_N: Tensor | None = None) -> Term:
 
 def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor]) -> Tensor:
     """sum over losses of weight * sum / global count: the total loss that is differentiated. Raises
-    ValueError if the weights name other terms than the counts."""
+    ValueError if the weights name other terms than the counts, and UserError if a loss is not among
+    the terms, as an objective of one's own may have it."""
     if weights.keys() != counts.keys():
         raise ValueError(
             f"term_weights name {sorted(weights)}, the objective's losses are {sorted(counts)}"
+        )
+    if missing := weights.keys() - terms.keys():
+        names = " and no ".join(sorted(missing))
+        raise UserError(
+            f"the forward pass of the objective returns no loss {names}, "
+            "which is counted and weighed; return it under that name"
         )
     parts = [
         weight * terms[name].sum / counts[name].clamp(min=1) for name, weight in weights.items()

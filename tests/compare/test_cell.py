@@ -137,6 +137,16 @@ def test_the_outcome_grows_with_each_task(
     assert json.loads((tmp_path / OUTCOME).read_text())["scores"].keys() == {"b", "c"}
 
 
+def test_a_source_that_changed_since_the_plan_trains_nothing(
+    small_data: Path, tmp_path: Path
+) -> None:
+    recipe = dump(tiny("bert-tiny"))
+    work = replace(WORK, data=str(small_data), folder=str(tmp_path), recipe=recipe, source=("a",))
+    with pytest.raises(UserError, match="changed since the study began; run the same command"):
+        do(work)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path) -> None:
     """A probe of the rate whose training is over before it is told to stop."""
     config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})

@@ -20,7 +20,7 @@ from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.entries import read_entry
 from electrify.config.objectives import OBJECTIVES
-from electrify.config.pretrain import override, recipe_names
+from electrify.config.pretrain import load_recipe, override, recipe_names
 
 STUDY = cast(
     "Study",
@@ -137,30 +137,51 @@ def test_any_recipe_can_be_the_first_of_a_study(recipe: str) -> None:
         )
 
 
-def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Comments and docstrings are not, nor whose module it is that a shipped row names."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    row = replace(OBJECTIVES["rtd"], cls="own_source_row:Mine")
-    monkeypatch.setitem(OBJECTIVES, "mine", row)
+def with_objective(name: str) -> Cell:
     recipe = cell_of("electra-tiny")
-    config = override(recipe.config, {"objective": "mine"})
-    cell = replace(recipe, config=config)
+    return replace(recipe, config=override(recipe.config, {"objective": name}))
 
-    def of(source: str) -> str:
+
+@pytest.mark.parametrize("place", ["class", "function"])
+def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comments and docstrings are not."""
+
+    def written(source: str) -> None:
         (tmp_path / "own_source_row.py").write_text(source, encoding="utf-8")
         importlib.invalidate_caches()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    written("def silent_share(options):\n    return 0.0\n")
+    if place == "class":
+        row = replace(OBJECTIVES["rtd"], cls="own_source_row:Mine")
+    else:
+        monkeypatch.delitem(sys.modules, "own_source_row", raising=False)
+        function = importlib.import_module("own_source_row").silent_share
+        row = replace(OBJECTIVES["rtd"], silent_share=function)
+    monkeypatch.setitem(OBJECTIVES, "mine", row)
+    cell = with_objective("mine")
+
+    def of(source: str) -> str:
+        written(source)
         return identity(cell, kept(STUDY))
 
     first = of("class Mine:\n    x = 1\n")
     assert of('"""A text."""\n# One more.\nclass Mine:\n    """Mine."""\n\n    x = 1\n') == first
     assert of("class Mine:\n    x = 2\n") != first
-    assert own_source(recipe.config) == []
+    assert of("class Mine:\n    pass\n\nx = 1\n") != first
 
 
 def test_a_row_without_a_source_counts_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "made_by_hand", ModuleType("made_by_hand"))
     monkeypatch.setitem(OBJECTIVES, "mine", replace(OBJECTIVES["rtd"], cls="made_by_hand:Mine"))
-    config = override(cell_of("electra-tiny").config, {"objective": "mine"})
-    assert own_source(config) == ["made_by_hand"]
+    assert own_source(with_objective("mine").config) == ["made_by_hand"]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_no_module_counts_for_shipped_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where a row was told that it can grade the text of a corruptor of one's own."""
+    row = OBJECTIVES["rtd"]
+    monkeypatch.setitem(OBJECTIVES, "rtd", replace(row, corruptors=(*row.corruptors, "mine")))
+    assert own_source(load_recipe(name)) == []

@@ -128,7 +128,7 @@ def doctor_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
         ("nowhere", "", "ELECTRIFY_ROWS names 'nowhere', and there is no such module; put the fo"),
         ("rows.py", "", "ELECTRIFY_ROWS names 'rows.py', and there is no such module; write the"),
         ("json.nowhere", "", "no such module; json is there ("),
-        ("rows.nowhere", "", "rows.py), so correct what follows it"),
+        ("rows.nowhere", "", "rows.py) and has none of that name; correct it, or put"),
         ("rows", "import nowhere", "the module rows cannot be imported: ModuleNotFoundError in"),
         ("json, rows", "1 / 0", "rows.py, line 1 (division by zero)"),
         ("rows", "x = 1\ny = (", "SyntaxError in"),

@@ -43,6 +43,8 @@ class Work:
     """The folder of the cell."""
     recipe: str
     """YAML."""
+    source: tuple[str, ...] | None = None
+    """`own_source` of the recipe when the study was planned; None if that does not matter."""
     tasks: tuple[str, ...] = ()
     measuring: measures.Measuring | None = None
     """How the tasks are measured; None if the training alone is asked for."""
@@ -113,6 +115,7 @@ def do(work: Work) -> None:
     folder = Path(work.folder)
     run = folder / RUN
     config = parse(work.recipe, "recipe")
+    must_be_as_planned(work, config)
     result = pretrain(
         Path(work.data),
         output_dir=run,
@@ -154,6 +157,16 @@ def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
     its own has others at its side, and a processor measures them together."""
     found = [_last(run, "joules") for run in runs] if work.core is None else [None]
     return None if None in found else sum(x for x in found if x is not None)
+
+
+def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
+    """Raises UserError if its results would be taken for those of another source."""
+    from .identity import own_source
+
+    if work.source is not None and work.source != tuple(own_source(config)):
+        raise UserError(
+            "the source of its rows was changed since the study began; run the same command again"
+        )
 
 
 def _last(run: Path, name: str) -> float | None:

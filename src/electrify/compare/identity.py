@@ -7,10 +7,11 @@ import ast
 import hashlib
 import importlib.util
 import json
+import warnings
 from contextlib import suppress
 from typing import Any
 
-from ..config.own_rows import CHOICES, module_of
+from ..config.own_rows import CHOICES
 from ..config.pretrain import PretrainConfig
 from ..config.rows import is_ours
 from ..files.folders import fingerprint
@@ -83,34 +84,40 @@ def corrected(config: PretrainConfig) -> list[str]:
 
 
 def own_source(config: PretrainConfig) -> list[str]:
-    """Hashes of the modules, other than ours, that add the rows of a recipe or hold their classes:
-    of what they say without comments and docstrings, so that a change of these leaves results
-    valid. What they import is not looked at."""
+    """Hashes of the modules, other than ours, in which the rows of a recipe have their classes,
+    options and functions: of what they say without comments and docstrings, so that a change of
+    these leaves results valid. What they import is not looked at."""
     modules: set[str] = set()
     for choice in CHOICES:
-        name = getattr(getattr(config, choice.section), choice.name)
-        modules |= {module_of(choice, name) or "", choice.rows[name].cls.partition(":")[0]}
-    others = (one for one in sorted(modules) if one not in ("", "__main__") and not is_ours(one))
-    return [_source_hash(one) for one in others]
+        row = choice.rows[getattr(getattr(config, choice.section), choice.name)]
+        modules.add(row.cls.partition(":")[0])
+        modules |= {str(part.__module__) for part in vars(row).values() if callable(part)}
+    return [_source_hash(one) for one in sorted(modules) if one != "__main__" and not is_ours(one)]
 
 
 def _source_hash(module: str) -> str:
-    with suppress(ValueError, ImportError):  # made by a program, without a file
+    """A hash of its code; its name if there is no source (compiled, or made by a program)."""
+    with suppress(ValueError, ImportError):
         spec = importlib.util.find_spec(module)
         source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
-        if source is not None:  # not compiled
-            return _hash_of_code(source)
+        if source is not None:
+            with warnings.catch_warnings(action="ignore"):
+                tree = ast.parse(source)
+            return hashlib.sha256(json.dumps(_code(tree)).encode()).hexdigest()
     return module
 
 
-def _hash_of_code(source: str) -> str:
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = [one for one in node.body if not _is_text(one)]
-    return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()
+def _code(part: Any) -> Any:
+    """A syntax tree as plain lists, without docstrings and empty fields, which differ between
+    versions of Python."""
+    if isinstance(part, list):
+        return [_code(one) for one in part if not _is_text(one)]
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    fields = ((name, value) for name, value in ast.iter_fields(part) if value not in (None, []))
+    return [type(part).__name__, *([name, _code(value)] for name, value in fields)]
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def _is_text(statement: Any) -> bool:
     """Whether it is a docstring, of a class, a function or a field."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

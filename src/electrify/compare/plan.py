@@ -54,6 +54,8 @@ class Cell:
     """The update at which it leaves the trunk of its entry and seed; None if it is run whole."""
     identity: str = ""
     """A hash of everything that decides its scores (study.py)."""
+    source: tuple[str, ...] = ()
+    """`own_source` of its recipe when the study was planned."""
 
     @property
     def steps(self) -> int:

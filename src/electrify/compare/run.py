@@ -175,6 +175,7 @@ class Runner:
             data=c.data,
             folder=str(folder),
             recipe=dump(recipe),
+            source=cell.source,
             tasks=c.tasks,
             measuring=Measuring.of(c),
             trunk=str(start) if start else None,

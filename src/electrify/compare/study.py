@@ -32,7 +32,7 @@ from ..files.results import besides_record, write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
-from .identity import identity
+from .identity import identity, own_source
 from .measures import digests_of, meant_by, network_of
 from .plan import Cell, cells
 from .processes import slots
@@ -128,7 +128,10 @@ def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any
     found = []
     for tasks in forms:
         one = replace(study, task_data=tasks)
-        hashed = [replace(c, identity=identity(c, kept(one))) for c in study.cells]
+        hashed = [
+            replace(c, identity=identity(c, kept(one)), source=tuple(own_source(c.config)))
+            for c in study.cells
+        ]
         found.append(replace(one, cells=hashed))
         keys = set(map(key_of, hashed))
         if (had or {}).get("task_data") == tasks or any(r.key in keys for r in lines):

@@ -78,8 +78,13 @@ def _why(module: str, error: BaseException) -> str:
                 "write the name of a module, as `import` takes it, and put its folder on PYTHONPATH"
             )
         elif parent in sys.modules:
-            place = getattr(sys.modules[parent], "__file__", None) or "its folder"
-            advice = f"{parent} is there ({place}), so correct what follows it"
+            having = sys.modules[parent]
+            paths = [getattr(having, "__file__", None), *getattr(having, "__path__", ())]
+            place = next((f" ({path})" for path in paths if path), "")
+            advice = (
+                f"{parent} is there{place} and has none of that name; correct it, or put the "
+                f"folder of another {parent} first on PYTHONPATH"
+            )
         else:
             advice = "put the folder that holds it on PYTHONPATH"
         return f"{OWN_ROWS} names {brief(module)}, and there is no such module; {advice}"

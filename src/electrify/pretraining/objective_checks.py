@@ -3,10 +3,6 @@ claimed: every part of it is counted, and its losses are those that the recipe w
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-import torch
-
 from ..build import at_step, compose, constructors_drawing
 from ..config.pretrain import PretrainConfig
 from ..config.rows import is_ours
@@ -28,28 +24,20 @@ def must_be_whole(config: PretrainConfig, loader: Loader, generator: Shape | Non
 
 
 def must_count_its_losses(config: PretrainConfig, loader: Loader, generator: Shape | None) -> None:
-    """Raises UserError if the losses that are weighed are not those that the plan of a few rows
-    counts, and that their forward pass returns. Only these know them, so the networks are made once
-    more; they are dropped again."""
+    """Raises UserError if the plan of a few rows does not count the losses that are weighed. Only
+    the plan knows them, so the networks are made once more; they are dropped again."""
     o, seed = config.objective, config.train.seed
     vocabulary = vocabulary_of(loader.corpus, config)
+    with constructors_drawing(seed):
+        built = at_step(compose(config, vocabulary, generator=generator), config, 0)
     rows = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
     tokens = loader.batch(0, num_rows=rows)
     draws = draws_for(seed=seed, step=0, num_rows=rows, row_length=tokens.row_length)
-    with constructors_drawing(seed), torch.no_grad():
-        built = at_step(compose(config, vocabulary, generator=generator), config, 0)
-        plan = built.objective.plan(tokens, draws)
-        _must_agree(config, "its class counts", "`counts` of its class", plan.counts)
-        losses = built.objective(tokens, plan).losses
-        _must_agree(config, "its forward pass returns", "`forward` of its class", losses)
-
-
-def _must_agree(config: PretrainConfig, having: str, place: str, names: Collection[str]) -> None:
-    weighed = config.objective.term_weights
-    if set(names) != weighed.keys():
+    counted = built.objective.plan(tokens, draws).counts
+    if counted.keys() != o.term_weights.keys():
         raise UserError(
-            f"objective {config.objective.objective}: the losses that {having} are "
-            f"{', '.join(sorted(names)) or 'none'}, and those that are weighed "
-            f"{', '.join(sorted(weighed))}; make `losses` of its row, or term_weights, and "
-            f"{place} agree"
+            f"objective {o.objective}: the losses that its class counts are "
+            f"{', '.join(sorted(counted))}, and those that are weighed "
+            f"{', '.join(sorted(o.term_weights))}; make `losses` of its row, or term_weights, and "
+            "`counts` of its class agree"
         )
