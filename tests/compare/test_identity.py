@@ -148,17 +148,18 @@ def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
 ) -> None:
     """Comments and docstrings are not."""
 
+    module = f"own_source_of_a_{place}"  # one each: an imported one stays
+
     def written(source: str) -> None:
-        (tmp_path / "own_source_row.py").write_text(source, encoding="utf-8")
+        (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
         importlib.invalidate_caches()
 
     monkeypatch.syspath_prepend(str(tmp_path))
     written("def silent_share(options):\n    return 0.0\n")
     if place == "class":
-        row = replace(OBJECTIVES["rtd"], cls="own_source_row:Mine")
+        row = replace(OBJECTIVES["rtd"], cls=f"{module}:Mine")
     else:
-        monkeypatch.delitem(sys.modules, "own_source_row", raising=False)
-        function = importlib.import_module("own_source_row").silent_share
+        function = importlib.import_module(module).silent_share
         row = replace(OBJECTIVES["rtd"], silent_share=function)
     monkeypatch.setitem(OBJECTIVES, "mine", row)
     cell = with_objective("mine")
