@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.identity import LATER, corrected, identity, own_source
+from electrify.compare.identity import LATER, corrected, identity
 from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
@@ -20,6 +20,7 @@ from electrify.config.checks import check
 from electrify.config.compare import CompareConfig
 from electrify.config.entries import read_entry
 from electrify.config.objectives import OBJECTIVES
+from electrify.config.own_source import own_source
 from electrify.config.pretrain import load_recipe, override, recipe_names
 
 STUDY = cast(

@@ -44,6 +44,7 @@ def test_an_entry_is_a_recipe_with_changes() -> None:
     ("text", "says"),
     [
         ("electra-tiny:mask_rate", "'mask_rate' is not a change; write field=value"),
+        ("electra-tiny:,", "no change after the colon; write field=value, or leave it out"),
         ("electra-tiny:seed=1,seed=2", "seed is changed twice"),
         ("electra-tiny:mask_rat=1", "there is no field 'mask_rat'"),
         ("electra-tiny:mask_rate=much", "electra-tiny:mask_rate=much: "),

@@ -105,6 +105,12 @@ def config(corpus: Path, tmp_path: Path, **fields: Any) -> CompareConfig:
     return CompareConfig(**(given | fields))
 
 
+def test_planted_pairs_need_no_files(small_data: Path, tmp_path: Path) -> None:
+    """They are made of the corpus, of which the small one has too little."""
+    with pytest.raises(UserError, match=f"{small_data}: its held-out part gives only"):
+        plan_study(config(small_data, tmp_path, tasks=("planted",), data_dir=None))
+
+
 def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
     words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
     found = entries_of(config(small_data, tmp_path, recipes=words))
@@ -170,6 +176,8 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are the same"),
         ({"tasks": ("stsb", "STS-B")}, "stsb and STS-B are the same"),
         ({"data_dir": "nowhere"}, "no such folder"),
+        ({"data_dir": None}, "--data-dir is missing: blimp is measured on files; give their fol"),
+        ({"data_dir": None, "tasks": ("planted", "cola")}, "--data-dir is missing: cola is"),
         ({"budgets": (1e8, 1.00001e8)}, "are both .* updates"),
         ({"budgets": (1e8, 1e308)}, "more than 1e.12 updates"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),

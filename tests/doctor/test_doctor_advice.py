@@ -124,6 +124,7 @@ def test_a_multiple_of_eight_that_can_be_had(small_data: Path) -> None:
             0.01,
             "of 40 documents a share of 0.01 is too small; prepare with --valid-fraction 0.13,",
         ),
+        (90, 0, "of 90 documents a share of 0 is too small; prepare with --valid-fraction 0.06,"),
         (600, 0.01, "prepare with --valid-fraction 0.02, into another"),
         (100_000, 0, "prepare with --valid-fraction 0.01, into another"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,31 @@ def test_the_folder_of_a_fine_tuning_stands_for_its_model(zoo: Path, tmp_path: P
     (scores / "models" / "two").symlink_to(zoo / "electra")
     with pytest.raises(UserError, match="holds 2 models; name one of"):
         embed(str(scores), TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"max_seq_length": 1}, "max_seq_length must be at least 16, not 1"),
+        ({"max_seq_length": 0}, "max_seq_length must be at least 16, not 0"),
+        ({"max_seq_length": -1}, "max_seq_length must be at least 16, not -1"),
+        ({"max_seq_length": True}, "max_seq_length must be of type int, not True"),
+        ({"max_seq_length": "8"}, "max_seq_length must be of type int, not '8'"),
+        ({"max_seq_length": 2.5}, "max_seq_length must be of type int, not 2.5"),
+        ({"bf16": "yes"}, "bf16 cannot be 'yes'"),
+        ({"pooling": "max"}, "pooling cannot be 'max'"),
+        ({"model": 3.5}, "model must be of type str, not 3.5"),
+    ],
+)
+def test_wrong_arguments_from_python(zoo: Path, given: dict[str, Any], says: str) -> None:
+    """As the command line says them: some were taken for others, in silence."""
+    with pytest.raises(UserError, match=says):
+        embed(**{"model": str(zoo / "bert"), "texts": TEXTS} | given)
+
+
+def test_a_path_of_a_model(zoo: Path) -> None:
+    wanted = embed(str(zoo / "bert"), TEXTS, bf16="false")
+    np.testing.assert_array_equal(embed(zoo / "bert", TEXTS, bf16="false"), wanted)
 
 
 def corpus() -> list[str]:

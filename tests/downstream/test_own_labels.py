@@ -77,6 +77,41 @@ def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:
         own(tmp_path, table("text\tlabel", "a\t1.5", "b\t1_1"), problem_type="regression")
 
 
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ("n/a", "line 7: label 'n/a' is not a number, and 19 of 20 are; correct it, or give"),
+        ("0,5", "line 7: label '0,5' is not a number; write decimals with a point, or give"),
+    ],
+)
+def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str, says: str) -> None:
+    """It made a class of each number, in silence."""
+    labels = [f"{k / 4}" for k in range(20)]
+    rows = [f"text {k}\t{label}" for k, label in enumerate(labels)]
+    assert own(tmp_path, table("text\tlabel", *rows)).kind == "regression"
+    rows[5] = f"text 5\t{odd}"
+    with pytest.raises(UserError, match=re.escape(says)):
+        own(tmp_path, table("text\tlabel", *rows))
+    found = own(tmp_path, table("text\tlabel", *rows), problem_type="classification")
+    assert (found.kind, len(found.labels)) == ("classification", 20)
+    assert not any("the labels are read as" in note for note in found.notes)
+
+
+def test_a_column_of_decimal_commas(tmp_path: Path) -> None:
+    rows = [f"text {k}\t0,{k}" for k in range(20)]
+    with pytest.raises(UserError, match="line 2: label '0,0' is not a number; write decimals"):
+        own(tmp_path, table("text\tlabel", *rows))
+
+
+def test_names_beside_numbers_are_classes(tmp_path: Path) -> None:
+    """Fewer than four fifths are numbers, or hardly any is a decimal one."""
+    for labels in (["1.5"] * 15 + ["other"] * 5, ["1"] * 18 + ["1.5", "other"]):
+        rows = [f"text {k}\t{label}" for k, label in enumerate(labels)]
+        found = own(tmp_path, table("text\tlabel", *rows))
+        assert found.kind == "classification"
+        assert found.notes[-1] == f"the labels are read as names of {len(set(labels))} classes"
+
+
 def test_the_f1_of_one_class_among_several(tmp_path: Path) -> None:
     """It was that of the class with number 1 alone, whichever that is."""
     path = tmp_path / "a.csv"

@@ -24,13 +24,15 @@ def own(folder: Path, train: str, validation: str, *, ending: str = ".csv") -> T
 def test_training_examples_that_are_scored_are_said(tmp_path: Path) -> None:
     assert own(tmp_path, CLASSES, CLASSES).notes == (
         "3 of 3 validation examples are among the training examples: the scores flatter",
+        "the labels are read as names of 2 classes",
     )
     assert (
         own(tmp_path, CLASSES, "text,label\ntwo,b\nfour,a\n")
         .notes[0]
         .startswith("1 of 2 validation examples")
     )
-    assert own(tmp_path, CLASSES, "text,label\nfour,b\n").notes == ()
+    (note,) = own(tmp_path, CLASSES, "text,label\nfour,b\n").notes
+    assert note == "the labels are read as names of 2 classes"
     columns = "one A\ntwo B\n\nthree A\n"
     assert (
         own(tmp_path, columns, columns, ending=".conll")

@@ -136,7 +136,8 @@ def test_from_one_file(tmp_path: Path) -> None:
     path.write_text("smiles,category\n" + "".join(f"C{k},{'ab'[k % 2]}\n" for k in range(40)))
     given_ = {"models": ("m",), "output_dir": "out", "train_file": str(path)}
     (found,) = read_asked(FinetuneConfig(**given_, validation_fraction=0.25))
-    assert (len(found.train), len(found.validation), found.notes) == (30, 10, ())
+    assert (len(found.train), len(found.validation)) == (30, 10)
+    assert found.notes == ("the labels are read as names of 2 classes",)
     assert found.labels == ("a", "b")
     for more, says in (
         ({"validation_fraction": 1.5}, "between 0 and 1"),

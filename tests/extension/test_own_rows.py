@@ -62,6 +62,7 @@ def test_the_example_of_the_page(
     said = f"section objective: objective 'focal' {HAD}; {advice}"
     assert said in mistake(capsys, "export", ran, "--output-dir", tmp_path / "again")
     assert said in mistake(capsys, *pretrain_words(small_data, ran, max_steps=3))
+    assert said in mistake(capsys, "flops", ran / "config.yaml")
     assert run("doctor", str(ran)) == 1
     (report,) = [line for line in doctor_lines(capsys) if HAD in line]
     assert advice.replace("set", "Set", 1) in report
@@ -86,6 +87,33 @@ def test_the_example_of_the_page(
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "cell" / "outcome.json").read_text())["steps"] == 3
+
+
+def test_a_run_whose_own_source_changes(
+    small_data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It went on in silence, by another loss."""
+    module, name = tmp_path / "changing.py", "changing"
+    code = "from electrify.objectives.electra import Electra\n\n\nclass Mine(Electra):\n    pass\n"
+    module.write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(OBJECTIVES, "mine", replace(OBJECTIVES["rtd"], cls=f"{name}:Mine"))
+    words = pretrain_words(small_data, tmp_path / "run", max_steps=9, generator_size=0.5)
+    words += flags(objective="mine", save_steps=1)
+
+    def continued() -> str:
+        assert run(*words, "--max-minutes", "1e-9") == 75
+        return capsys.readouterr().err
+
+    continued()
+    module.write_text("# The same.\n" + code)
+    assert "has changed" not in continued()
+    module.write_text(code + "    x = 1\n")
+    said = "the source of a row of your own has changed: the updates after step 2 are made by the"
+    assert f"warning: {said} new one" in continued()
 
 
 def test_a_folder_names_no_command_as_a_module(

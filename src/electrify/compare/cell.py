@@ -161,7 +161,7 @@ def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
 
 def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
     """Raises UserError if its results would be taken for those of another source."""
-    from .identity import own_source
+    from ..config.own_source import own_source
 
     if work.source is not None and work.source != tuple(own_source(config)):
         raise UserError(

@@ -58,7 +58,7 @@ class Measuring:
 
     data: str
     """The prepared corpus."""
-    data_dir: str
+    data_dir: str | None
     seeds: int
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
@@ -100,9 +100,9 @@ def is_trained(name: str) -> bool:
     return not is_of_pairs(name) and name.partition(":")[2] != "cosine"
 
 
-def meant_by(name: str, data_dir: str) -> tuple[str, str, str]:
-    """The task, the way it is measured, and the folder of its data. Raises UserError for a name
-    that is not one."""
+def meant_by(name: str, data_dir: str | None) -> tuple[str, str, str]:
+    """The task, the way it is measured, and the folder of its data, if it has files. Raises
+    UserError for a name that is not one, or without the folder of its files."""
     task, _, way = name.partition(":")
     task = task.lower() if task.lower() in PAIRS else task
     ways = ("", LM) if task in PAIRS else WAYS
@@ -113,10 +113,12 @@ def meant_by(name: str, data_dir: str) -> tuple[str, str, str]:
     if way not in ways:
         why = "is measured without training" if task in PAIRS else "is not made of minimal pairs"
         raise UserError(f"tasks: {name}: {task} {why}; leave :{way} out")
-    if task in PAIRS:
-        return task, way, data_dir
-    row = _row_of(name, task, way)
-    return row.name, way, folder_of(row, data_dir)
+    row = None if task in PAIRS else _row_of(name, task, way)
+    if task == PLANTED:
+        return task, way, ""
+    if data_dir is None:
+        raise UserError(f"--data-dir is missing: {name} is measured on files; give their folder")
+    return (task, way, data_dir) if row is None else (row.name, way, folder_of(row, data_dir))
 
 
 def network_of(name: str, config: PretrainConfig) -> str:
@@ -147,7 +149,7 @@ def _row_of(name: str, task: str, way: str) -> KnownTask:
     return rows[0]
 
 
-def digests_of(name: str, data_dir: str, *, data: str) -> tuple[str, str]:
+def digests_of(name: str, data_dir: str | None, *, data: str) -> tuple[str, str]:
     """A hash of the examples of a task and of what is done with them, and the hash that earlier
     versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
     task, way, folder = meant_by(name, data_dir)

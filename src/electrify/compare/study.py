@@ -25,6 +25,7 @@ import yaml
 from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
 from ..config.entries import Entry, joined, read_entries, read_entry
 from ..config.given import with_option
+from ..config.own_source import own_source
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..files.folders import must_be_new
@@ -32,7 +33,7 @@ from ..files.results import besides_record, write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
-from .identity import identity, own_source
+from .identity import identity
 from .measures import digests_of, meant_by, network_of
 from .plan import Cell, cells
 from .processes import slots
@@ -142,7 +143,7 @@ def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any
 def task_data(config: CompareConfig) -> list[dict[str, str]]:
     """A hash of the examples of each task, and the one that earlier versions took. Raises UserError
     for a task that is given twice, or cannot be read."""
-    if not Path(config.data_dir).is_dir():
+    if config.data_dir is not None and not Path(config.data_dir).is_dir():
         raise UserError(f"--data-dir {config.data_dir}: no such folder")
     meant = [meant_by(task, config.data_dir)[:2] for task in config.tasks]
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]

@@ -73,9 +73,9 @@ class CompareConfig(Checked):
     of BLiMP's folder supplement; planted, for minimal pairs made of the corpus's own held-out text;
     blimp:mlm, supplement:mlm and planted:mlm, by the masked language model that a run leaves of its
     encoder."""
-    data_dir: str
+    data_dir: str | None = None
     """The folder that holds the tasks' own folders, or folders glue, tagging, squad, babylm and
-    blimp with them."""
+    blimp with them. Only planted needs none."""
     task_seeds: int = 3
     """Runs of each task for each encoder; their median counts."""
     max_train_samples: int | None = None

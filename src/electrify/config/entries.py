@@ -55,8 +55,10 @@ def is_number(text: str) -> bool:
 def read_entry(text: str, where: str = "--recipes") -> Entry:
     """`RECIPE` or `RECIPE:field=value,...`. Raises UserError for a change that is not one, naming
     `where` the text comes from if it cannot be a name."""
-    recipe, _, rest = text.strip().partition(":")
+    recipe, colon, rest = text.strip().partition(":")
     changes: dict[str, str] = {}
+    if colon and not rest.strip(" ,"):
+        raise UserError(f"{text}: no change after the colon; write field=value, or leave it out")
     for part in filter(None, rest.split(",")):
         name, sign, value = (word.strip() for word in part.partition("="))
         name = name.replace("-", "_")

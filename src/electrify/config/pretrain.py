@@ -87,7 +87,8 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
     """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and
     field."""
     text = read_recipe(path, within=within)
-    config = parse(text, str(path), rows=_rows_of(path.parent) if within else {})
+    of_a_run = within is not None or text.startswith(RUN_MARK)
+    config = parse(text, str(path), rows=_rows_of(path.parent) if of_a_run else {})
     starts = (
         {
             name: getattr(config.train, name) or ""

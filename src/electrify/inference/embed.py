@@ -25,6 +25,9 @@ from .predict import MEGABYTE, Summary, shares
 from .source import BLOCK_ITEMS, Files, Head, Item, fitted_on
 from .vectors import vector_sink
 
+_NOWHERE = ".npy"
+"""The output file of vectors that a program gets and nobody writes."""
+
 
 @known_torch_state()
 def embed_files(options: EmbedConfig) -> Summary:
@@ -40,13 +43,7 @@ def embed_files(options: EmbedConfig) -> Summary:
     files = Files(options, "regression")
     head = files.check()
     corpus = fitted_on(options)
-    embedder = Embedder(
-        options.model,
-        pooling=options.pooling,
-        max_seq_length=options.max_seq_length,
-        device=options.device,
-        bf16=options.bf16,
-    )
+    embedder = _embedder(options)
     threads = choose(
         options.threads,
         device=embedder.device,
@@ -110,6 +107,16 @@ def _vectors(
             )
 
 
+def _embedder(options: EmbedConfig) -> Embedder:
+    return Embedder(
+        options.model,
+        pooling=options.pooling,
+        max_seq_length=options.max_seq_length,
+        device=options.device,
+        bf16=options.bf16,
+    )
+
+
 @known_torch_state()
 def embed(
     model: str,
@@ -127,16 +134,20 @@ def embed(
     center, whiten: texts on whose vectors these are centred or whitened, see `EmbedConfig`, which
     also explains the other arguments. Raises UserError.
     """
-    if pooling not in ("mean", "cls"):
-        raise UserError(f"pooling must be mean or cls, not {pooling!r}")
+    how = EmbedConfig(
+        model=model,
+        output_file=_NOWHERE,
+        pooling=pooling,
+        max_seq_length=max_seq_length,
+        device=device,
+        bf16=bf16,
+    )
     if center is not None and whiten is not None:
         raise UserError("center and whiten exclude each other: whitening centres, too")
     given = given_texts(texts)
     fitted_to = whiten if center is None else center
     corpus = None if fitted_to is None else given_texts(fitted_to)
-    embedder = Embedder(
-        model, pooling=pooling, max_seq_length=max_seq_length, device=device, bf16=bf16
-    )
+    embedder = _embedder(how)
     found = list(_in_blocks(embedder, given))
     if embedder.cut.text():
         say(embedder.cut.text())

@@ -35,6 +35,7 @@ from ..train.peak import machine_peak
 from ..train.sharding import is_sharded
 from ..train.space import bytes_needed, require_space, sizes_of
 from ..train.threads import Threads, choose, computing_with
+from .announcing import announce, changed
 from .batches import split_batch
 from .frequencies import unigram_entropy
 from .objective_checks import must_be_whole
@@ -179,7 +180,7 @@ def context_of(job: Job, config: PretrainConfig, corpus: Corpus) -> RunContext:
     return RunContext(
         job.world,
         job.folder,
-        fingerprint=fingerprint(corpus.manifest, job.world),
+        fingerprint=fingerprint(corpus.manifest, job.world, config),
         recipe=decisive(config),
         deadline=job.deadline,
         peak=machine_peak(job.world.device, dtype) if job.world.is_main else math.inf,
@@ -247,52 +248,3 @@ def begin(
         for warning in changed(run, loaded, lost if begun else []):
             say(f"warning: {warning}")
         announce(run, parameters)
-
-
-def changed(run: Run, loaded: Loaded | None, lost: list[str]) -> list[str]:
-    """The differences from the last time this run was started, for a warning."""
-    if not loaded:
-        return []
-    found = []
-    if lost:
-        found.append(
-            f"{run.context.folder} had lost {', '.join(lost)}, or it was changed: it is written "
-            "again, and what was there is kept"
-        )
-    now = run.context.fingerprint
-    odd = [
-        f"{k} {v} then, {now.get(k)} now"
-        for k, v in loaded.state["fingerprint"].items()
-        if v != now.get(k)
-    ]
-    if odd:
-        found.append(
-            f"continuing under other conditions ({'; '.join(odd)}): the data is the same, the last "
-            "bits may differ"
-        )
-    return found
-
-
-def announce(run: Run, parameters: int) -> None:
-    loader = run.data.loader
-    config = run.config
-    epochs = loader.epoch(config.max_steps)
-    phases = loader.phases.all
-    rows = ", ".join(
-        f"{s.num_rows:,} rows of {length} ({100 * s.fill_rate:.1f} % filled)"
-        for length, s in loader.streams.items()
-    )
-    batch = f"batch {phases[0].batch_rows} rows"
-    if len(phases) > 1:
-        parts = (
-            f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
-            for p in phases
-        )
-        batch = "batches of " + ", then ".join(parts)
-    say(
-        f"{parameters / 1e6:.1f} M parameters, {rows}, {batch}, {config.max_steps:,} steps = "
-        f"{epochs:.1f} epochs" + (f", continuing after step {run.step:,}" if run.step else "")
-    )
-    why = run.data.unvalidated(config.eval_rows, processes=run.world.size)
-    if config.eval_steps and why:
-        say(f"warning: {why}")

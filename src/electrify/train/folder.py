@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from ..config.networks import KEPT, network_names
+from ..config.own_source import own_source
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import OutputError, UserError
 from ..files.folders import fingerprint as model_fingerprint
@@ -208,8 +209,15 @@ def _agree(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
     )
 
 
-def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
-    """What must be the same for a bit-identical continuation."""
+OWN_SOURCE = "own_source"
+"""The name of the hashes of rows of one's own in a fingerprint, which others do not have."""
+
+
+def fingerprint(
+    manifest: Manifest, world: dist.World | None, config: PretrainConfig | None = None
+) -> dict[str, Any]:
+    """What must be the same for a bit-identical continuation. Without world and recipe, of the data
+    alone."""
     data = {"data": manifest.fingerprint, "tokenizer": manifest.tokenizer_sha256}
     machine = (
         {
@@ -221,7 +229,8 @@ def fingerprint(manifest: Manifest, world: dist.World | None) -> dict[str, Any]:
         if world
         else {}
     )
-    return data | machine
+    own = own_source(config) if config else []
+    return data | machine | ({OWN_SOURCE: own} if own else {})
 
 
 def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:

@@ -4,32 +4,29 @@ given."""
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import UserError, nearest
 from ..examples import Example, Partly
 from ..metrics import chosen
 from ..tasks import MIN_UPDATES, Kind, TaskData
-from .columns import WHOLE_NUMBER, Columns
+from .columns import Columns
 from .overlap import shared_examples
-from .tables import Row, class_name, label_of, must_be_classes, number_of, rows, texts_of
+from .own_labels import (
+    OWN_METRICS,
+    Cells,
+    Marked,
+    about_labels,
+    checked_kind,
+    class_names,
+    held_in,
+    must_be_learnable,
+    must_be_legible,
+)
+from .tables import Row, label_of, must_be_classes, number_of, rows, texts_of
 
 OWN_EPOCHS = 3.0
-OWN_METRICS: dict[Kind, tuple[str, ...]] = {
-    "classification": (
-        "accuracy",
-        "macro_f1",
-        "balanced_accuracy",
-        "roc_auc",
-        "pr_auc",
-        "ece",
-    ),
-    "multilabel": ("micro_f1", "macro_f1", "accuracy", "roc_auc", "pr_auc"),
-    "regression": ("spearman", "pearson"),
-}
 MOST_AREAS = 100
 """Up to this many classes, areas under curves are computed without a request."""
 # What a cell may say if each class has a column of its own.
@@ -47,11 +44,11 @@ def texts_task(
     train_file = files[0]
     (text, pair, labels), parts = _parts(files, columns, wanted)
     values = [value for _, _, value, _ in parts[0]]
-    kind = _checked_kind(values, wanted, train_file)
-    names = labels if len(labels) > 1 else _class_names(values, kind)
-    _must_be_legible(names, kind, train_file)
+    kind = checked_kind(parts[0], wanted, train_file)
+    names = labels if len(labels) > 1 else class_names(values, kind)
+    must_be_legible(names, kind, train_file)
     if kind == "regression":
-        _must_be_learnable([float(number_of(v) or 0.0) for v in values], train_file)
+        must_be_learnable([float(number_of(v) or 0.0) for v in values], train_file)
     must_be_classes(train_file, len(names), "--label-column")
     if "f1" in metrics and kind == "classification" and len(names) > 2:
         raise UserError(
@@ -62,6 +59,8 @@ def texts_task(
     examples = [[_example(cells, kind, classes) for cells in part] for part in parts]
     known, notes = _known(examples, classes=len(names))
     shared = shared_examples([[(one.text, one.pair) for one in part] for part in known])
+    if wanted == "auto" and len(labels) == 1:
+        notes += (about_labels(kind, classes=len(names)),)
     if columns.unnamed:
         notes += (f"column {text} is read as the text, and column {labels[0]} as the label",)
     return TaskData(
@@ -85,30 +84,6 @@ def _usual(kind: Kind, *, classes: int) -> tuple[str, ...]:
     return tuple(m for m in OWN_METRICS[kind] if not (many and m in ("roc_auc", "pr_auc")))
 
 
-def _must_be_legible(names: Sequence[str], kind: Kind, train_file: str) -> None:
-    """Raises UserError for a label that could not be told apart in the written answers."""
-    barred = next((name for name in names if kind == "multilabel" and "|" in name), None)
-    if barred is not None:
-        raise UserError(
-            f"{train_file}: the label {barred[:40]!r} holds a bar, which stands between labels; "
-            "rename it"
-        )
-
-
-def _must_be_learnable(values: Sequence[float], train_file: str) -> None:
-    """Raises UserError for values that numbers of 32 bits, as in a model, cannot tell apart."""
-    if not all(map(math.isfinite, values)):
-        return  # which is reported where the label is read
-    largest = max(map(abs, values))
-    spread = max(values) - min(values)
-    if spread and (largest > 1e30 or spread < 1e-30 or spread < largest * 1e-4):
-        raise UserError(
-            f"{train_file}: the labels lie between {min(values):.12g} and {max(values):.12g}, "
-            "which a model of 32 bits cannot tell apart; subtract their mean and divide by their "
-            "deviation"
-        )
-
-
 def _known(
     parts: list[list[Example]], *, classes: int
 ) -> tuple[list[tuple[Example, ...]], tuple[str, ...]]:
@@ -119,10 +94,6 @@ def _known(
     ]
     out = sum(map(len, parts)) - sum(map(len, found))
     return found, (f"{out:,} examples have no label at all and are left out",) * bool(out)
-
-
-Cells = tuple[str, str | None, Any, str]
-"""Text, second text, label as written, and the place of the row."""
 
 
 def _parts(
@@ -150,55 +121,6 @@ def _parts(
             named = ", ".join(repr(c) for c in (text, pair) if c is not None)
             raise UserError(f"{path}: every text ({named}) is empty; is another column meant?")
     return found, parts
-
-
-def _checked_kind(values: list[Any], wanted: str, train_file: str) -> Kind:
-    """The kind of label. Raises UserError if the labels are not of the kind that is wanted."""
-    kind = _kind_of_labels(values) if wanted == "auto" else wanted
-    assert kind in OWN_METRICS
-    if kind != "multilabel" and any(isinstance(v, list | Marked) for v in values):
-        raise UserError(
-            f"{train_file}: an example may have several labels there, so its problem type is "
-            f"multilabel, not {kind}"
-        )
-    if kind == "multilabel" and not any(_list(v) for v in values):
-        raise UserError(f"{train_file}: no example has a label, so there is nothing to learn")
-    return kind
-
-
-def _class_names(values: list[Any], kind: Kind) -> list[str]:
-    if kind == "regression":
-        return []
-    flat = values if kind != "multilabel" else [one for value in values for one in _list(value)]
-    return sorted({class_name(v) for v in flat}, key=_class_order)
-
-
-def _kind_of_labels(values: list[Any]) -> Kind:
-    if any(isinstance(v, list | Marked) for v in values):
-        return "multilabel"
-    return "regression" if _are_decimals(values) else "classification"
-
-
-def _list(value: Any) -> list[Any]:
-    """The labels of one example; text holds them between bars."""
-    if isinstance(value, Marked):
-        return value.held
-    if isinstance(value, list):
-        return value
-    return (
-        [part.strip() for part in value.split("|") if part.strip()]
-        if isinstance(value, str)
-        else [value]
-    )
-
-
-@dataclass(frozen=True)
-class Marked:
-    """What the columns of an example say, one for each class: the names of the columns with a 1,
-    and of the empty ones."""
-
-    held: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
 
 
 def _marked(path: str, row: Row, columns: list[str]) -> Marked:
@@ -232,20 +154,8 @@ def _label(value: Any, kind: Kind, classes: dict[str, int], where: str) -> float
     if kind != "multilabel":
         return label_of(value, kind, classes, where)
     return tuple(
-        sorted({int(label_of(one, "classification", classes, where)) for one in _list(value)})
+        sorted({int(label_of(one, "classification", classes, where)) for one in held_in(value)})
     )
-
-
-def _are_decimals(values: list[Any]) -> bool:
-    """Whether all labels are numbers and not all of them integers. The spelling counts: 3.0 is a
-    decimal number and 3 is not."""
-    return all(number_of(v) is not None for v in values) and not all(
-        str(v).strip().lstrip("+-").isdecimal() for v in values
-    )
-
-
-def _class_order(name: str) -> tuple[int, float, str]:
-    return (0, int(name), name) if WHOLE_NUMBER.fullmatch(name) else (1, 0, name)
 
 
 def _cells(path: str, row: Row, text: str, pair: str | None, label: str, *, empty: bool) -> Cells:
