@@ -173,6 +173,7 @@ def test_the_source_of_a_row_of_ones_own_is_a_part_of_it(
     assert of('"""A text."""\n# One more.\nclass Mine:\n    """Mine."""\n\n    x = 1\n') == first
     assert of("class Mine:\n    x = 2\n") != first
     assert of("class Mine:\n    pass\n\nx = 1\n") != first
+    assert of("class Mine:\n    x = (\n") not in (first, of("class Mine:\n    x = [\n"))
 
 
 def test_a_row_without_a_source_counts_by_its_module(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:
     ("odd", "says"),
     [
         ("n/a", "line 7: label 'n/a' is not a number, and 19 of 20 are; correct it, or give"),
-        ("0,5", "line 7: label '0,5' is not a number; write decimals with a point, or give"),
+        ("0,5", "line 7: label '0,5' is not a number; write a decimal with a point"),
     ],
 )
 def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str, says: str) -> None:
@@ -99,13 +99,14 @@ def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str, sa
 
 def test_a_column_of_decimal_commas(tmp_path: Path) -> None:
     rows = [f"text {k}\t0,{k}" for k in range(20)]
-    with pytest.raises(UserError, match="line 2: label '0,0' is not a number; write decimals"):
+    with pytest.raises(UserError, match="line 2: label '0,0' is not a number; write a decimal"):
         own(tmp_path, table("text\tlabel", *rows))
 
 
 def test_names_beside_numbers_are_classes(tmp_path: Path) -> None:
     """Fewer than four fifths are numbers, or hardly any is a decimal one."""
-    for labels in (["1.5"] * 15 + ["other"] * 5, ["1"] * 18 + ["1.5", "other"]):
+    few = ["1"] * 14 + ["nan"] * 4 + ["1.5", "other"]
+    for labels in (["1.5"] * 15 + ["other"] * 5, ["1"] * 18 + ["1.5", "other"], few):
         rows = [f"text {k}\t{label}" for k, label in enumerate(labels)]
         found = own(tmp_path, table("text\tlabel", *rows))
         assert found.kind == "classification"

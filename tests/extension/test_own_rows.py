@@ -63,6 +63,10 @@ def test_the_example_of_the_page(
     assert said in mistake(capsys, "export", ran, "--output-dir", tmp_path / "again")
     assert said in mistake(capsys, *pretrain_words(small_data, ran, max_steps=3))
     assert said in mistake(capsys, "flops", ran / "config.yaml")
+    recipe = (ran / "config.yaml").read_text(encoding="utf-8")
+    back = re.sub("\n.*focal_gamma.*", "", recipe).replace("focal", "rtd")
+    (ran / "back.yaml").write_text(back, encoding="utf-8")
+    assert run("flops", str(ran / "back.yaml")) == 0
     assert run("doctor", str(ran)) == 1
     (report,) = [line for line in doctor_lines(capsys) if HAD in line]
     assert advice.replace("set", "Set", 1) in report

@@ -28,14 +28,15 @@ def own_source(config: PretrainConfig) -> list[str]:
 
 
 def _source_hash(module: str) -> str:
-    """A hash of its code; its name if there is no source (compiled, or made by a program)."""
+    """A hash of its code, or of its text if that cannot be parsed; its name if there is no source
+    (compiled, or made by a program)."""
     with suppress(ValueError, ImportError):
         spec = importlib.util.find_spec(module)
         source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
         if source is not None:
-            with warnings.catch_warnings(action="ignore"):
-                tree = ast.parse(source)
-            return hashlib.sha256(json.dumps(_code(tree)).encode()).hexdigest()
+            with suppress(SyntaxError), warnings.catch_warnings(action="ignore"):
+                source = json.dumps(_code(ast.parse(source)))
+            return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()
     return module
 
 

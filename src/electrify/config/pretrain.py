@@ -19,7 +19,7 @@ import yaml
 
 from ..errors import UserError, nearest
 from ..files.folders import own_object
-from ..files.run_folder import FACTS
+from ..files.run_folder import CONFIG, FACTS
 from . import own, own_rows
 from .flags import flag_of
 from .given import Checked, checked, must_be
@@ -87,7 +87,7 @@ def load_file(path: Path, *, within: Path | None = None) -> PretrainConfig:
     """A recipe file of the user, or that of a run folder (within). Raises UserError naming file and
     field."""
     text = read_recipe(path, within=within)
-    of_a_run = within is not None or text.startswith(RUN_MARK)
+    of_a_run = within is not None or (path.name == CONFIG and text.startswith(RUN_MARK))
     config = parse(text, str(path), rows=_rows_of(path.parent) if of_a_run else {})
     starts = (
         {

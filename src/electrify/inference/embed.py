@@ -3,6 +3,7 @@ program gives."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
@@ -119,7 +120,7 @@ def _embedder(options: EmbedConfig) -> Embedder:
 
 @known_torch_state()
 def embed(
-    model: str,
+    model: str | os.PathLike[str],
     texts: Iterable[str],
     *,
     pooling: Literal["mean", "cls"] = "mean",
@@ -135,11 +136,11 @@ def embed(
     also explains the other arguments. Raises UserError.
     """
     how = EmbedConfig(
-        model=model,
+        model=os.fspath(model) if isinstance(model, os.PathLike) else model,
         output_file=_NOWHERE,
         pooling=pooling,
         max_seq_length=max_seq_length,
-        device=device,
+        device=str(device),
         bf16=bf16,
     )
     if center is not None and whiten is not None:

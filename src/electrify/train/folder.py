@@ -210,7 +210,7 @@ def _agree(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 OWN_SOURCE = "own_source"
-"""The name of the hashes of rows of one's own in a fingerprint, which others do not have."""
+"""The name of the hashes of rows of one's own in a fingerprint."""
 
 
 def fingerprint(
@@ -229,8 +229,7 @@ def fingerprint(
         if world
         else {}
     )
-    own = own_source(config) if config else []
-    return data | machine | ({OWN_SOURCE: own} if own else {})
+    return data | machine | ({OWN_SOURCE: own_source(config)} if config else {})
 
 
 def earlier_threads(folder: Path, saved: dict[str, Any] | None) -> Any:

@@ -28,7 +28,7 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("spearman", "pearson"),
 }
 MOST, SOME = 0.8, 0.1
-"""Above these shares of numbers, and of decimal ones, labels are not taken for names of classes."""
+"""From these shares of numbers, and of decimal ones, labels are not taken for names of classes."""
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 
@@ -96,17 +96,23 @@ def _must_not_be_numbers(cells: list[Cells]) -> None:
     plain = [(value, where, number_of(value) is not None) for _, _, value, where in cells]
     commas = [isinstance(v, str) and bool(DECIMAL_COMMA.fullmatch(v.strip())) for v, *_ in plain]
     numbers = sum(known or comma for (*_, known), comma in zip(plain, commas, strict=True))
-    decimals = sum(known and not _is_whole(v) for v, _, known in plain) + sum(commas)
-    if numbers <= len(cells) * MOST or decimals <= len(cells) * SOME:
+    decimals = sum(commas) + sum(_is_decimal(value) for value, *_ in plain)
+    if numbers < len(cells) * MOST or decimals < len(cells) * SOME:
         return
     value, where, comma = next(
         (v, w, comma) for (v, w, known), comma in zip(plain, commas, strict=True) if not known
     )
     fact = f"{where}: label {str(value)[:40]!r} is not a number"
-    classes = "give --problem-type classification, which makes a class of each label"
+    classes = "give --problem-type classification if each label is the name of a class"
     if comma:
-        raise UserError(fact, f"write decimals with a point, or {classes}")
+        signs = "a decimal with a point, thousands without a comma, and several labels with bars"
+        raise UserError(fact, f"write {signs} (--problem-type multilabel), or {classes}")
     raise UserError(f"{fact}, and {numbers:,} of {len(cells):,} are", f"correct it, or {classes}")
+
+
+def _is_decimal(value: Any) -> bool:
+    number = number_of(value)
+    return number is not None and math.isfinite(number) and not _is_whole(value)
 
 
 def _is_whole(value: Any) -> bool:
