@@ -226,6 +226,7 @@ class Composition:
         ids, self.at = self.ids[self.at % 64], self.at + 1
         attention = torch.ones_like(ids)
         chosen = (torch.rand(ids.shape, device=self.device) < 0.15) & (ids > 4)
+        chosen[:, 1] = True  # a short batch may have drawn none, and there is no sample of none
         masked = torch.where(chosen & (torch.rand(ids.shape, device=self.device) < 0.85), 4, ids)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             mlm = self.g(
