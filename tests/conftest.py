@@ -32,8 +32,8 @@ wait_briefly()
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-# Waiting for the disk is a fifth of the time of the tests that write, and what it is for, a power
-# cut, is not in them. Processes that tests start wait as users' processes do.
+# Waiting for the disk is an eighth of the time of the tests that write, and what it is for, a power
+# cut, is provoked in processes of their own alone, which wait as users' processes do.
 os.fsync = lambda file: os.fstat(file if isinstance(file, int) else file.fileno()) and None
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
