@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from electrify.config.pretrain import PretrainConfig
     from electrify.tokens import SpecialIds, Tokens
 
-# The same examples on every machine: a red run can be repeated, and a slow machine is no failure.
+# The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
 settings.register_profile("electrify", deadline=None, derandomize=True)
 settings.load_profile("electrify")
 

@@ -308,7 +308,7 @@ CORPORA: list[tuple[str, bytes | None, str]] = [
     ("cut.txt.bz2", cut(bz2.compress(os.urandom(20_000).hex().encode())), "truncated"),
     ("cut.txt.xz", cut(lzma.compress(os.urandom(20_000).hex().encode())), "truncated"),
     ("cut.txt.zst", cut(zstandard.compress(os.urandom(20_000).hex().encode())), "truncated"),
-    ("no.txt.gz", b"this is no archive", "gz"),
+    ("no.txt.gz", b"this is not an archive", "gz"),
     ("nothing.txt.gz", b"", "truncated"),
     ("torn.jsonl", LINES + b'{"text": "sev\n' + LINES, "line 3"),
     ("keyless.jsonl", LINES + b'{"body": "seven"}\n', "line 3"),

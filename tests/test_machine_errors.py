@@ -83,7 +83,7 @@ def test_memory_that_runs_out_before_a_verb_begins(
 
 
 def test_a_lock_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No inode is left when a model is written after its training: another folder is no help."""
+    """No inode is left when a model is written after its training: another folder does not help."""
 
     def full(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

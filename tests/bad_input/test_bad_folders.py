@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up(
 
 
 def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
-    """What was made of a folder is no part of it, so the same command finds its work done."""
+    """What was made of a folder is not a part of it, so the same command finds its work done."""
     write_text(tmp_path / "corpus" / "a.txt", size=2000)
     words = [
         "prepare",
@@ -175,7 +175,7 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_outputs_that_are_closed() -> None:
-    """A reader that goes away is no mistake; a disk that is full is one; without any output the
+    """A reader that goes away is not a mistake; a disk that is full is one; without any output the
     verb does its work."""
     gone = shell("electrify flops --published | head -1")
     assert (gone.returncode, gone.stdout.count("\n"), gone.stderr) == (0, 1, "")

@@ -1,4 +1,4 @@
-"""Corpora that are no corpora: encodings, rows, archives, things that are no files. Each ends in
+"""Corpora that are not corpora: encodings, rows, archives, things that are not files. Each ends in
 one sentence, or in the documents that are there.
 
 What tests/text and tests/test_cli.py prove (newlines, byte order marks, broken rows, cut archives)
@@ -256,7 +256,7 @@ def test_ten_gigabytes_of_one_gzip_file_stop_in_bounded_memory(tmp_path: Path) -
     assert done["peak_mb"] < 1500
 
 
-# ------------------------------------------------------------------ things that are no files
+# ------------------------------------------------------------------ things that are not files
 
 
 def test_pipes_and_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

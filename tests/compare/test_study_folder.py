@@ -720,7 +720,7 @@ def test_results_of_two_folders_are_joined(small_data: Path, tmp_path: Path) -> 
 
 
 def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> None:
-    """The last line of a bar is no reason."""
+    """The last line of a bar is not a reason."""
     study = plan_study(config(small_data, tmp_path))
     (tmp_path / "log.txt").write_text("train: 310/402 updates\n")
     for number, says in (
@@ -971,7 +971,7 @@ def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -
         found[part][name] = "as it was"
         outcome.write_text(json.dumps(found))
         assert progress_of(cell, tmp_path, tasks) == share
-    # What an earlier process said is no measure of this one.
+    # What an earlier process said does not measure this one.
     outcome.write_text("[")
     (tmp_path / "log.txt").write_text("stsb measured: spearman 61.2\n")
     assert progress_of(cell, tmp_path, tasks) == 0.5

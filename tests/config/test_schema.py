@@ -265,7 +265,7 @@ def test_fixed_values_stand_beside_the_flags():
     parser = argparse.ArgumentParser()
     add_flags(parser, Options, skip=("max_steps",))
     namespace = parser.parse_args(["--tie", "all"])
-    namespace.verb = "pretrain"  # what is no field is left out
+    namespace.verb = "pretrain"  # what is not a field is left out
     assert from_flags(Options, namespace, max_steps=3) == Options(max_steps=3, tie="all")
 
 

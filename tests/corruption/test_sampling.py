@@ -133,7 +133,7 @@ def test_never_a_token_of_probability_zero_at_the_ends(logits: list[float], u: f
 )
 def test_never_a_token_of_probability_zero(raw: object, u: list[float], temperature: float) -> None:
     logits = torch.as_tensor(raw)
-    logits[:, 4] = logits[:, 4].clamp(min=-120)  # a row of nothing but -inf is no distribution
+    logits[:, 4] = logits[:, 4].clamp(min=-120)  # a row of nothing but -inf is not a distribution
     drawn = sample(logits, torch.tensor(u, dtype=torch.float64), temperature=temperature)
     probability = (logits / temperature).softmax(-1)
     assert (probability.gather(1, drawn[:, None]) > 0).all()

@@ -147,7 +147,7 @@ def test_factors_hold_the_matrix() -> None:
 
 
 def test_more_dimensions_than_the_matrix_has() -> None:
-    """A corpus of few words: what cannot be filled is 0, and nothing is no number."""
+    """A corpus of few words: what cannot be filled is 0, and every value is a number."""
     found = factors(torch.eye(4, 6), 10, seed=0)
     assert found.shape == (4, 10)
     assert not found[:, 4:].any()

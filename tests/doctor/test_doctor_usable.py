@@ -146,7 +146,7 @@ def test_a_class_that_gives_other_ids(model: Path) -> None:
 
 
 def test_a_model_that_reads_from_left_to_right(tmp_path: Path) -> None:
-    """`finetune` trains it, so it is no error."""
+    """`finetune` trains it, so it is not an error."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     small = GPT2Config(

@@ -154,7 +154,7 @@ def test_hand_computed_normal_forms():
     assert (
         normalize("\u201cA\u201d \uff0cthe\u3002") == "\u201c \u201d \uff0c \u3002"
     )  # only ASCII punctuation goes
-    assert normalize("a\u0301 \u00e0") == "\u0301 \u00e0"  # a combining mark is no letter
+    assert normalize("a\u0301 \u00e0") == "\u0301 \u00e0"  # a combining mark is not a letter
     assert [normalize(t) for t in ("", " ", "the", "A, an. THE!", "?!")] == [""] * 5
 
 

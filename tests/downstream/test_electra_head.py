@@ -220,7 +220,7 @@ def test_windows_and_targets_by_hand(zoo: Path):
 
 def test_which_of_the_beam_are_answers(zoo: Path):
     """A span must begin where its window shows most, stay in the context, and be neither backward
-    nor too long; the class token is no answer."""
+    nor too long; the class token is not an answer."""
     context = "it was one film the plot was bad and the film was good"
     question = Question("q", "the film", context, (Answer("good", context.index("good")),))
     problem = of(zoo, [question], length=13, stride=3, head="electra", answerless=True)

@@ -82,6 +82,7 @@ def test_a_label_of_regression_with_an_underscore(tmp_path: Path) -> None:
     [
         ("n/a", "line 7: label 'n/a' is not a number, and 19 of 20 are; correct it, or give"),
         ("0,5", "line 7: label '0,5' is not a number; write a decimal with a point"),
+        ("10.5 %", "label '10.5 %' is not a number; write it with a point and without the sign"),
     ],
 )
 def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str, says: str) -> None:
@@ -97,10 +98,24 @@ def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str, sa
     assert not any("the labels are read as" in note for note in found.notes)
 
 
-def test_a_column_of_decimal_commas(tmp_path: Path) -> None:
-    rows = [f"text {k}\t0,{k}" for k in range(20)]
-    with pytest.raises(UserError, match="line 2: label '0,0' is not a number; write a decimal"):
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ("0,{}", "line 2: label '0,0' is not a number; write a decimal"),
+        ("{}.5%", "line 2: label '0.5%' is not a number; write it with a point"),
+        ("{},5%", "line 2: label '0,5%' is not a number; write it with a point"),
+    ],
+)
+def test_a_column_of_decimals_written_for_people(tmp_path: Path, label: str, says: str) -> None:
+    rows = [f"text {k}\t{label.format(k)}" for k in range(20)]
+    with pytest.raises(UserError, match=re.escape(says)):
         own(tmp_path, table("text\tlabel", *rows))
+
+
+def test_whole_percents_are_names_of_classes(tmp_path: Path) -> None:
+    """As whole numbers are."""
+    found = own(tmp_path, table("text\tlabel", *(f"text {k}\t{k % 4}0%" for k in range(20))))
+    assert (found.kind, found.labels) == ("classification", ("00%", "10%", "20%", "30%"))
 
 
 def test_names_beside_numbers_are_classes(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_refusal_shows_the_columns_and_two_values(tmp_path: Path) -> None:
 
 
 def test_what_a_file_leaves_out_is_told_when_it_is_split(tmp_path: Path) -> None:
-    """Counted once; that a file shares its texts with itself is no news."""
+    """Counted once; a file that shares its texts with itself is not news."""
     path = tmp_path / "tox.csv"
     rows = "".join(f"t{k},{k % 2},\n" for k in range(20)) + "u,,\nv,,\n"
     path.write_text("text,a,b\n" + rows)

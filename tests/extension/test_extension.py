@@ -251,6 +251,17 @@ def test_a_mistake_in_a_row_is_one_sentence_before_there_is_a_folder(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_corruptor_that_counts_its_loss_under_another_name(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told as a mistake of the objective."""
+    CORRUPTORS["toy_guess"] = replace(CORRUPTORS["toy_guess"], cls="toy_generator:Misnamed")
+    said = mistake(capsys, *words(small_data, tmp_path / "run", "generator"))
+    assert "corruptor toy_guess: the losses that are counted with it are contrast, guess, " in said
+    assert "contrast, generator, margin, named; make its class count" in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_loss_that_is_counted_and_not_returned(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,14 @@ class Guess(nn.Module):
         return lm_rates("generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id)
 
 
+class Misnamed(Guess):
+    """Counts its loss under another name than `generator`."""
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = self.mask.plan(tokens, draws, fixed=fixed)
+        return plan.counting(guess=count(plan))
+
+
 ROW = CorruptorRow(
     cls="toy_generator:Guess",
     help="the likeliest token of a masked language model",

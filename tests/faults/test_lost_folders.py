@@ -243,7 +243,7 @@ def test_a_shard_is_changed(own_data: Path, unbroken: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("how", core(["deleted", "replaced", "touched", "copied"], "deleted"))
 def test_a_shard_that_stays_open(own_data: Path, unbroken: Path, tmp_path: Path, how: str) -> None:
     """Another file has its name, or none: the run goes on with the one that it has, and says so
-    once; the same bytes are no matter."""
+    once; the same bytes do not matter."""
     words, path = pretrain_words(own_data, tmp_path / "run", **SHORT), shard(own_data, "train")
     new = tmp_path / "new"
 

@@ -1,4 +1,4 @@
-"""The Hub is asked once for a name that is no folder here, and says what it is."""
+"""The Hub is asked once for a name that is not a folder here, and says what it is."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_by_hand() -> None:
     assert head.logits_T.grad.tolist() == pytest.approx(
         [0.625, -0.149004, 0.336176, 0.778074, 0.0], abs=1e-5
     )
-    # 2/2 * (p - 1[the original]), and nothing for a word that is no candidate.
+    # 2/2 * (p - 1[the original]), and nothing for a word that is not a candidate.
     assert selection.scores_TV.grad is not None
     want_TV = torch.zeros(5, 8)
     want_TV[1, [5, 7, 4]] = torch.tensor([-0.5, 0.25, 0.25])

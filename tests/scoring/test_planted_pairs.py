@@ -85,7 +85,7 @@ def test_text_without_words_is_not_asked_for_more_of_it(tmp_path: Path) -> None:
 
 
 def test_words_with_vowel_signs_can_be_replaced(tmp_path: Path) -> None:
-    """Python says that they are not all letters: so most words of Hindi were no words."""
+    """Python says that they are not all letters: so most words of Hindi did not count as words."""
     from electrify.config.prepare import PrepareConfig
     from electrify.text.prepare import prepare
 

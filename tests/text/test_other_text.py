@@ -264,7 +264,7 @@ def test_a_word_is_what_the_tokenizer_makes_one_of() -> None:
     """Marks and signs count where they are part of it, and letters that it takes apart."""
     thai = ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48" * 40]
     assert long_words(thai)
-    assert not long_words(thai, accents=False)  # two of six characters are no marks
+    assert not long_words(thai, accents=False)  # two of six characters are not marks
     korean = ["\ud55c\uad6d\uc5b4" * 15]
     assert long_words(korean, accents=False)
     assert not long_words(korean)

@@ -162,7 +162,7 @@ def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
 
 
 def test_advice_for_a_script_with_marks_and_few_spaces(tmp_path: Path) -> None:
-    """Vowels and tones of Thai are marks, which are no letters to Python."""
+    """Vowels and tones of Thai are marks, which are not letters to Python."""
     thai = "\n\n".join(
         "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e01\u0e34\u0e19" * 20 for _ in range(9)
     )

@@ -68,7 +68,7 @@ def test_zstd_frame_cut_at_a_block_is_truncated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", PACK)
 def test_damaged_or_foreign_archive(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"bad.txt{kind}"
-    path.write_bytes(b"this is no archive at all, only text " * 10)
+    path.write_bytes(b"this is not an archive, only text " * 10)
     with pytest.raises(UserError, match=r"bad\.txt.*damaged"):
         content(path)
 

@@ -120,7 +120,7 @@ def test_energy_sums_the_packages_and_survives_the_wrap(tmp_path: Path) -> None:
     assert meter.joules() == pytest.approx(3.5)
     second.write_text("1500000\n")
     assert meter.joules() == pytest.approx(4.5)
-    second.unlink()  # a counter that is gone is no measurement, and no crash
+    second.unlink()  # a counter that is gone is not a measurement, and not a crash
     assert meter.joules() is None
     assert meter.source is None
 

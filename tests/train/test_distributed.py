@@ -270,7 +270,7 @@ def test_a_mistake_ends_all_processes(
 def test_electrify_itself_as_one_process_of_torchrun(
     small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
 ) -> None:
-    """A world of one is no world."""
+    """A world of one is not a world."""
     prefix = (
         "-m",
         "torch.distributed.run",

@@ -1,4 +1,4 @@
-"""Losses that are no numbers, and spikes: all ranks agree before anything moves; stop, warn, skip
+"""Losses that are not numbers, and spikes: all ranks agree before anything moves; stop, warn, skip
 and rollback."""
 
 from __future__ import annotations

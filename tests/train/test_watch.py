@@ -72,7 +72,7 @@ def test_lines_become_rarer(pair: tuple[Watch, Watch], said: list[str]) -> None:
 
 
 def test_who_works_alone_waits_for_nobody(pair: tuple[Watch, Watch], said: list[str]) -> None:
-    """A long update is no wait, and all are heard."""
+    """A long update is not a wait, and all are heard."""
     time.sleep(3 * watch.SAY_S / 2)
     assert said == []
 

@@ -25,8 +25,8 @@ _KINDS = {
 
 @cache
 def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]) -> None:
-    """Raises UserError if a name that is no folder here is neither in the Hub's cache nor known to
-    the Hub. what: the kind of thing that it is to be."""
+    """Raises UserError if a name that is not a folder here is neither in the Hub's cache nor known
+    to the Hub. what: the kind of thing that it is to be."""
     import huggingface_hub
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 

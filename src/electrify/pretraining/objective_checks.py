@@ -34,10 +34,18 @@ def must_count_its_losses(config: PretrainConfig, loader: Loader, generator: Sha
     tokens = loader.batch(0, num_rows=rows)
     draws = draws_for(seed=seed, step=0, num_rows=rows, row_length=tokens.row_length)
     counted = built.objective.plan(tokens, draws).counts
-    if counted.keys() != o.term_weights.keys():
+    if counted.keys() == o.term_weights.keys():
+        return
+    names = f"{', '.join(sorted(counted))}, and those that are weighed "
+    names += ", ".join(sorted(o.term_weights))
+    missing = o.term_weights.keys() - counted.keys()
+    if not is_ours(config.corruption.row.cls) and "generator" in missing:
         raise UserError(
-            f"objective {o.objective}: the losses that its class counts are "
-            f"{', '.join(sorted(counted))}, and those that are weighed "
-            f"{', '.join(sorted(o.term_weights))}; make `losses` of its row, or term_weights, and "
-            "`counts` of its class agree"
+            f"corruptor {config.corruption.corruptor}: the losses that are counted with it are "
+            f"{names}",
+            "make its class count that of its masked language model as `generator`",
         )
+    raise UserError(
+        f"objective {o.objective}: the losses that its class counts are {names}",
+        "make `losses` of its row, or term_weights, and `counts` of its class agree",
+    )

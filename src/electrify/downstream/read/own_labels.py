@@ -29,7 +29,8 @@ OWN_METRICS: dict[Kind, tuple[str, ...]] = {
 }
 MOST, SOME = 0.8, 0.1
 """From these shares of numbers, and of decimal ones, labels are not taken for names of classes."""
-DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+FOR_PEOPLE = re.compile(r"[-+]?\d+(,\d+|[.,]\d+\s*%)")
+"""Decimal numbers that are written for people: a comma, or a sign for percent."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,19 @@ def _must_not_be_numbers(cells: list[Cells]) -> None:
     """Raises UserError where most labels are numbers, decimal ones among them, and some are not:
     one such cell would make a class of each number."""
     plain = [(value, where, number_of(value) is not None) for _, _, value, where in cells]
-    commas = [isinstance(v, str) and bool(DECIMAL_COMMA.fullmatch(v.strip())) for v, *_ in plain]
-    numbers = sum(known or comma for (*_, known), comma in zip(plain, commas, strict=True))
-    decimals = sum(commas) + sum(_is_decimal(value) for value, *_ in plain)
+    human = [isinstance(v, str) and bool(FOR_PEOPLE.fullmatch(v.strip())) for v, *_ in plain]
+    numbers = sum(known or written for (*_, known), written in zip(plain, human, strict=True))
+    decimals = sum(human) + sum(_is_decimal(value) for value, *_ in plain)
     if numbers < len(cells) * MOST or decimals < len(cells) * SOME:
         return
-    value, where, comma = next(
-        (v, w, comma) for (v, w, known), comma in zip(plain, commas, strict=True) if not known
+    value, where, written = next(
+        (v, w, written) for (v, w, known), written in zip(plain, human, strict=True) if not known
     )
     fact = f"{where}: label {str(value)[:40]!r} is not a number"
     classes = "give --problem-type classification if each label is the name of a class"
-    if comma:
+    if written and "%" in value:
+        raise UserError(fact, f"write it with a point and without the sign, or {classes}")
+    if written:
         signs = "a decimal with a point, thousands without a comma, and several labels with bars"
         raise UserError(fact, f"write {signs} (--problem-type multilabel), or {classes}")
     raise UserError(f"{fact}, and {numbers:,} of {len(cells):,} are", f"correct it, or {classes}")
