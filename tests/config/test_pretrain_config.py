@@ -45,7 +45,7 @@ share = st.floats(0, 1, exclude_max=True)
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "max_steps": positive,
     "learning_rate": st.floats(1e-12, 1e3),
-    "adam_epsilon": st.floats(1e-300, 1),
+    "adam_epsilon": st.floats(1e-37, 1),
     "mask_mix": st.tuples(share, share, share),
     "term_weights": st.dictionaries(
         st.sampled_from(["mlm", "rtd", "generator", "0", "null"]), st.floats(0, 1e6), max_size=3
@@ -294,7 +294,10 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
         {"objective": "adversarial", "term_weights": RTD_WEIGHTS},
         r"term_weights must name \['baseline', 'reinforce', 'rtd'\]",
     ),
-    ({"corruptor": "unigram"}, r"term_weights must name \['rtd'\]"),
+    (
+        {"corruptor": "unigram"},
+        r"must name \['rtd'\], not .* because corruptor unigram has no loss `generator`; give",
+    ),
     (
         {"corruptor": "uniform", "term_weights": {"rtd": 1.0}, "temperature": 2.0},
         "are for learned corruptors, not uniform",
@@ -416,6 +419,7 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ],
     ({"learning_rate": math.nan}, "learning_rate must be positive"),
     ({"adam_epsilon": 0}, "adam_epsilon must be positive"),
+    ({"adam_epsilon": 1e-60}, "adam_epsilon 1e-60 is too small for numbers of 32 bits; give at"),
     *[
         ({name: -1}, f"{name} cannot be negative")
         for name in ("warmup_steps", "eval_steps", "weight_decay", "max_grad_norm")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from electrify.text import encode, whole_windows
-from electrify.text.encode import Encoder, Start, Task, cut, read_part, start, version, write_part
+from electrify.text.encode import Encoder, Start, Task, cut, start, version
+from electrify.text.part_files import read_part, write_part
 from electrify.text.splitting import Splitting, windows
 from electrify.text.vocabulary import train
 from electrify.text.whole_windows import WholeWindows

@@ -89,6 +89,31 @@ def test_cut_and_grown_while_it_is_read(mapped: MappedFiles) -> None:
     assert sentences
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
+def test_a_thread_that_has_ended_keeps_no_file(mapped: MappedFiles) -> None:
+    """Each run of a process reads in a thread of its own, and each left a descriptor open."""
+
+    def files() -> int:
+        names = (
+            os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if entry.is_file()
+        )
+        return sum("electrify-batch" in name for name in names)
+
+    before = files()
+    seen = []
+
+    def read() -> None:
+        mapped.read([mapped.arrays[0][:9]])
+        seen.append(files())
+
+    for _ in range(3):
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    assert seen == [before + 1] * 3
+    assert files() == before
+
+
 def test_joined_without_files_in_memory(
     mapped: MappedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

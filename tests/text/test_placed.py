@@ -130,6 +130,29 @@ def test_links_in_unfinished_are_not_written_through(
     assert listing(outside) == before
 
 
+@pytest.mark.parametrize("name", ["00000000.tmp", "00000000.part"])
+def test_a_link_with_the_name_of_a_part_is_not_followed(
+    source: Path, begun: Path, tmp_path: Path, name: str
+) -> None:
+    """A part was written through `.tmp`, over a file of the user."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    parts = begun / "unfinished" / "parts" / "00000"
+    (parts / "00000000.part").unlink()
+    (parts / name).symlink_to(victim)
+    same_corpus(source, begun)
+    assert victim.read_text() == "mine"
+    assert not (begun / "unfinished").exists()
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_with_the_name_of_a_part_is_not_waited_for(source: Path, begun: Path) -> None:
+    part = begun / "unfinished" / "parts" / "00000" / "00000000.part"
+    part.unlink()
+    os.mkfifo(part)
+    same_corpus(source, begun)
+
+
 @pytest.mark.parametrize(
     ("point", "name"), [("collected", "tokenizer"), ("collected", "parts"), ("tokenizer", "parts")]
 )

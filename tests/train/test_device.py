@@ -35,6 +35,19 @@ def test_a_gpu_that_is_not_there_is_one_sentence(name: str) -> None:
         device.pick_device(name)
 
 
+@pytest.mark.parametrize(("name", "number"), [("cuda", None), ("cuda:1", 1), ("cuda:01", 1)])
+def test_a_gpu_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, name: str, number: int | None
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = device.pick_device(name)
+    assert (found.type, found.index) == ("cuda", number)
+    for odd in ("cuda:\u0663", f"cuda:{'0' * 5000}"):
+        with pytest.raises(UserError, match="there is no device"):
+            device.pick_device(odd)
+
+
 def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:
     facts = device.describe(CPU)
     assert facts["device"] == "cpu"

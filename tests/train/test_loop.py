@@ -21,6 +21,7 @@ from electrify.errors import UserError
 from electrify.files.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
+from electrify.pretraining import running
 from electrify.pretraining.batches import split_batch
 from electrify.pretraining.frequencies import unigram_entropy
 from electrify.pretraining.starting import kept_names
@@ -377,6 +378,17 @@ def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
     config = override(config, {"batch_size_schedule": {6: 0.5}})
     with pytest.raises(UserError, match="a batch of 6 rows cannot be cut evenly into 1 process"):
         split_batch(config, 1)
+
+
+def test_validation_texts_without_a_token_are_no_validation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The tokenizer dropped all of them: the warning spoke of a contrast of one row."""
+    held_out = SimpleNamespace(num_documents=3, num_tokens=0)
+    monkeypatch.setattr(running, "Corpus", lambda folder, split: held_out)
+    monkeypatch.setattr(running, "unigram_entropy", lambda corpus, corruption: 1.0)
+    loader: Any = SimpleNamespace(corpus=SimpleNamespace(folder=Path("data")))
+    assert running.opened(loader, recipe(), 8).valid is None
 
 
 def test_why_nothing_is_validated() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from electrify import faults
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
 from electrify.files.run_folder import numbered
@@ -15,6 +16,7 @@ from electrify.train.trunk import leaves_at
 from small import SMALL, same_ending
 
 LONG, SHORT = 40, 20
+MAPS = Path("/proc/self/maps")
 
 
 def recipe(name: str, **fields: Any) -> PretrainConfig:
@@ -42,6 +44,42 @@ def test_the_same_bytes_as_from_scratch(small_data: Path, tmp_path: Path, name: 
     # Its checkpoints are its own: it does not begin at the trunk again.
     pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
     same_ending(tmp_path / "whole", tmp_path / "end", step=SHORT)
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc")
+def test_a_checkpoint_that_was_read_is_let_go(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that went on had its checkpoint's files in memory to its end: their space was not free
+    when they were deleted, and a file that was cut killed the process."""
+    config = recipe("bert-tiny")
+    trunk = trunk_of(small_data, tmp_path / "long", config)
+    seen = []
+
+    def at(point: str, step: int = 0) -> None:
+        if point == "update":
+            seen.append([line for line in MAPS.read_text().splitlines() if str(trunk) in line])
+
+    monkeypatch.setattr(faults, "at", at)
+    pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
+    assert seen
+    assert not any(seen)
+
+
+def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
+    small_data: Path, tmp_path: Path
+) -> None:
+    sizes = {"generator_steps": 6, "max_steps": 6, "save_steps": 2, "save_total_limit": 1}
+    config = override(load_recipe("two-stage-tiny"), SMALL | sizes)
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=r"a run of two stages .* does not start from a checkpoint"):
+        pretrain(small_data, output_dir=run, config=config, trunk=tmp_path / "checkpoint-2")
+    assert not run.exists()
+    pretrain(small_data, output_dir=run, config=config, milestones=frozenset({2}))
+    assert [sorted(c.step for c in numbered(f)) for f in (run / "generator-stage", run)] == [
+        [6],
+        [2, 6],
+    ]
 
 
 @pytest.mark.parametrize(

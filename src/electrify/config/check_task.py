@@ -157,10 +157,14 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
             f"{option} is for the loss `{loss}`, which has no weight: give term_weights with "
             f"{loss}=1, too",
         )
-    need(
-        losses <= names <= losses | extra,
-        f"term_weights must name {sorted(losses)}, not {sorted(names)}",
-    )
+    if not losses <= names <= losses | extra:
+        given = {loss: o.term_weights.get(loss, o.row.losses.get(loss, 1)) for loss in losses}
+        need(
+            False,
+            f"term_weights must name {sorted(losses)}, not {sorted(names)}"
+            + ("generator" in names ^ losses) * _about_generator(c, o, "generator" in losses),
+            "give term_weights " + ",".join(f"{k}={w:g}" for k, w in sorted(given.items())),
+        )
     weights = o.term_weights.values()
     need(
         all(0 <= w < math.inf for w in weights) and any(weights),
@@ -168,6 +172,17 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
     )
     wrong = o.row.check_weights(o.term_weights, o.options)
     need(wrong is None, str(wrong))
+
+
+def _about_generator(c: CorruptionConfig, o: ObjectiveConfig, learns: bool) -> str:
+    """Why the loss `generator` is there, or is not."""
+    if learns:
+        return f", because corruptor {c.corruptor} is trained with the loss `generator`"
+    if not c.row.learned:
+        return f", because corruptor {c.corruptor} has no loss `generator`"
+    if o.row.rewarded:
+        return f", because objective {o.objective} trains the generator with rewards"
+    return ", because nothing trains a generator that is frozen"
 
 
 def check_drawing(c: CorruptionConfig, m: ModelConfig) -> None:

@@ -201,6 +201,7 @@ def check_start(config: PretrainConfig) -> None:
     )
 
 
+SMALLEST = 1e-37  # float32 has fewer digits below 1.2e-38
 LONGEST_WAIT_S = 31 * 24 * 3600.0
 
 ABOVE_ZERO = (
@@ -281,6 +282,11 @@ def check_ranges(t: TrainConfig) -> None:
         )
     for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
+    need(
+        t.adam_epsilon >= SMALLEST,
+        f"adam_epsilon {t.adam_epsilon:g} is too small for numbers of 32 bits",
+        f"give at least {SMALLEST:g}",
+    )
     need(
         t.ddp_timeout <= LONGEST_WAIT_S,
         f"ddp_timeout {t.ddp_timeout:g} is more than a month; processes that wait so long for "

@@ -189,7 +189,8 @@ def dropped(manifest: Manifest) -> Iterator[Finding]:
         yield note(
             "duplicates-kept",
             "documents that occur twice were kept",
-            "Validation may hold texts of training: prepare with --deduplicate true.",
+            "Texts that occur often weigh more (copies are all of training or all of validation); "
+            "prepare with --deduplicate true if that is not wanted.",
         )
     if counts.get("encoding_errors"):
         n = counts["encoding_errors"]

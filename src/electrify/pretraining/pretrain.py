@@ -14,7 +14,7 @@ from ..config.pretrain import PretrainConfig, override
 from ..config.schema import convert
 from ..config.stages import stages_of
 from ..draws import hashed
-from ..errors import UserError
+from ..errors import UserError, need
 from ..export.starting_vocabulary import check_vocabulary
 from ..files.run_folder import GENERATOR_STAGE, numbered
 from ..flops.count import outline
@@ -119,6 +119,12 @@ def two_stages(job: Job) -> Result:
     Both are ordinary runs: each resumes, and each refuses the folder of another recipe. Problems of
     the second are reported before the first begins.
     """
+    need(
+        job.trunk is None,
+        "a run of two stages (generator_steps) does not start from a checkpoint of another run, "
+        "because its second stage starts from the generator of its first",
+        "leave trunk out",
+    )
     folder = job.folder
     world = job.world
     with dist.together():
@@ -153,7 +159,9 @@ def stages(job: Job) -> tuple[Job, Job]:
     starts = job.starts | {"generator": str(folder / KEPT)}
     if config.train.discriminator_start == "generator":
         starts |= {KEPT: starts["generator"]}
-    first = replace(job, folder=folder, config=first_stage(config), starts={})
+    first = replace(
+        job, folder=folder, config=first_stage(config), starts={}, milestones=frozenset()
+    )
     return first, replace(job, config=config, starts=starts)
 
 

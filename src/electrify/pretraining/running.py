@@ -103,6 +103,8 @@ def train_run(job: Job) -> Result:
         faults.at("build")
         with dist.together():
             begin(run, built, config, loaded, threads)
+        if loaded:
+            loaded.tensors.clear()  # they are a file's, which is to go when newer ones come
         if loaded and loaded.of_trunk and world.is_main:
             begin_log(folder, trunk=loaded.path.parent, step=run.step)
         if world.is_main:
@@ -165,7 +167,7 @@ def opened(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingD
     corpus, d = loader.corpus, config.data
     held_out = Corpus(corpus.folder, "valid")
     valid = None
-    if held_out.num_documents:
+    if held_out.num_tokens:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
     o = config.objective
     group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1

@@ -1,10 +1,6 @@
 """One task of `prepare`: some documents -> a part with their token ids. It runs in a worker
 process, perhaps on another host, so it imports little.
 
-A part is a line of JSON (key, hashes, counts) and then, for the splits train and valid, the lengths
-of the documents (uint32) and their tokens. The key is a hash of the task's documents and of every
-option that affects its bytes; a part is used again only if key and content agree.
-
 A worker neither reads nor writes files: it receives the tokenizer as text and sends the part back
 as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
 see the output folder, and a killed worker leaves nothing behind.
@@ -12,22 +8,19 @@ see the output folder, and a killed worker leaves nothing behind.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import UserError, failing_as
 from .counts import UNK_CHARACTERS, counted, visible
+from .part_files import part_of
 from .plain import plain
-from .splits import SPLITS
 from .whole_windows import WholeWindows
 
 # Longer documents are tokenised in pieces; this bounds the memory of the library's structures. They
@@ -106,7 +99,8 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
         }
         if lost := int((lengths == 0).sum()):
             counts[WITHOUT_TOKENS] = lost
-        return Encoded(counts, _part(task, lengths, ids.astype(settings.dtype), counts))
+        ids = ids.astype(settings.dtype)
+        return Encoded(counts, part_of(task.key, task.valid, lengths, ids, counts))
 
     return handle
 
@@ -240,61 +234,3 @@ def _before_space(text: str, start: int) -> int:
     while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
         stop -= 1
     return stop if stop > start else start + PIECE
-
-
-def _part(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:
-    owner_is_valid = np.array(task.valid, bool)
-    token_is_valid = np.repeat(owner_is_valid, lengths)
-    payload = []
-    sizes = {}
-    for split, documents, tokens in zip(
-        SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True
-    ):
-        sizes[split] = [int(documents.sum()), int(tokens.sum())]
-        payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
-    data = b"".join(payload)
-    header = {"key": task.key, "splits": sizes, "counts": counts}
-    return json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n" + data
-
-
-def write_part(path: Path, part: bytes) -> None:
-    """Writes a part file with one rename, so that it is either whole or absent."""
-    temporary = path.with_suffix(".tmp")
-    try:
-        # No parent folders are made: the parts must not bring back a corpus that was deleted.
-        for folder in (path.parent.parent, path.parent):
-            folder.mkdir(exist_ok=True)
-        temporary.write_bytes(part)
-        os.replace(temporary, path)
-    except OSError as e:
-        raise UserError(
-            f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same "
-            "command again"
-        ) from e
-
-
-def _hash(header: dict[str, Any], data: bytes) -> str:
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n" + data).hexdigest()
-
-
-def read_part(
-    path: Path, *, key: str, dtype: str
-) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
-    """(header, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
-    task, or is not as it was written."""
-    try:
-        head, _, data = path.read_bytes().partition(b"\n")
-        header = json.loads(head)
-        if header["key"] != key or header.pop("sha256") != _hash(header, data):
-            return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    arrays = {}
-    at = 0
-    for split in SPLITS:
-        documents, tokens = header["splits"][split]
-        lengths = np.frombuffer(data, "<u4", documents, at)
-        at += lengths.nbytes
-        arrays[split] = lengths, np.frombuffer(data, dtype, tokens, at)
-        at += arrays[split][1].nbytes
-    return header, arrays

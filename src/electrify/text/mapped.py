@@ -14,6 +14,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,17 @@ def _opened(path: Path, dtype: np.dtype[Any]) -> tuple[np.ndarray, Identity]:
         ), identity
 
 
+class _MemoryFile:
+    """A file in memory that is gone with the thread that has it."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("electrify-batch")
+
+    def __del__(self) -> None:
+        with suppress(AttributeError, OSError):
+            os.close(self.fd)
+
+
 def joined(pieces: list[np.ndarray]) -> np.ndarray:
     """The pieces (1-dimensional, of one dtype), concatenated. Raises OSError if one of them is in a
     page that no longer exists."""
@@ -130,16 +142,17 @@ def joined(pieces: list[np.ndarray]) -> np.ndarray:
         return np.empty(0, np.uint16)
     if not hasattr(os, "memfd_create"):  # not Linux: without the protection
         return np.concatenate(pieces)
-    if not hasattr(_scratch, "fd"):
-        _scratch.fd = os.memfd_create("electrify-batch")
+    if not hasattr(_scratch, "file"):
+        _scratch.file = _MemoryFile()
+    fd = _scratch.file.fd
     wanted = sum(piece.nbytes for piece in pieces)
     done = 0
     for first in range(0, len(pieces), AT_ONCE):
         some: Any = pieces[first : first + AT_ONCE]  # any buffer is accepted
-        done += os.pwritev(_scratch.fd, some, done)
+        done += os.pwritev(fd, some, done)
     if done < wanted:
-        os.pwrite(_scratch.fd, b"\0", done)  # raises where it is the file that may not grow
-    data = os.pread(_scratch.fd, wanted, 0) if done == wanted else b""
+        os.pwrite(fd, b"\0", done)  # raises where it is the file that may not grow
+    data = os.pread(fd, wanted, 0) if done == wanted else b""
     if len(data) != wanted:
         raise OSError(None, "a part of it is no longer there")
     return np.frombuffer(data, pieces[0].dtype)

@@ -20,7 +20,7 @@ from ..files.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
-from .encode import WITHOUT_TOKENS, read_part
+from .encode import WITHOUT_TOKENS
 from .manifest import (
     FORMAT,
     MANIFEST,
@@ -31,6 +31,7 @@ from .manifest import (
     write_manifest,
     wrong_in,
 )
+from .part_files import read_part
 from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256

@@ -34,10 +34,11 @@ from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .dedup import Seen, digest, is_held_out, until
-from .encode import WITHOUT_TOKENS, Start, Task, read_part, version, write_part
+from .encode import WITHOUT_TOKENS, Start, Task, version
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
+from .part_files import read_part, write_part
 from .pool import Workers
 from .same_command import finished
 from .source import Source

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from ..cores import cores
 from ..errors import UserError
 
 POWERCAP = Path("/sys/class/powercap")
+CUDA = re.compile(r"cuda(?::([0-9]{1,20}))?")
 
 
 def pick_device(name: str) -> Any:
@@ -28,8 +30,8 @@ def pick_device(name: str) -> Any:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
         return torch.device("cpu")
-    kind, _, number = name.partition(":")
-    if kind != "cuda" or (":" in name and not number.isdecimal()):
+    found = CUDA.fullmatch(name)
+    if found is None:
         raise UserError(f"there is no device {name!r}; known: auto, cpu, cuda, cuda:0, cuda:1, ...")
     if not torch.cuda.is_available():
         built = (
@@ -38,12 +40,13 @@ def pick_device(name: str) -> Any:
             else "torch finds no usable GPU"
         )
         raise UserError(f"device {name} was asked for and {built}; choose cpu or auto")
+    number = found[1]
     if number and int(number) >= torch.cuda.device_count():
         raise UserError(
             f"device {name} was asked for and there are {torch.cuda.device_count()} GPUs, counted "
             "from 0"
         )
-    return torch.device(name)
+    return torch.device("cuda", int(number)) if number else torch.device("cuda")
 
 
 def supports_bf16(device: Any) -> bool:

@@ -87,10 +87,11 @@ def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
 
 
 def like(p: Tensor, t: Tensor) -> Tensor:
-    """The tensor `t`, which is the same on all ranks, on the device of `p`; if `p` is sharded, only
-    the rows that `p` has on this rank."""
+    """A copy of the tensor `t`, which is the same on all ranks, on the device of `p`; if `p` is
+    sharded, only the rows that `p` has on this rank. It is in memory of its own, for `t` may be a
+    part of a checkpoint's file, which is to go when newer ones come."""
     if not is_sharded(p):
-        return t.to(p.device)
+        return t.to(p.device, copy=True)
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(t, p.device_mesh, p.placements, src_data_rank=None)
+    return distribute_tensor(t, p.device_mesh, p.placements, src_data_rank=None).clone()
