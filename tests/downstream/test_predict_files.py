@@ -439,6 +439,25 @@ def test_a_forged_length_is_not_believed(models: dict[str, str], tmp_path: Path)
     assert noted(SimpleNamespace(electrify={"max_seq_length": 16})).max_seq_length == 16
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (10**400, None),
+        (-(10**400), None),
+        (1e31, None),
+        (float("inf"), None),
+        (float("nan"), None),
+        (True, None),
+        ("1", None),
+        (-1e30, -1e30),
+        (3, 3),
+    ],
+)
+def test_a_threshold_that_is_no_score_is_not_believed(given: object, taken: float | None) -> None:
+    found = noted(SimpleNamespace(electrify={"no_answer_threshold": given}))
+    assert found.no_answer_threshold == taken
+
+
 def test_standard_output_that_is_closed(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
