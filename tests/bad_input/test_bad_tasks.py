@@ -202,7 +202,7 @@ def test_what_is_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         ("pipe", "is a pipe or a device"),
         ("zero", "is a pipe or a device"),
         ("loop", "no such file"),
-        ("folder", "Is a directory"),
+        ("folder", "is a folder; give the files in it"),
     ):
         assert says in finetune(capsys, tmp_path, tmp_path / f"{name}.csv")
     os.mkfifo(tmp_path / "pipe.txt")

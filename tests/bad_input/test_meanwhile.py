@@ -9,14 +9,19 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from electrify.config.embed import EmbedConfig
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.files.folders import aside
+from electrify.files.folders import aside, foreign, remove_temporaries
 from electrify.files.schema import SchemaError, check
 from electrify.files.whole import GoneError, write_atomically, written
+from electrify.inference.output import sink
+from electrify.inference.source import Head
+from electrify.inference.vectors import vector_sink
 from electrify.pretraining import running
 from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared
@@ -165,6 +170,40 @@ def test_a_run_folder_that_is_removed_before_its_first_file(
     monkeypatch.setattr(running, "require_space", removed)
     said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
     assert "was removed or moved away; run the same command again" in said
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])
+def test_an_output_is_left_alone_by_a_command_that_begins_in_its_folder(
+    tmp_path: Path, ending: str
+) -> None:
+    """`predict` and `embed` have no lock on it; the command has."""
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"out.{ending}"
+
+    def begin() -> None:
+        remove_temporaries(tmp_path)
+        assert not path.exists()
+        assert len(os.listdir(tmp_path)) == 1
+        assert foreign(tmp_path) == []
+
+    if ending == "csv":
+        with sink(str(path), over=False) as write:
+            write("a")
+            begin()
+    else:
+        options = EmbedConfig(model="m", files=("a.txt",), output_file=str(path))
+        with vector_sink(options, Head("a.txt", ("text",), pair=False), width=2) as rows:
+            rows.write([], np.zeros((0, 2), np.float32))
+            begin()
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_nothing_is_left_of_a_file_after_an_error(tmp_path: Path, locked: bool) -> None:
+    with pytest.raises(KeyError), written(tmp_path / "a", locked=locked) as stream:
+        stream.write({}[0])
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_appears_is_not_replaced(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_bad_files_name_file_and_line(
 def test_missing_files_and_folders(tmp_path: Path, reader: Callable[[Path], Any]):
     with pytest.raises(UserError, match=r"none\.txt: no such file"):
         reader(tmp_path / "none.txt")
-    with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(UserError, match=r"is a folder; give the files in it"):
         reader(tmp_path)
 
 

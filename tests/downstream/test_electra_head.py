@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,14 @@ def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
         (begin, end, set(range(*tokens))) for (begin, end), tokens in zip(windows, own, strict=True)
     ]
     assert found == most_context(length, room, stride)
+
+
+def test_a_long_context_takes_time_in_proportion_to_its_length() -> None:
+    """Half a second; with every token asked about every window, it would take half a minute."""
+    began = time.process_time()
+    windows, own = owned(300_000, 381, 128)
+    assert time.process_time() - began < 10
+    assert (len(own), own[0][0], own[-1][1]) == (len(windows), 0, 300_000)
 
 
 def test_windows_and_targets_by_hand(zoo: Path):

@@ -9,11 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
-from electrify.downstream.encoder import encoder_fingerprint, layers_of, learning_rates, load
+from electrify.downstream.encoder import layers_of, learning_rates, load
 from electrify.downstream.examples import Example
+from electrify.downstream.fingerprints import encoder_fingerprint, may_be_same
 from electrify.downstream.heads import Finetuned, TextHead, grade_class
 from electrify.downstream.lengths import Cut
 from electrify.errors import UserError
+from electrify.files.hub import commit_of
 from electrify.train.optim import parameter_groups
 
 CPU = torch.device("cpu")
@@ -223,6 +225,29 @@ def test_fingerprints_notice_weights_but_not_for_random_ones(zoo: Path, tmp_path
     edit_weights(folder, lambda t: t["bert.embeddings.LayerNorm.bias"].add_(1))
     assert encoder_fingerprint(str(folder)) != before[0]
     assert encoder_fingerprint(f"random:{folder}") == before[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("me/a", "me/a", True),
+        ("me/a", "me/a@1", True),
+        ("me/a@1", "me/a", True),
+        ("me/a@1", "me/a@1", True),
+        ("me/a@1", "me/a@2", False),
+        ("me/a@1", "me/b@1", False),
+        ("me/a", "random:me/a@1", False),
+        ("0123", "0123", True),
+        ("0123", "0124", False),
+    ],
+)
+def test_fingerprints_without_a_commit_are_those_of_any(before: str, now: str, same: bool) -> None:
+    assert may_be_same(before, now) is same
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "no such", "..", "", "x" * 300])
+def test_what_the_hub_cannot_have_has_no_commit(name: str) -> None:
+    assert commit_of(name) is None
 
 
 def test_the_norm_of_debertas_distances_is_no_final_norm() -> None:

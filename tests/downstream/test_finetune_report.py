@@ -119,3 +119,24 @@ def test_a_name_is_not_a_formula(tmp_path: Path) -> None:
     )
     write_plot(report, tmp_path / "report.png")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_models_with_alike_names_are_told_apart_in_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axes = pytest.importorskip("matplotlib.axes")
+    shown: list[list[str]] = []
+    real = axes.Axes.set_yticks
+
+    def noted(self: object, places: object, labels: list[str], **more: object) -> object:
+        shown.append(labels)
+        return real(self, places, labels, **more)
+
+    monkeypatch.setattr(axes.Axes, "set_yticks", noted)
+    end = "export/discriminator-of-the-run"
+    names = ["bert", f"runs/wide/{end}", f"runs/base/{end}", f"runs/deep/{end}"]
+    records = [record(name, seed, 0.5) for name in names for seed in (0, 1)]
+    report = report_of(records, {"sst2": ("accuracy",)}, settings=FinetuneSettings(), shown={})
+    write_plot(report, tmp_path / "report.png")
+    short = "...export/discriminator-of-the-run"
+    assert shown == [["bert", short, f"{short} #2", f"{short} #3"]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,9 @@ from transformers import (
 
 from electrify import PredictConfig, UserError, predict_files
 from electrify.downstream.read import files
+from electrify.downstream.read.own import read_own
 from electrify.downstream.reading import noted
+from electrify.downstream.tasks import Kind
 from electrify.inference import source
 from electrify.inference.sentences import split, untagged
 from electrify.inference.source import Files
@@ -439,6 +442,25 @@ def test_a_forged_length_is_not_believed(models: dict[str, str], tmp_path: Path)
     assert noted(SimpleNamespace(electrify={"max_seq_length": 16})).max_seq_length == 16
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (10**400, None),
+        (-(10**400), None),
+        (1e31, None),
+        (float("inf"), None),
+        (float("nan"), None),
+        (True, None),
+        ("1", None),
+        (-1e30, -1e30),
+        (3, 3),
+    ],
+)
+def test_a_threshold_that_is_no_score_is_not_believed(given: object, taken: float | None) -> None:
+    found = noted(SimpleNamespace(electrify={"no_answer_threshold": given}))
+    assert found.no_answer_threshold == taken
+
+
 def test_standard_output_that_is_closed(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,6 +524,21 @@ def test_a_second_text_that_is_not_read_is_not_looked_at(
         assert run("predict", name, str(tmp_path / "c.jsonl")) == status
         files = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
         assert run("predict", name, *files, "--json") == status
+
+
+@pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.json"])
+def test_a_folder_is_no_file_of_texts(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    says = f"{folder} is a folder; give the files in it"
+    assert says in mistake(capsys, "predict", models["classes"], str(folder))
+    for kind in get_args(Kind):
+        with pytest.raises(UserError, match=re.escape(says)):
+            Files(PredictConfig(model="m", files=(str(folder),)), kind)
+    with pytest.raises(UserError, match=re.escape(says)):
+        read_own(str(folder), str(folder))
 
 
 MISTAKES = [

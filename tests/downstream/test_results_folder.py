@@ -25,6 +25,7 @@ from electrify.downstream.names import folder_name, short
 from electrify.downstream.one_run import Outcome
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
+from electrify.files.hub import file_of, must_be_reachable
 from electrify.files.lock import lock
 from small import listing
 
@@ -132,6 +133,96 @@ def test_a_changed_tokenizer_is_another_model(
         )
     )
     finetune(asked)
+
+
+@pytest.fixture
+def newest(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Says which commit of `me/model` is the newest in the cache of a Hub that cannot be reached;
+    "" for none."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for asked in (file_of, must_be_reachable):
+        asked.cache_clear()
+    top = tmp_path / "hub" / "models--me--model"
+    (top / "refs").mkdir(parents=True)
+    for commit in ("1" * 40, "2" * 40):
+        shutil.copytree(zoo / "bert", top / "snapshots" / commit)
+
+    def say(commit: str) -> None:
+        (top / "refs" / "main").unlink(missing_ok=True)
+        if commit:
+            (top / "refs" / "main").write_text(commit)
+
+    return say
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+
+
+def first_read_at(commit: str, newest: Callable[[str], None]) -> Callable[..., int]:
+    """`width_of` for a Hub that says only now which commit is the newest."""
+    real = verb.width_of
+
+    def width(*given: Any) -> int:
+        newest(commit)
+        return real(*given)
+
+    return width
+
+
+def test_another_commit_of_the_hub_is_another_model(
+    zoo: Path,
+    reviews: tuple[str, str],
+    tmp_path: Path,
+    newest: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records of earlier versions, which did not know it, still count."""
+    one, two, out = "1" * 40, "2" * 40, tmp_path / "out"
+    asked = options(zoo, reviews, out, models=("me/model",), seeds=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(verb, "width_of", first_read_at(one, newest))
+        finetune(asked)
+    (row,) = rows_of(out)
+    assert (row["weights"], row["tokenizer"]) == (f"me/model@{one}",) * 2
+    monkeypatch.setattr(verb, "finetune_one", pytest.fail)
+    for commit in (one, ""):
+        newest(commit)
+        finetune(asked)
+    newest(two)
+    with pytest.raises(UserError, match=r"scores of model 'me/model' from before it changed"):
+        finetune(asked)
+    newest(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(verb, "width_of", first_read_at(two, newest))
+        with pytest.raises(UserError, match=r"scores of model 'me/model' from before it changed"):
+            finetune(dataclasses.replace(asked, seeds=2))
+    row |= dict.fromkeys(("weights", "tokenizer"), "me/model")
+    del row["seal"]
+    (out / "scores.jsonl").write_text(line_of(row))
+    finetune(asked)
+
+
+def test_a_commit_that_changes_between_two_runs(
+    zoo: Path,
+    reviews: tuple[str, str],
+    tmp_path: Path,
+    newest: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    newest("1" * 40)
+    real = verb._keep
+
+    def keep(*given: Any) -> None:
+        real(*given)
+        newest("2" * 40)
+
+    monkeypatch.setattr(verb, "_keep", keep)
+    asked = options(zoo, reviews, tmp_path / "out", models=("me/model",), seeds=2)
+    with pytest.raises(UserError, match="me/model was changed while the runs before it trained"):
+        finetune(asked)
+    assert [row["weights"] for row in rows_of(tmp_path / "out")] == [f"me/model@{'1' * 40}"]
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,23 @@ def test_bad_files_of_squad_name_the_place(tmp_path: Path, content: Any, said: s
     str(error.value).encode()
 
 
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("odd", ["where?", 3, None, ["where?"]])
+def test_a_question_that_is_no_object(tmp_path: Path, odd: Any, answered: bool):
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(squad(qa(), odd)), encoding="utf-8")
+    with pytest.raises(UserError, match=r"data\[1\].paragraphs\[1\].qas\[1\]: must be an object"):
+        read_questions(path, answered=answered)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_context_is_the_paragraphs(tmp_path: Path, answered: bool):
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(squad(qa(context="another text"))), encoding="utf-8")
+    (question,) = read_questions(path, answered=answered)
+    assert question.context == CONTEXT
+
+
 @pytest.mark.parametrize("key", ["data", "context"])
 def test_a_key_twice_would_lose_a_text(tmp_path: Path, key: str):
     text = json.dumps(squad(qa())).replace(f'"{key}":', f'"{key}": [], "{key}":', 1)

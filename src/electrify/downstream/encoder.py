@@ -6,12 +6,9 @@ default, the library fills it with random numbers and mentions this only in a ta
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,8 +29,6 @@ from ..export.folders import (
 from ..export.places import RANDOM
 from ..export.positions import made_for, positions_of
 from ..export.quiet import quiet
-from ..files.reading import sha256_of
-from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 from .attention import implementation_for
 from .special_frames import Frame, frames_of, reads_last
 
@@ -237,53 +232,3 @@ def learning_rates(
         distance += int(skip and distance > 0)
         rates[name] = peak * decay**distance
     return rates
-
-
-def encoder_fingerprint(model: str) -> str:
-    """A short hash of the weights, configuration and tokenizer files of a folder; the name itself
-    for a Hub id."""
-    path = Path(model.removeprefix(RANDOM))
-    if not path.is_dir():
-        return model
-    digest = hashlib.sha256(b"random" if model.startswith(RANDOM) else b"")
-    for file in sorted(path.iterdir()):
-        weights = file.suffix in (".safetensors", ".bin")
-        if file.is_file() and (
-            (weights and not model.startswith(RANDOM))
-            or file.name == "config.json"
-            or file.name in VOCABULARY_FILES
-        ):
-            digest.update(file.name.encode())
-            digest.update(bytes.fromhex(sha256_of(file, within=path)))
-    return digest.hexdigest()[:16]
-
-
-def tokenizer_fingerprint(model: str) -> str:
-    """A short hash of every file of a folder that decides how text becomes ids; the name itself for
-    a Hub id."""
-    path = Path(model.removeprefix(RANDOM))
-    if not path.is_dir():
-        return model
-    found = [
-        (name, sha256_of(path / name, within=path))
-        for name in sorted(TOKENIZER_FILES)
-        if (path / name).is_file()
-    ]
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
-
-
-def fingerprints(model: str) -> dict[str, str]:
-    """What scores depend on in a model, as hashes."""
-    return {"weights": encoder_fingerprint(model), "tokenizer": tokenizer_fingerprint(model)}
-
-
-def must_be_unchanged(model: str, before: Mapping[str, Any] | None) -> None:
-    """Raises UserError if a model no longer has the fingerprints `before`, which is None if none
-    were taken."""
-    if before is not None and any(
-        before[what] != found for what, found in fingerprints(model).items()
-    ):
-        raise UserError(
-            f"{model} was changed while the runs before it trained; what was scored before is "
-            "kept: put the model back and repeat the command, or choose another --output-dir"
-        )

@@ -34,6 +34,7 @@ from .one_run import Outcome, finetune_one
 from .page import write_report
 from .plan import (
     Run,
+    at_commits,
     is_done,
     is_wanted,
     models_of,
@@ -101,6 +102,7 @@ def _finetune(
     widths = [0]
     for model in dict.fromkeys(run.model for run in todo if not is_baseline(run.model)):
         widths.append(width_of(model, tasks, options.settings, device))
+    todo = at_commits(todo, plan, done, out)
     if not held:
         write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):

@@ -24,8 +24,9 @@ from ..train.allocator import keep_memory
 from ..train.device import peak_memory_bytes
 from . import loop
 from .curve import Best, Curve, Point
-from .encoder import Loaded, load, must_be_unchanged
+from .encoder import Loaded, load
 from .epochs import Shown, epochs_of, examples_of, updates_of
+from .fingerprints import must_be_unchanged
 from .heads import Finetuned
 from .lengths import Cut
 from .problems.answering import Answering

@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from ..export.places import RANDOM
 from ..files.folders import relative, sha256
 from ..files.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
-from .encoder import fingerprints
 from .epochs import must_divide, updates_of
+from .fingerprints import fingerprints, is_on_hub, may_be_same
 from .names import folder_name, must_be_encodable, short
 from .tasks import TaskData
 
@@ -169,19 +169,42 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     return True
 
 
-def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
-    """Raises UserError if the record of a run is of another model, or of weights that another
-    metric chose."""
+def at_commits(
+    todo: Iterable[Run], plan: Iterable[Run], done: dict[Any, dict[str, Any]], out: Path
+) -> list[Run]:
+    """The runs to be made, with the commits of their models on the Hub, which are known once the
+    models were read. Raises UserError if a finished run of the plan is of another commit."""
+    known = {
+        model: fingerprints(model)
+        for model in {run.model for run in todo}
+        if not is_baseline(model) and is_on_hub(model)
+    }
+    for run in plan:
+        if run.model in known and run.key in done:
+            _must_be_of_model(done[run.key], known[run.model], run.model, out)
+    return [replace(run, hashes=run.hashes | known.get(run.model, {})) for run in todo]
+
+
+def _must_be_of_model(
+    record: dict[str, Any], hashes: dict[str, Any], model: str, out: Path
+) -> None:
+    """Raises UserError if the record of a run has other fingerprints of its model."""
     named = (
-        ("weights", f"model {run.model!r}"),
-        ("tokenizer", f"the tokenizer of {run.model!r}"),
+        ("weights", f"model {model!r}"),
+        ("tokenizer", f"the tokenizer of {model!r}"),
     )
     for what, name in named:
         # Records of earlier versions have no tokenizer.
-        if record.get(what, run.hashes[what]) != run.hashes[what]:
+        if not may_be_same(record.get(what, hashes[what]), hashes[what]):
             raise UserError(
                 f"{out}: holds scores of {name} from before it changed; choose another --output-dir"
             )
+
+
+def _must_be_of(record: dict[str, Any], run: Run, out: Path) -> None:
+    """Raises UserError if the record of a run is of another model, or of weights that another
+    metric chose."""
+    _must_be_of_model(record, run.hashes, run.model, out)
     chosen_by = run.hashes["chosen_by"]
     if record.get("chosen_by", chosen_by) != chosen_by:
         raise UserError(

@@ -16,6 +16,8 @@ from ..progress import say
 from .report import Report
 
 COLUMNS = 3
+LONGEST = 34
+"""Characters of a model's name."""
 PANEL_WIDTH = 4.6
 """Inches."""
 LINE_HEIGHT = 0.32
@@ -94,13 +96,23 @@ def _panel(axis: Any, report: Report, task: str, models: list[str]) -> None:
         median = 100 * medians[model]
         axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
     axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
-    axis.set_yticks(range(len(models)), [_short(model) for model in models], fontsize=8)
+    axis.set_yticks(range(len(models)), _short_names(models), fontsize=8)
     axis.set_ylim(len(models) - 0.4, -0.6)
     axis.grid(axis="x", alpha=0.3)
 
 
-def _short(model: str) -> str:
-    return named(model if len(model) <= 34 else "..." + model[-31:])
+def _short_names(models: list[str]) -> list[str]:
+    """A name of at most LONGEST characters for each model; those that would be alike get numbers
+    behind it."""
+    found: list[str] = []
+    for model in models:
+        cut = short = named(model if len(model) <= LONGEST else f"...{model[3 - LONGEST :]}")
+        number = 1
+        while short in found:
+            number += 1
+            short = f"{cut} #{number}"
+        found.append(short)
+    return found
 
 
 def named(text: str) -> str:

@@ -3,7 +3,6 @@ config.json under `electrify`, so that the model predicts as it was scored."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
@@ -72,7 +71,7 @@ def noted(config: Any) -> Reading:
         elif field.name == "word_pooling":
             good = value in get_args(WordPooling)
         elif field.name == "no_answer_threshold":
-            good = isinstance(value, int | float) and math.isfinite(value)
+            good = isinstance(value, int | float) and abs(value) <= -NEVER
         else:
             least = SHORTEST if field.name == "max_seq_length" else 1
             good = isinstance(value, int) and least <= value < 1 << 20

@@ -27,7 +27,7 @@ from ..errors import OutputError
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES
-from .whole import TEMPORARY, free_name
+from .whole import OUTPUT, TEMPORARY, free_name
 
 MARK = "electrify.json"
 KEY = "electrify"
@@ -109,12 +109,14 @@ def marked(kind: str, facts: dict[str, Any]) -> str:
 
 
 def foreign(folder: Path) -> list[str]:
-    """The names in a folder, except its lock and the leftovers of a killed writer; none if the
+    """The names in a folder, except its lock and what our writers have not finished; none if the
     folder is missing."""
     if not folder.is_dir():
         return []
     return sorted(
-        name for name in os.listdir(folder) if name != LOCK and not TEMPORARY.fullmatch(name)
+        name
+        for name in os.listdir(folder)
+        if name != LOCK and not TEMPORARY.fullmatch(name) and not OUTPUT.fullmatch(name)
     )
 
 
@@ -132,7 +134,8 @@ def must_be_new(folder: Path, what: str) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether it is the name that one of our writers gives a file until it is whole."""
+    """Whether it is the name that a writer with the folder's lock gives a file until it is
+    whole."""
     return TEMPORARY.fullmatch(path.name) is not None
 
 

@@ -62,6 +62,17 @@ def _is_kept(name: str) -> bool:
     return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
 
 
+def commit_of(name: str) -> str | None:
+    """The commit of a model of the Hub that its cache holds, and that is read without a network;
+    None if it holds none. The Hub is not asked."""
+    import huggingface_hub
+
+    with suppress(ValueError, OSError):  # no name that the Hub takes, or a cache that nobody reads
+        found = huggingface_hub.try_to_load_from_cache(name, "config.json")
+        return Path(found).parent.name if isinstance(found, str) else None
+    return None
+
+
 @cache
 def file_of(name: str, file: str) -> Path | None:
     """A file of a model of the Hub, in its cache, after the model's config.json was read. None if

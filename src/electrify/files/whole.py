@@ -37,12 +37,16 @@ class GoneError(UserError, FileNotFoundError):
 
 
 TEMPORARY = re.compile(r"\.electrify-[0-9a-f]{32}\.part")
+"""The names of `temporary`, for writers that have the folder's lock: who has it next may remove
+what they left."""
+OUTPUT = re.compile(r"\.electrify-output-[0-9a-f]{32}\.part")
+"""Those for writers without it, which may still be at work: nobody removes them."""
 
 
-def temporary(folder: Path) -> Path:
+def temporary(folder: Path, *, locked: bool = True) -> Path:
     """A unique temporary name in the folder, by which leftovers of a killed writer can be told from
-    the user's files."""
-    return folder / f".electrify-{uuid.uuid4().hex}.part"
+    the user's files. locked: whether this process has the folder's lock."""
+    return folder / f".electrify-{'' if locked else 'output-'}{uuid.uuid4().hex}.part"
 
 
 def free_name(wanted: Path, ending: str = "") -> Path:
@@ -53,11 +57,12 @@ def free_name(wanted: Path, ending: str = "") -> Path:
 
 
 @contextmanager
-def written(path: Path, *, over: bool = True) -> Iterator[IO[bytes]]:
+def written(path: Path, *, over: bool = True, locked: bool = True) -> Iterator[IO[bytes]]:
     """A stream whose content becomes the file when the block ends without an error. A link of that
     name is replaced, not followed. over: whether a file may be replaced; if not, and one has
-    appeared, the content gets a name beside it, and a UserError says which."""
-    part = temporary(path.parent)
+    appeared, the content gets a name beside it, and a UserError says which. locked: whether this
+    process has the folder's lock; if not, whoever has it leaves the unfinished file alone."""
+    part = temporary(path.parent, locked=locked)
     try:
         with part.open("xb") as stream:
             yield stream

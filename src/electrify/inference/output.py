@@ -57,7 +57,7 @@ def sink(output_file: str | None, *, over: bool) -> Iterator[Callable[[str], Non
     if output_file is None:
         yield _printed
         return
-    with written(Path(output_file), over=over) as stream:
+    with written(Path(output_file), over=over, locked=False) as stream:
 
         def write(text: str) -> None:
             stream.write(text.encode("utf-8"))

@@ -11,7 +11,7 @@ from ..config.embed import EmbedConfig
 from ..config.predict import PredictConfig
 from ..downstream.examples import Example, Question
 from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named, only_column
-from ..downstream.read.files import bare, ending_of, lines
+from ..downstream.read.files import bare, ending_of, lines, must_be_file
 from ..downstream.read.squad import asked, read_questions
 from ..downstream.read.tables import Row, legible_rows, may_lack_header, texts_of
 from ..downstream.tasks import Kind
@@ -69,6 +69,7 @@ class Files:
         self.header = options.header
         for path in self.paths:
             may_lack_header(path, self.header)
+            must_be_file(path)
         self.text = options.text_column
         self.pair = options.pair_column if isinstance(options, PredictConfig) else None
         self.pairs_too = isinstance(options, PredictConfig) and pairs is not False

@@ -29,12 +29,15 @@ def vector_sink(options: EmbedConfig, head: Head, *, width: int) -> Iterator[Sin
     path = Path(options.output_file)
     over = options.overwrite
     if path.suffix.lower() == ".npy":
-        with written(path, over=over) as stream:
+        with written(path, over=over, locked=False) as stream:
             rows = Npy(stream, width=width)
             yield rows
             rows.finish()
         return
-    with written(path, over=over) as stream, parquet_rows(stream, head, width=width) as table:
+    with (
+        written(path, over=over, locked=False) as stream,
+        parquet_rows(stream, head, width=width) as table,
+    ):
         yield table
 
 

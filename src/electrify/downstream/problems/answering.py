@@ -29,11 +29,10 @@ from ..rows import Rows, rows_of
 from ..tasks import TaskData
 from .no_answer import scores_of, silenced, threshold_of
 from .problem import Answers, HeldOut
-from .windows import Window, owned, tokens_of
+from .windows import Window, owned, tokens_of, windows_over
 
-QUESTION_TOKENS = (
-    64  # longer ones are cut (BERT's max_query_length), and to half of a short sequence
-)
+# Longer ones are cut (BERT's max_query_length), and to half of a short sequence.
+QUESTION_TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -255,12 +254,13 @@ class Answering:
         frame = self.loaded.pair
         longest_question = min(QUESTION_TOKENS, self.max_seq_length // 2)
         asked = self._tokens[question.question][0][:longest_question]
-        room = self.max_seq_length - frame.room - len(asked)
         tokens, offsets = self._tokens[question.context]
+        over = (len(tokens), self.max_seq_length - frame.room - len(asked), self.doc_stride)
         true = tokens_of(question.answers[0], offsets) if learning and question.answers else None
         if electra and learning and question.answers and true is None:
             return  # an answer of characters that are in no token: nothing to point at
-        for (begin, end), own in zip(*owned(len(tokens), room, self.doc_stride), strict=True):
+        windows, owns = owned(*over) if electra else (windows_over(*over),) * 2
+        for (begin, end), own in zip(windows, owns, strict=True):
             held = true is not None and begin <= true[0] and true[1] < end
             if learning and not held and not (electra or self.answerless):
                 continue

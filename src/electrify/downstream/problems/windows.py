@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from ..examples import Answer
 
@@ -13,7 +15,7 @@ from ..examples import Answer
 class Window:
     """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
     offsets: characters of the context's tokens. own: [first, last) of the tokens that have more
-    context here than in any other window (see `owned`)."""
+    context here than in any other window (see `owned`); for heads that do not ask, of all."""
 
     question: int
     begin: int
@@ -38,7 +40,7 @@ def tokens_of(answer: Answer, offsets: Sequence[tuple[int, int]]) -> tuple[int, 
 Places = list[tuple[int, int]]
 
 
-def _windows(length: int, room: int, stride: int) -> Places:
+def windows_over(length: int, room: int, stride: int) -> Places:
     """[begin, end) of each window: one every `stride` tokens, until the end is reached."""
     found = [(0, min(room, length))]
     while found[-1][1] < length:
@@ -56,15 +58,18 @@ def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
     These tokens are contiguous: the advantage of a later window over an earlier one never falls
     from token to token.
     """
-    windows = _windows(length, room, stride)
-    owner = [
-        max(
-            (min(k - b, e - 1 - k) + 0.01 * (e - b), -w)
-            for w, (b, e) in enumerate(windows)
-            if b <= k < e
-        )[1]
-        for k in range(length)
-    ]
-    counts = [owner.count(-w) for w in range(len(windows))]
-    firsts = [sum(counts[:w]) for w in range(len(windows))]
-    return windows, [(first, first + count) for first, count in zip(firsts, counts, strict=True)]
+    windows = windows_over(length, room, stride)
+    step = min(stride, room)
+    counts = Counter(_owner(k, windows, room, step) for k in range(length))
+    ends = list(accumulate(counts[w] for w in range(len(windows))))
+    return windows, list(pairwise((0, *ends)))
+
+
+def _owner(token: int, windows: Places, room: int, step: int) -> int:
+    """The number of the window that has the token, among those that hold it."""
+    first = max(0, (token - room) // step + 1)
+    last = min(token // step, len(windows) - 1)
+    return -max(
+        (min(token - begin, end - 1 - token) + 0.01 * (end - begin), -w)
+        for w, (begin, end) in enumerate(windows[first : last + 1], first)
+    )[1]

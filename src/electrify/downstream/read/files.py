@@ -21,13 +21,20 @@ ONE_RECORD_A_LINE = frozenset({".txt", *FASTA, *SMILES})
 """Endings of files in which a line cannot hold a line end of another kind."""
 
 
+def must_be_file(path: str | Path) -> None:
+    """Raises UserError if there is nothing of this name, or a folder."""
+    if not Path(path).exists():
+        raise UserError(f"{path}: no such file")
+    if Path(path).is_dir():
+        raise UserError(f"{path} is a folder", "give the files in it")
+
+
 def whole(path: str | Path, *, official: bool = False) -> str:
     """The text of a file, also of .gz, .bz2, .xz and .zst. official: a published file, which may
     hold odd control characters. Raises UserError if it is missing, truncated, binary or another
     encoding than UTF-8."""
     path = Path(path)
-    if not path.exists():
-        raise UserError(f"{path}: no such file")
+    must_be_file(path)
     longest = MAX_LINE if ending_of(path) != ".json" else None  # SQuAD's files are one line
     chunks = read_chunks(path) if official else _recognised(path)
     data = joined(chunks, str(path), limit=MAX_EXAMPLES_BYTES, longest=longest)
@@ -38,8 +45,7 @@ def lines(path: str | Path, *, advance: Callable[[int], None] | None = None) -> 
     """The lines of a file of any size, each with its line end, in bounded memory; otherwise as
     `whole`. advance: see `read_chunks`."""
     path = Path(path)
-    if not path.exists():
-        raise UserError(f"{path}: no such file")
+    must_be_file(path)
     number = 0
     rest = b""
     only_returns = False  # the line ends of old machines

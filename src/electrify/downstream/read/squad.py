@@ -121,7 +121,8 @@ def _nested(path: str, top: dict[str, Any], *, answered: bool) -> Iterator[Place
                 place = f"data[{i}].paragraphs[{j}].qas[{k}]"
                 where = f"{path}, {place}"
                 if not answered:
-                    yield place, asked({"context": context} | qa, where)
+                    _must_be_object(qa, where)
+                    yield place, asked(qa | {"context": context}, where)
                     continue
                 yield place, _question(qa, context, _get(qa, "answers", list, where), where)
 
@@ -220,14 +221,18 @@ def _text(row: Any, key: str, where: str) -> str:
 
 
 def _get(row: Any, key: str, kind: type, where: str) -> Any:
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: must be an object, not {_shown(row)}")
+    _must_be_object(row, where)
     if key not in row:
         raise _missing(row, key, where)
     value = row[key]
     if type(value) is not kind:
         raise UserError(f"{where}: {key!r} must be {TYPES[kind]}, not {_shown(value)}")
     return value
+
+
+def _must_be_object(row: Any, where: str) -> None:
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: must be an object, not {_shown(row)}")
 
 
 def _missing(row: dict[str, Any], key: str, where: str) -> UserError:

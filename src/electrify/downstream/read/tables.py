@@ -16,7 +16,7 @@ from ...text.records import MAX_LINE
 from ...text.row import separator_hint
 from ...text.small_files import json_lines, json_rows, lines_of, must_be_characters
 from ..tasks import Kind
-from .files import bare, ending_of, whole
+from .files import bare, ending_of, must_be_file, whole
 from .sequences import fasta_rows, smiles_rows
 
 MAX_CLASSES = 50_000
@@ -65,6 +65,7 @@ def rows(path: str, *, header: bool = True) -> Iterator[Row]:
     """(line number, column -> value) of each row of a file, by its ending. header: whether the
     first line of a table names its columns; if not, their names are their numbers, from 0."""
     may_lack_header(path, header)
+    must_be_file(path)
     match ending_of(path):
         case ".csv":
             # Python's own limit is 131,072 characters, the length of a chapter.
