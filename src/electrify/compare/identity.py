@@ -9,6 +9,7 @@ from typing import Any
 
 from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
+from ..config.training import TrainConfig
 from ..files.folders import fingerprint
 from ..train.decisive import ORDERED, decisive
 from .plan import Cell
@@ -38,6 +39,10 @@ LATER_OF: dict[str, dict[str, Any]] = {
     objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
 }
 """The same for options that another objective had from the start."""
+GUARDS = ("non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes", "eval_rows")
+"""Options that may differ when a run goes on, but not between recipes that are compared: which
+updates are refused, and the rows of the figures on held-out text. The first results were found
+without them, so they count where they are not the defaults."""
 
 
 def identity(cell: Cell, kept: dict[str, Any]) -> str:
@@ -49,9 +54,15 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
     values = decisive(cell.config)
     values |= {name: _rising(values[name]) for name in ORDERED}
-    decides = {k: v for k, v in values.items() if (k, v) not in later.items()}
+    decides = {k: v for k, v in values.items() if (k, v) not in later.items()} | _guards(t)
     parts = [cell.entry, decides, starts, kept, *corrected(cell.config), *own_source(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _guards(train: TrainConfig) -> dict[str, Any]:
+    """Those of GUARDS that are not the defaults."""
+    own = {name: getattr(train, name) for name in GUARDS}
+    return {name: value for name, value in own.items() if value != getattr(TrainConfig, name)}
 
 
 def _rising(schedule: Any) -> Any:
