@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
 from electrify.compare import study as study_module
 from electrify.compare import untrained as untrained_module
-from electrify.compare.cell import OUTCOME
+from electrify.compare.cell import OUTCOME, Work
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
 from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
@@ -64,7 +64,9 @@ from electrify.downstream.known_tasks import TAGGING, TASKS
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.files import results as results_module
+from electrify.files.folders import fingerprint
 from electrify.files.results import RECORD
+from electrify.files.schema import check as check_schema
 from electrify.flops.count import recipe_flops
 from electrify.pretraining.pretrain import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
@@ -631,9 +633,22 @@ def test_the_weights_that_a_recipe_starts_from_belong_to_it(
             )
         )
         asked = config(small_data, tmp_path, recipes=(), recipe_file=str(path), baselines=False)
-        texts.append(plan_study(asked).cells[0])
+        study = plan_study(asked)
+        texts.append(study.cells[0])
+        work = Runner(study).work(texts[-1], tmp_path, None)
+        assert work.starts == {str(run / KEPT): fingerprint(str(run / KEPT))}
     assert texts[0].identity != texts[1].identity
     assert folder_name(texts[0]) != folder_name(texts[1])
+
+
+def test_a_cell_is_told_what_the_plan_hashed(small_data: Path, tmp_path: Path) -> None:
+    """Whatever is changed while the study runs is not scored as what was there."""
+    study = plan_study(config(small_data, tmp_path))
+    work = Runner(study).work(study.cells[0], tmp_path, None)
+    assert work.measuring is not None
+    assert work.measuring.task_data == study.task_data
+    assert work.corpus == study.manifest.fingerprint
+    assert check_schema(Work, json.loads(json.dumps(asdict(work))), "the work") == work
 
 
 def test_the_untrained_rows_of_another_first_recipe_are_others(
@@ -821,7 +836,7 @@ def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -
     study = plan_study(config(small_data, tmp_path, tasks=("blimp", "supplement")))
     recipe = override(study.cells[0].config, {"max_steps": 2, "warmup_steps": 1})
     model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
-    how = Measuring.of(study.config)
+    how = Measuring.of(study.config, study.task_data)
     shown: list[list[str]] = []
 
     def judged(options: Any, paradigms: list[Paradigm]) -> list[Accuracy]:

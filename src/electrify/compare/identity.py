@@ -50,13 +50,22 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
     starts from, the source of its rows if they are one's own, and what its study keeps: the corpus,
     the examples of the tasks and how they are measured."""
     t = cell.config.train
-    starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
+    found = cell.starts or starts_of(cell.config)
+    starts = [start and found[start] for start in (t.init_discriminator, t.init_generator)]
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
     values = decisive(cell.config)
     values |= {name: _rising(values[name]) for name in ORDERED}
     decides = {k: v for k, v in values.items() if (k, v) not in later.items()} | _guards(t)
     parts = [cell.entry, decides, starts, kept, *corrected(cell.config), *own_source(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def starts_of(config: PretrainConfig) -> dict[str, str]:
+    """A hash of each folder from which a recipe starts."""
+    t = config.train
+    return {
+        start: fingerprint(start) for start in (t.init_discriminator, t.init_generator) if start
+    }
 
 
 def _guards(train: TrainConfig) -> dict[str, Any]:

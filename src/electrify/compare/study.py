@@ -33,7 +33,7 @@ from ..files.results import besides_record, write_results
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
-from .identity import identity
+from .identity import identity, starts_of
 from .measures import digests_of, meant_by, network_of
 from .plan import Cell, cells
 from .processes import slots
@@ -126,13 +126,14 @@ def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any
     """The study with the hashes of its tasks and cells, in the form that its folder has, else in
     the first form. had: the study.yaml there."""
     lines = read_results(study.out) if had is None and len(forms) > 1 else []
+    planned = [
+        replace(c, source=tuple(own_source(c.config)), starts=starts_of(c.config))
+        for c in study.cells
+    ]
     found = []
     for tasks in forms:
         one = replace(study, task_data=tasks)
-        hashed = [
-            replace(c, identity=identity(c, kept(one)), source=tuple(own_source(c.config)))
-            for c in study.cells
-        ]
+        hashed = [replace(c, identity=identity(c, kept(one))) for c in planned]
         found.append(replace(one, cells=hashed))
         keys = set(map(key_of, hashed))
         if (had or {}).get("task_data") == tasks or any(r.key in keys for r in lines):
