@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 
 from batches import tiny
 from electrify.compare import cell as cell_module
@@ -62,6 +63,43 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
         "b": "no such column",
         "c": "f1 is not a number",
     }
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (MemoryError(), "memory ran out; free some and run the same command again"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried to get 2 GiB"),
+            "memory ran out (CUDA out of memory. Tried to get 2 GiB); free some and run the same c",
+        ),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory ran out (DefaultCPU"),
+    ],
+)
+def test_a_task_that_runs_out_of_memory_does_not_lose_the_others(
+    raised: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        if name == "b":
+            raise raised
+        return Found("f1", [0.5])
+
+    monkeypatch.setattr(measures, "measure", measure)
+    networks = {"discriminator": Path("model")}
+    found = dict(measured(WORK, load_recipe("electra-tiny"), networks))
+    assert (found["a"], found["c"]) == (Found("f1", [0.5]), Found("f1", [0.5]))
+    assert str(found["b"]).startswith(said)
+
+
+def test_a_mistake_of_ours_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the cell with its stack trace."""
+
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(measures, "measure", measure)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        dict(measured(WORK, load_recipe("electra-tiny"), {"discriminator": Path("model")}))
 
 
 def test_the_reason_is_the_last_line() -> None:

@@ -749,7 +749,8 @@ def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> 
 
 
 def test_an_encoder_that_was_killed_between_its_tasks(small_data: Path, tmp_path: Path) -> None:
-    """It is told as what it is, not as a study of fewer tasks."""
+    """It was trained, and keeps the scores that it has; the other tasks failed, each by its name,
+    and are tried again."""
     study = plan_study(config(small_data, tmp_path))
     found = {"metric": "f1", "scores": [0.5]}
     figures = dict.fromkeys(("flops", "tokens", "seconds"), 1.0) | {"steps": 1, "parameters": 1}
@@ -757,7 +758,19 @@ def test_an_encoder_that_was_killed_between_its_tasks(small_data: Path, tmp_path
     (tmp_path / OUTCOME).write_text(json.dumps(outcome))
     running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
     assert result_of(running, ["a"]).scores == {"a": found}
-    assert result_of(running, ["a", "b"]).failed == {PRETRAIN: "no reason given"}
+    found_in_part = result_of(running, ["a", "b", "c"])
+    assert found_in_part.scores == {"a": found}
+    assert found_in_part.failed == dict.fromkeys("bc", "no reason given")
+    assert (found_in_part.steps, found_in_part.seconds) == (1, 1.0)
+    (tmp_path / OUTCOME).write_text(json.dumps(outcome | {"failed": {"b": "no such file"}}))
+    (tmp_path / "log.txt").write_text("no room\n")
+    found_in_part = result_of(running, ["a", "b", "c"])
+    assert found_in_part.failed == {"b": "no such file", "c": "no room"}
+    one = replace(study, config=replace(study.config, tasks=("a", "b", "c")))
+    assert not finished(one, [found_in_part])
+    again = replace(found_in_part, scores={"b": found}, failed={"a": "no room", "c": "no room"})
+    assert merged(found_in_part, again).scores == {"a": found, "b": found}
+    assert merged(found_in_part, again).failed == {"c": "no room"}
 
 
 def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import own_rows
 from ..cores import wait_briefly
-from ..errors import OutputError, SpaceError, Unfinished, UserError
+from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
 from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..files.schema import check
 from ..progress import say
@@ -210,12 +210,29 @@ def measured(
             found = measures.measure(name, model, work.measuring, out)
             if not all(map(math.isfinite, found.scores)):
                 raise UserError(f"{found.metric} is not a number")
-        except UserError as e:
-            say(f"{name} failed: {e}")
-            yield name, str(e)
+        except Exception as e:
+            reason = reason_of(e)
+            if reason is None:
+                raise
+            say(f"{name} failed: {reason}")
+            yield name, reason
         else:
             say(f"{name} measured: {found.metric} {100 * found.median:.1f}")
             yield name, found
+
+
+def reason_of(error: Exception) -> str | None:
+    """Why a task failed that leaves the others as they are; None if that is a fault of ours."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError) or is_of_memory(error):
+        said = " ".join(str(error).split())[:200]
+        return (
+            "memory ran out"
+            + f" ({said})" * bool(said)
+            + "; free some and run the same command again"
+        )
+    return str(error) if isinstance(error, UserError) else None
 
 
 def last_words(log: bytes) -> str:

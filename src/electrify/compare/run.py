@@ -220,23 +220,24 @@ class Runner:
 
 
 def result_of(running: Running, tasks: Sequence[str]) -> Result:
-    """The line of a cell whose process has ended, perhaps before it came to all of its tasks."""
+    """The line of a cell whose process has ended. Tasks to which it did not come failed with
+    it."""
     cell = running.cell
     where = key_of(cell)
     try:
         raw = read_object(running.folder / OUTCOME, within=running.folder)
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
         result = Result(*where, **raw)
-        if set(tasks) <= {*result.scores, *result.failed}:
-            return result
+        missing = [task for task in tasks if task not in {*result.scores, *result.failed}]
+        failed = dict.fromkeys(missing, reason_of(running)) if missing else {}
+        return dataclasses.replace(result, failed=result.failed | failed)
     except (FileError, TypeError):
-        pass
-    reason = {PRETRAIN: reason_of(running)}
-    return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
+        reason = {PRETRAIN: reason_of(running)}
+        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
 def reason_of(running: Running) -> str:
-    """Why a process ended without an outcome."""
+    """Why a process ended without an outcome, or without that of all tasks."""
     said = last_words(own_tail(running.folder / LOG, running.log_start))
     status = running.process.returncode
     if status == SAVED_EXIT:
