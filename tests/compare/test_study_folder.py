@@ -65,6 +65,7 @@ from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.files import results as results_module
 from electrify.files.folders import fingerprint
+from electrify.files.lock import lock
 from electrify.files.results import RECORD
 from electrify.files.schema import check as check_schema
 from electrify.flops.count import recipe_flops
@@ -861,6 +862,28 @@ def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -
         for task in ("blimp", "supplement"):
             assert 0 <= measure(task, model, how, tmp_path / "out").median <= 1
     assert shown == [["agreement"], ["turns"]]
+
+
+def test_no_command_comes_between_a_study_and_its_report(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have the folder's lock, and a study would end without a report after all its
+    work."""
+    study = plan_study(config(small_data, tmp_path))
+    lines = [line(study, k) for k in range(len(study.cells))]
+    monkeypatch.setattr(Runner, "run", lambda runner: lines)
+    real = compare_module.table_of
+
+    def between(*given: Any, **named: Any) -> Any:
+        with pytest.raises(UserError, match="is in use by"), lock(study.out):
+            pass
+        return real(*given, **named)
+
+    monkeypatch.setattr(compare_module, "table_of", between)
+    compare_module.compare(study)
+    assert (study.out / "report.md").is_file()
+    with lock(study.out):
+        pass
 
 
 def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ def in_vain(config: CompareConfig) -> Iterator[str]:
 
 
 def compare(study: Study) -> Table:
-    """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
-    be used."""
+    """Runs what is left of a study and writes its report, with no other command in between. Raises
+    UserError for a folder that cannot be used."""
     c = study.config
-    results = run_study(study)
-    table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
     with lock(study.out):
+        results = run_study(study)
+        table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
         write_report(table, study.out, against=c.against or c.equal)
     return table

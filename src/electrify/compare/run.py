@@ -21,7 +21,6 @@ from pathlib import Path
 from ..config.pretrain import dump, override
 from ..errors import UserError
 from ..files.inside import must_stay_inside
-from ..files.lock import lock
 from ..files.reading import FileError, read_object
 from ..progress import Progress, say
 from ..train.signals import SAVED_EXIT
@@ -63,12 +62,12 @@ class Running:
 
 
 def run_study(study: Study) -> list[Result]:
-    """Trains and measures what is not finished yet, and returns the results of all cells. Raises
-    UserError for a folder that cannot be used; a cell that fails is a result with its reason."""
-    with lock(study.out):
-        must_be_ours(study)  # what another command has meanwhile written there is not overwritten
-        write_study(study)
-        return Runner(study).run()
+    """Trains and measures what is not finished yet, and returns the results of all cells. Needs the
+    folder's lock. Raises UserError for a folder that cannot be used; a cell that fails is a result
+    with its reason."""
+    must_be_ours(study)  # what another command has meanwhile written there is not overwritten
+    write_study(study)
+    return Runner(study).run()
 
 
 class Runner:
