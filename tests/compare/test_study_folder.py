@@ -219,7 +219,13 @@ def test_scipy_is_asked_for_before_the_first_run(
         ({"max_eval_samples": 5}, "--max-eval-samples does nothing: it is for blimp"),
         ({"max_eval_samples": 5, "tasks": ("stsb", "BLiMP:mlm")}, ""),
         ({"max_train_samples": 5, "tasks": ("stsb:cosine", "blimp")}, "--max-train-samples does"),
-        ({"task_seeds": 2, "tasks": ("planted",)}, "--task-seeds does nothing: no task"),
+        (
+            {"task_seeds": 2, "tasks": ("planted",), "data_dir": None},
+            "--task-seeds does nothing: no task",
+        ),
+        ({"tasks": ("planted", "Planted:mlm")}, "--data-dir does nothing: planted is made of the"),
+        ({"tasks": ("planted",), "data_dir": None}, ""),
+        ({"tasks": ("planted", "blimp")}, ""),
         ({"task_seeds": 2, "tasks": ("planted", "cola:frozen")}, ""),
     ],
 )

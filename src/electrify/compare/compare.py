@@ -10,7 +10,7 @@ from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..files.lock import lock
 from ..progress import say
 from .forecast import Forecast, forecast
-from .measures import is_of_pairs, is_trained
+from .measures import is_of_pairs, is_of_the_corpus, is_trained
 from .report import write_report
 from .run import run_study
 from .study import Study, plan_study
@@ -38,6 +38,8 @@ def in_vain(config: CompareConfig) -> Iterator[str]:
     trained = [name for name in config.tasks if is_trained(name)]
     if config.max_eval_samples is not None and not pairs:
         yield "--max-eval-samples does nothing: it is for blimp, supplement and planted"
+    if config.data_dir is not None and all(map(is_of_the_corpus, config.tasks)):
+        yield "--data-dir does nothing: planted is made of the corpus"
     for name in ("max_train_samples", "task_seeds"):
         if getattr(config, name) != getattr(CompareConfig, name) and not trained:
             yield f"{flag_of(name)} does nothing: no task here is trained"

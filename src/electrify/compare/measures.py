@@ -99,6 +99,11 @@ def is_of_pairs(name: str) -> bool:
     return name.partition(":")[0].lower() in PAIRS
 
 
+def is_of_the_corpus(name: str) -> bool:
+    """Whether a task is made of the corpus, and so needs no files."""
+    return name.partition(":")[0].lower() == PLANTED
+
+
 def is_trained(name: str) -> bool:
     """Whether a task is measured by training, of the encoder or of a head."""
     return not is_of_pairs(name) and name.partition(":")[2] != "cosine"
