@@ -892,6 +892,25 @@ def test_no_command_comes_between_a_study_and_its_report(
         pass
 
 
+def test_the_files_of_pairs_are_read_once(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is said of them is said once; another plan reads them anew."""
+    data_dir = tmp_path / "babylm"
+    blimp(data_dir / "blimp_filtered")
+    blimp(data_dir / "supplement_filtered")
+    given = config(
+        small_data,
+        tmp_path,
+        recipes=(f"bert-tiny:{TINY}",),
+        tasks=("blimp", "supplement", "blimp:mlm"),
+        data_dir=str(data_dir),
+    )
+    for _ in range(2):
+        plan_study(given)
+        assert capsys.readouterr().err.count("BabyLM's selection of BLiMP's pairs") == 1
+
+
 def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_path: Path) -> None:
     mine = plan_study(config(small_data, tmp_path, task_seeds=5))
     theirs = plan_study(config(small_data, tmp_path))

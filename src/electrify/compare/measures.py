@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,12 +159,19 @@ def _row_of(name: str, task: str, way: str) -> KnownTask:
     return rows[0]
 
 
-def digests_of(name: str, data_dir: str | None, *, data: str) -> tuple[str, str]:
+Read = Callable[..., "list[Paradigm]"]
+"""As `read_blimp`."""
+
+
+def digests_of(
+    name: str, data_dir: str | None, *, data: str, read: Read | None = None
+) -> tuple[str, str]:
     """A hash of the examples of a task and of what is done with them, and the hash that earlier
-    versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
+    versions took. Raises UserError if they cannot be read. data: the prepared corpus. read: for
+    tasks that share BLiMP's files."""
     task, way, folder = meant_by(name, data_dir)
     if task in PAIRS:
-        return _digests_of_pairs(task, _pairs_of(task, folder, data, limit=None))
+        return _digests_of_pairs(task, _pairs_of(task, folder, data, limit=None, read=read))
     return _digests_of_data(read_task(tasks_named([task])[0], folder), way)
 
 
@@ -215,13 +223,15 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     return _finetuned(data, model, folder, how, out, way)
 
 
-def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
+def _pairs_of(
+    task: str, folder: str, data: str, *, limit: int | None, read: Read | None = None
+) -> list[Paradigm]:
     """folder: that of BLiMP's files; data: the corpus of planted words. Raises UserError if there
     are no pairs."""
     if task != PLANTED:
         from ..scoring.blimp import read_blimp
 
-        found = read_blimp(folder, limit=limit)
+        found = (read or read_blimp)(folder, limit=limit)
         if all(p.part != task for p in found):
             names = f"{SUPPLEMENT}/ or {SUPPLEMENT}_filtered/ of {folder}"
             where = names if task == SUPPLEMENT else folder

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..files.folders import must_be_new
 from ..files.results import besides_record, write_results
+from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
@@ -150,7 +152,8 @@ def task_data(config: CompareConfig) -> list[dict[str, str]]:
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
     if twice:
         raise UserError(f"tasks: {' and '.join(twice)} are the same")
-    digests = {t: digests_of(t, config.data_dir, data=config.data) for t in config.tasks}
+    read = cache(read_blimp)  # once for all that are made of its files
+    digests = {t: digests_of(t, config.data_dir, data=config.data, read=read) for t in config.tasks}
     now, former = ({task: of[k] for task, of in digests.items()} for k in range(2))
     return [now] if now == former else [now, former]
 
