@@ -10,12 +10,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import torch
 
 from batches import tiny
 from electrify.compare import cell as cell_module
 from electrify.compare import measures
-from electrify.compare.cell import OUTCOME, Work, do, joules_of, last_words, measured
-from electrify.compare.measures import Found, Measuring
+from electrify.compare.cell import (
+    OUTCOME,
+    Work,
+    do,
+    joules_of,
+    last_words,
+    measured,
+    must_be_as_planned,
+)
+from electrify.compare.identity import starts_of
+from electrify.compare.measures import Found, Measuring, digests_of
 from electrify.compare.processes import spawn
 from electrify.config.finetune import FinetuneConfig
 from electrify.config.finetune_settings import FinetuneSettings
@@ -26,6 +36,7 @@ from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
 from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
+from electrify.text.shards import Corpus
 
 WORK = Work(
     data="",
@@ -52,6 +63,43 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
         "b": "no such column",
         "c": "f1 is not a number",
     }
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (MemoryError(), "memory ran out; free some and run the same command again"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried to get 2 GiB"),
+            "memory ran out (CUDA out of memory. Tried to get 2 GiB); free some and run the same c",
+        ),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory ran out (DefaultCPU"),
+    ],
+)
+def test_a_task_that_runs_out_of_memory_does_not_lose_the_others(
+    raised: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        if name == "b":
+            raise raised
+        return Found("f1", [0.5])
+
+    monkeypatch.setattr(measures, "measure", measure)
+    networks = {"discriminator": Path("model")}
+    found = dict(measured(WORK, load_recipe("electra-tiny"), networks))
+    assert (found["a"], found["c"]) == (Found("f1", [0.5]), Found("f1", [0.5]))
+    assert str(found["b"]).startswith(said)
+
+
+def test_a_mistake_of_ours_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the cell with its stack trace."""
+
+    def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(measures, "measure", measure)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        dict(measured(WORK, load_recipe("electra-tiny"), {"discriminator": Path("model")}))
 
 
 def test_the_reason_is_the_last_line() -> None:
@@ -145,6 +193,72 @@ def test_a_source_that_changed_since_the_plan_trains_nothing(
     with pytest.raises(UserError, match="changed since the study began; run the same command"):
         do(work)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_corpus_that_changed_since_the_plan_trains_nothing(
+    small_data: Path, tmp_path: Path
+) -> None:
+    work = replace(WORK, data=str(small_data), folder=str(tmp_path), recipe=dump(tiny("bert-tiny")))
+    must_be_as_planned(
+        replace(work, corpus=Corpus(small_data, "train").manifest.fingerprint), tiny("bert-tiny")
+    )
+    with pytest.raises(
+        UserError, match=r"the corpus .* was changed since the study began; put it "
+    ):
+        do(replace(work, corpus="another"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_changed_since_the_plan_starts_nothing(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """Its scores would be taken for those of the weights that were there."""
+    start = tmp_path / "start"
+    start.mkdir()
+    (start / "model.safetensors").write_bytes(b"weights")
+    config = override(tiny("bert-tiny"), {"init_discriminator": str(start)})
+    out = tmp_path / "cell"
+    out.mkdir()
+    work = replace(WORK, data=str(small_data), folder=str(out), starts=starts_of(config))
+    must_be_as_planned(work, config)
+    (start / "model.safetensors").write_bytes(b"others")
+    with pytest.raises(UserError, match="start, where it starts, was changed since the study beg"):
+        do(replace(work, recipe=dump(config)))
+    assert not list(out.iterdir())
+
+
+def pairs_of(folder: Path, good: str) -> str:
+    """A folder with one paradigm of three pairs."""
+    folder.mkdir(exist_ok=True)
+    pair = {"sentence_good": good, "sentence_bad": "a a"}
+    (folder / "p.jsonl").write_text((json.dumps(pair) + "\n") * 3)
+    return str(folder)
+
+
+def test_examples_that_changed_since_the_plan_give_no_score(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """Neither by pairs nor by files of a task; the other tasks go on."""
+    model = tagger(small_data, tmp_path)
+    tasks = ("blimp", "conll2000:frozen", "conll2000")
+    folder = Path(pairs_of(tmp_path / "blimp", "a b"))
+    task_data = {t: digests_of(t, str(tmp_path), data="")[0] for t in tasks}
+    task_data["blimp"] = digests_of("blimp", str(tmp_path), data="")[1]  # as of earlier versions
+    how = Measuring(str(small_data), str(tmp_path), 1, None, 2, "cpu", task_data)
+    assert 0 <= measures.measure("blimp", Path(model), how, tmp_path / "out").median <= 1
+    pairs_of(folder, "b a")
+    with (tmp_path / "conll2000" / "train.txt").open("a") as file:
+        file.write("the D B-NP\n\n")
+    work = replace(WORK, folder=str(tmp_path / "out"), tasks=tasks, measuring=how)
+    found = dict(measured(work, tiny("bert-tiny"), {KEPT: Path(model)}))
+    assert found == {
+        task: f"the examples of {task} were changed since the study began; put them back and run "
+        "the same command again"
+        for task in tasks
+    }
+    for whole in (how, replace(how, max_eval_samples=None)):
+        with pytest.raises(UserError, match="the examples of blimp were changed"):
+            measures.measure("blimp", Path(model), whole, tmp_path / "out")
 
 
 def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.identity import LATER, corrected, identity
+from electrify.compare.identity import GUARDS, LATER, corrected, identity
 from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
@@ -22,6 +22,7 @@ from electrify.config.entries import read_entry
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.own_source import own_source
 from electrify.config.pretrain import load_recipe, override, recipe_names
+from electrify.config.training import TrainConfig
 
 STUDY = cast(
     "Study",
@@ -127,6 +128,36 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
     assert identity(changed, kept(STUDY)) != identity(cell, kept(STUDY))
     same = Cell(**vars(cell) | {"config": override(cell.config, {name: LATER[name]})})
     assert identity(same, kept(STUDY)) == identity(cell, kept(STUDY))
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_a_guard_with_another_value_is_another_recipe(name: str) -> None:
+    """Which updates are refused decides the scores: the name of an entry of a recipe file may stay
+    while its guards change. Results of recipes with the default guards stay as they are."""
+    other: dict[str, Any] = {
+        "non_finite": "skip",
+        "max_non_finite": 3,
+        "spike": "rollback",
+        "spike_sigmas": 2.0,
+        "max_spikes": 3,
+        "eval_rows": 64,
+    }
+    cell = cell_of("electra-tiny")
+
+    def with_value(value: Any) -> str:
+        return identity(replace(cell, config=override(cell.config, {name: value})), kept(STUDY))
+
+    assert with_value(other[name]) != identity(cell, kept(STUDY))
+    assert with_value(getattr(TrainConfig, name)) == "9d215c7b869a9ead"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_no_shipped_recipe_has_guards_of_its_own(name: str) -> None:
+    """If this fails, the results that earlier versions have of it are not found again."""
+    train = load_recipe(name).train
+    assert {guard: getattr(train, guard) for guard in GUARDS} == {
+        guard: getattr(TrainConfig, guard) for guard in GUARDS
+    }
 
 
 @pytest.mark.parametrize("recipe", [n for n in recipe_names() if n.endswith("-tiny")])

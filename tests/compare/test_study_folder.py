@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from electrify.compare import forecast as forecast_module
 from electrify.compare import processes
 from electrify.compare import study as study_module
 from electrify.compare import untrained as untrained_module
-from electrify.compare.cell import OUTCOME
+from electrify.compare.cell import OUTCOME, Work
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
 from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
@@ -64,7 +64,10 @@ from electrify.downstream.known_tasks import TAGGING, TASKS
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
 from electrify.files import results as results_module
+from electrify.files.folders import fingerprint
+from electrify.files.lock import lock
 from electrify.files.results import RECORD
+from electrify.files.schema import check as check_schema
 from electrify.flops.count import recipe_flops
 from electrify.pretraining.pretrain import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
@@ -216,7 +219,13 @@ def test_scipy_is_asked_for_before_the_first_run(
         ({"max_eval_samples": 5}, "--max-eval-samples does nothing: it is for blimp"),
         ({"max_eval_samples": 5, "tasks": ("stsb", "BLiMP:mlm")}, ""),
         ({"max_train_samples": 5, "tasks": ("stsb:cosine", "blimp")}, "--max-train-samples does"),
-        ({"task_seeds": 2, "tasks": ("planted",)}, "--task-seeds does nothing: no task"),
+        (
+            {"task_seeds": 2, "tasks": ("planted",), "data_dir": None},
+            "--task-seeds does nothing: no task",
+        ),
+        ({"tasks": ("planted", "Planted:mlm")}, "--data-dir does nothing: planted is made of the"),
+        ({"tasks": ("planted",), "data_dir": None}, ""),
+        ({"tasks": ("planted", "blimp")}, ""),
         ({"task_seeds": 2, "tasks": ("planted", "cola:frozen")}, ""),
     ],
 )
@@ -631,9 +640,22 @@ def test_the_weights_that_a_recipe_starts_from_belong_to_it(
             )
         )
         asked = config(small_data, tmp_path, recipes=(), recipe_file=str(path), baselines=False)
-        texts.append(plan_study(asked).cells[0])
+        study = plan_study(asked)
+        texts.append(study.cells[0])
+        work = Runner(study).work(texts[-1], tmp_path, None)
+        assert work.starts == {str(run / KEPT): fingerprint(str(run / KEPT))}
     assert texts[0].identity != texts[1].identity
     assert folder_name(texts[0]) != folder_name(texts[1])
+
+
+def test_a_cell_is_told_what_the_plan_hashed(small_data: Path, tmp_path: Path) -> None:
+    """Whatever is changed while the study runs is not scored as what was there."""
+    study = plan_study(config(small_data, tmp_path))
+    work = Runner(study).work(study.cells[0], tmp_path, None)
+    assert work.measuring is not None
+    assert work.measuring.task_data == study.task_data
+    assert work.corpus == study.manifest.fingerprint
+    assert check_schema(Work, json.loads(json.dumps(asdict(work))), "the work") == work
 
 
 def test_the_untrained_rows_of_another_first_recipe_are_others(
@@ -734,7 +756,8 @@ def test_an_encoder_that_the_system_killed(small_data: Path, tmp_path: Path) -> 
 
 
 def test_an_encoder_that_was_killed_between_its_tasks(small_data: Path, tmp_path: Path) -> None:
-    """It is told as what it is, not as a study of fewer tasks."""
+    """It was trained, and keeps the scores that it has; the other tasks failed, each by its name,
+    and are tried again."""
     study = plan_study(config(small_data, tmp_path))
     found = {"metric": "f1", "scores": [0.5]}
     figures = dict.fromkeys(("flops", "tokens", "seconds"), 1.0) | {"steps": 1, "parameters": 1}
@@ -742,7 +765,19 @@ def test_an_encoder_that_was_killed_between_its_tasks(small_data: Path, tmp_path
     (tmp_path / OUTCOME).write_text(json.dumps(outcome))
     running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
     assert result_of(running, ["a"]).scores == {"a": found}
-    assert result_of(running, ["a", "b"]).failed == {PRETRAIN: "no reason given"}
+    found_in_part = result_of(running, ["a", "b", "c"])
+    assert found_in_part.scores == {"a": found}
+    assert found_in_part.failed == dict.fromkeys("bc", "no reason given")
+    assert (found_in_part.steps, found_in_part.seconds) == (1, 1.0)
+    (tmp_path / OUTCOME).write_text(json.dumps(outcome | {"failed": {"b": "no such file"}}))
+    (tmp_path / "log.txt").write_text("no room\n")
+    found_in_part = result_of(running, ["a", "b", "c"])
+    assert found_in_part.failed == {"b": "no such file", "c": "no room"}
+    one = replace(study, config=replace(study.config, tasks=("a", "b", "c")))
+    assert not finished(one, [found_in_part])
+    again = replace(found_in_part, scores={"b": found}, failed={"a": "no room", "c": "no room"})
+    assert merged(found_in_part, again).scores == {"a": found, "b": found}
+    assert merged(found_in_part, again).failed == {"c": "no room"}
 
 
 def test_a_reason_is_not_that_of_an_earlier_attempt(small_data: Path, tmp_path: Path) -> None:
@@ -821,7 +856,7 @@ def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -
     study = plan_study(config(small_data, tmp_path, tasks=("blimp", "supplement")))
     recipe = override(study.cells[0].config, {"max_steps": 2, "warmup_steps": 1})
     model = pretrain(small_data, output_dir=tmp_path / "run", config=recipe).exported[KEPT]
-    how = Measuring.of(study.config)
+    how = Measuring.of(study.config, study.task_data)
     shown: list[list[str]] = []
 
     def judged(options: Any, paradigms: list[Paradigm]) -> list[Accuracy]:
@@ -833,6 +868,47 @@ def test_the_supplement_is_a_task_of_its_own(small_data: Path, tmp_path: Path) -
         for task in ("blimp", "supplement"):
             assert 0 <= measure(task, model, how, tmp_path / "out").median <= 1
     assert shown == [["agreement"], ["turns"]]
+
+
+def test_no_command_comes_between_a_study_and_its_report(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have the folder's lock, and a study would end without a report after all its
+    work."""
+    study = plan_study(config(small_data, tmp_path))
+    lines = [line(study, k) for k in range(len(study.cells))]
+    monkeypatch.setattr(Runner, "run", lambda runner: lines)
+    real = compare_module.table_of
+
+    def between(*given: Any, **named: Any) -> Any:
+        with pytest.raises(UserError, match="is in use by"), lock(study.out):
+            pass
+        return real(*given, **named)
+
+    monkeypatch.setattr(compare_module, "table_of", between)
+    compare_module.compare(study)
+    assert (study.out / "report.md").is_file()
+    with lock(study.out):
+        pass
+
+
+def test_the_files_of_pairs_are_read_once(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is said of them is said once; another plan reads them anew."""
+    data_dir = tmp_path / "babylm"
+    blimp(data_dir / "blimp_filtered")
+    blimp(data_dir / "supplement_filtered")
+    given = config(
+        small_data,
+        tmp_path,
+        recipes=(f"bert-tiny:{TINY}",),
+        tasks=("blimp", "supplement", "blimp:mlm"),
+        data_dir=str(data_dir),
+    )
+    for _ in range(2):
+        plan_study(given)
+        assert capsys.readouterr().err.count("BabyLM's selection of BLiMP's pairs") == 1
 
 
 def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_path: Path) -> None:

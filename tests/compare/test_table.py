@@ -18,11 +18,21 @@ from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
     _minor,
     drawn,
 )
-from electrify.compare.report import as_csv, as_json, markdown, sentences, since, text, write_report
+from electrify.compare.ranks import WON
+from electrify.compare.report import (
+    HELD_OUT,
+    as_csv,
+    as_json,
+    markdown,
+    sentences,
+    since,
+    text,
+    write_report,
+)
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
 from electrify.compare.table import Crossing, Table, table_of
-from electrify.config.compare import with_unit
+from electrify.config.compare import SCORE, with_unit
 from electrify.downstream.plot import named
 
 BUDGETS = (1e14, 4e14, 1e15)
@@ -187,6 +197,32 @@ def test_a_name_that_a_spreadsheet_would_calculate() -> None:
     results = [result(name, 1e8, seed, a=0.5) for name in names for seed in range(2)]
     rows = list(csv.DictReader(io.StringIO(as_csv(table_of(results, recipes=names, tasks=["a"])))))
     assert {row["recipe"] for row in rows} == {"first", "'=1+1"}
+
+
+@pytest.mark.parametrize(
+    ("budget", "written"),
+    [
+        (1e15, "1e+15"),
+        (4e13, "4e+13"),
+        (2.0, "2"),
+        (2.5, "2.5"),
+        (0.1, "0.1"),
+        (100_000.0, "100000"),
+        (1_234_567.0, "1234567"),
+        (1_234_568.0, "1234568"),
+        (1.2345678e17, "1.2345678e+17"),
+    ],
+)
+def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
+    """Two that differ in their seventh digit are two in the CSV, too, and the others read as
+    before."""
+    names = ["first", "second"]
+    results = [replace(result(name, budget, 0, a=0.5), validation={"mlm": 3.0}) for name in names]
+    table = table_of(results, recipes=names, tasks=["a"])
+    found = list(csv.DictReader(io.StringIO(as_csv(table))))
+    assert {row["task"] for row in found} == {"a", SCORE, WON, HELD_OUT}
+    assert {row["budget"] for row in found} == {written}
+    assert float(written) == budget
 
 
 def test_the_report(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import own_rows
 from ..cores import wait_briefly
-from ..errors import OutputError, SpaceError, Unfinished, UserError
+from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
 from ..files.run_folder import GENERATOR_STAGE, METRICS
 from ..files.schema import check
 from ..progress import say
@@ -45,6 +45,10 @@ class Work:
     """YAML."""
     source: tuple[str, ...] | None = None
     """`own_source` of the recipe when the study was planned; None if that does not matter."""
+    starts: dict[str, str] = field(default_factory=dict)
+    """The hash of each folder from which the recipe starts, when the study was planned."""
+    corpus: str | None = None
+    """The fingerprint of the corpus when the study was planned; None if that does not matter."""
     tasks: tuple[str, ...] = ()
     measuring: measures.Measuring | None = None
     """How the tasks are measured; None if the training alone is asked for."""
@@ -160,12 +164,21 @@ def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
 
 
 def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
-    """Raises UserError if its results would be taken for those of another source."""
+    """Raises UserError if its results would be taken for those of another source, of other weights
+    or of another corpus."""
     from ..config.own_source import own_source
+    from ..files.folders import fingerprint
+    from ..text.manifest import read_manifest
 
+    again = "run the same command again"
     if work.source is not None and work.source != tuple(own_source(config)):
+        raise UserError("the source of its rows was changed since the study began", again)
+    for start, planned in work.starts.items():
+        if fingerprint(start) != planned:
+            raise UserError(f"{start}, where it starts, was changed since the study began", again)
+    if work.corpus is not None and read_manifest(Path(work.data)).fingerprint != work.corpus:
         raise UserError(
-            "the source of its rows was changed since the study began; run the same command again"
+            f"the corpus {work.data} was changed since the study began", f"put it back and {again}"
         )
 
 
@@ -197,12 +210,29 @@ def measured(
             found = measures.measure(name, model, work.measuring, out)
             if not all(map(math.isfinite, found.scores)):
                 raise UserError(f"{found.metric} is not a number")
-        except UserError as e:
-            say(f"{name} failed: {e}")
-            yield name, str(e)
+        except Exception as e:
+            reason = reason_of(e)
+            if reason is None:
+                raise
+            say(f"{name} failed: {reason}")
+            yield name, reason
         else:
             say(f"{name} measured: {found.metric} {100 * found.median:.1f}")
             yield name, found
+
+
+def reason_of(error: Exception) -> str | None:
+    """Why a task failed that leaves the others as they are; None if that is a fault of ours."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError) or is_of_memory(error):
+        said = " ".join(str(error).split())[:200]
+        return (
+            "memory ran out"
+            + f" ({said})" * bool(said)
+            + "; free some and run the same command again"
+        )
+    return str(error) if isinstance(error, UserError) else None
 
 
 def last_words(log: bytes) -> str:

@@ -10,7 +10,7 @@ from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..files.lock import lock
 from ..progress import say
 from .forecast import Forecast, forecast
-from .measures import is_of_pairs, is_trained
+from .measures import is_of_pairs, is_of_the_corpus, is_trained
 from .report import write_report
 from .run import run_study
 from .study import Study, plan_study
@@ -38,17 +38,19 @@ def in_vain(config: CompareConfig) -> Iterator[str]:
     trained = [name for name in config.tasks if is_trained(name)]
     if config.max_eval_samples is not None and not pairs:
         yield "--max-eval-samples does nothing: it is for blimp, supplement and planted"
+    if config.data_dir is not None and all(map(is_of_the_corpus, config.tasks)):
+        yield "--data-dir does nothing: planted is made of the corpus"
     for name in ("max_train_samples", "task_seeds"):
         if getattr(config, name) != getattr(CompareConfig, name) and not trained:
             yield f"{flag_of(name)} does nothing: no task here is trained"
 
 
 def compare(study: Study) -> Table:
-    """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
-    be used."""
+    """Runs what is left of a study and writes its report, with no other command in between. Raises
+    UserError for a folder that cannot be used."""
     c = study.config
-    results = run_study(study)
-    table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
     with lock(study.out):
+        results = run_study(study)
+        table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
         write_report(table, study.out, against=c.against or c.equal)
     return table

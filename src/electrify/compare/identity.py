@@ -9,6 +9,7 @@ from typing import Any
 
 from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
+from ..config.training import TrainConfig
 from ..files.folders import fingerprint
 from ..train.decisive import ORDERED, decisive
 from .plan import Cell
@@ -38,6 +39,10 @@ LATER_OF: dict[str, dict[str, Any]] = {
     objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
 }
 """The same for options that another objective had from the start."""
+GUARDS = ("non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes", "eval_rows")
+"""Options that may differ when a run goes on, but not between recipes that are compared: which
+updates are refused, and the rows of the figures on held-out text. The first results were found
+without them, so they count where they are not the defaults."""
 
 
 def identity(cell: Cell, kept: dict[str, Any]) -> str:
@@ -45,13 +50,28 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
     starts from, the source of its rows if they are one's own, and what its study keeps: the corpus,
     the examples of the tasks and how they are measured."""
     t = cell.config.train
-    starts = [start and fingerprint(start) for start in (t.init_discriminator, t.init_generator)]
+    found = cell.starts or starts_of(cell.config)
+    starts = [start and found[start] for start in (t.init_discriminator, t.init_generator)]
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
     values = decisive(cell.config)
     values |= {name: _rising(values[name]) for name in ORDERED}
-    decides = {k: v for k, v in values.items() if (k, v) not in later.items()}
+    decides = {k: v for k, v in values.items() if (k, v) not in later.items()} | _guards(t)
     parts = [cell.entry, decides, starts, kept, *corrected(cell.config), *own_source(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def starts_of(config: PretrainConfig) -> dict[str, str]:
+    """A hash of each folder from which a recipe starts."""
+    t = config.train
+    return {
+        start: fingerprint(start) for start in (t.init_discriminator, t.init_generator) if start
+    }
+
+
+def _guards(train: TrainConfig) -> dict[str, Any]:
+    """Those of GUARDS that are not the defaults."""
+    own = {name: getattr(train, name) for name in GUARDS}
+    return {name: value for name, value in own.items() if value != getattr(TrainConfig, name)}
 
 
 def _rising(schedule: Any) -> Any:

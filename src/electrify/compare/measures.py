@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,9 +64,12 @@ class Measuring:
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
     device: str = "auto"
+    task_data: dict[str, str] = field(default_factory=dict)
+    """Task -> hash of its examples when the study was planned; tasks without one are measured on
+    whatever is there."""
 
     @classmethod
-    def of(cls, config: CompareConfig) -> Measuring:
+    def of(cls, config: CompareConfig, task_data: dict[str, str]) -> Measuring:
         """As the study says."""
         return cls(
             config.data,
@@ -74,6 +78,7 @@ class Measuring:
             config.max_train_samples,
             config.max_eval_samples,
             config.device,
+            task_data,
         )
 
 
@@ -93,6 +98,11 @@ class Found:
 def is_of_pairs(name: str) -> bool:
     """Whether a task is made of minimal pairs."""
     return name.partition(":")[0].lower() in PAIRS
+
+
+def is_of_the_corpus(name: str) -> bool:
+    """Whether a task is made of the corpus, and so needs no files."""
+    return name.partition(":")[0].lower() == PLANTED
 
 
 def is_trained(name: str) -> bool:
@@ -149,15 +159,28 @@ def _row_of(name: str, task: str, way: str) -> KnownTask:
     return rows[0]
 
 
-def digests_of(name: str, data_dir: str | None, *, data: str) -> tuple[str, str]:
+Read = Callable[..., "list[Paradigm]"]
+"""As `read_blimp`."""
+
+
+def digests_of(
+    name: str, data_dir: str | None, *, data: str, read: Read | None = None
+) -> tuple[str, str]:
     """A hash of the examples of a task and of what is done with them, and the hash that earlier
-    versions took. Raises UserError if they cannot be read. data: the prepared corpus."""
+    versions took. Raises UserError if they cannot be read. data: the prepared corpus. read: for
+    tasks that share BLiMP's files."""
     task, way, folder = meant_by(name, data_dir)
     if task in PAIRS:
-        pairs = _pairs_of(task, folder, data, limit=None)
-        # The hash of BLiMP once covered both of its parts.
-        return _hash([p for p in pairs if p.part == task]), _hash(pairs)
-    found = read_task(tasks_named([task])[0], folder)
+        return _digests_of_pairs(task, _pairs_of(task, folder, data, limit=None, read=read))
+    return _digests_of_data(read_task(tasks_named([task])[0], folder), way)
+
+
+def _digests_of_pairs(task: str, pairs: list[Paradigm]) -> tuple[str, str]:
+    # The hash of BLiMP once covered both of its parts.
+    return _hash([p for p in pairs if p.part == task]), _hash(pairs)
+
+
+def _digests_of_data(found: TaskData, way: str) -> tuple[str, str]:
     content: Any = (found.kind, found.labels, found.train, found.validation)
     if found.kind == "tagging" and way != "frozen":
         # Earlier versions fine-tuned by the first tokens of words: their scores differ.
@@ -171,12 +194,28 @@ def _hash(content: Any) -> str:
     return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]
 
 
+def _must_be_as_planned(name: str, digests: tuple[str, str], how: Measuring) -> None:
+    """Raises UserError if the score would be taken for that on other examples."""
+    if how.task_data.get(name, digests[0]) not in digests:
+        raise UserError(
+            f"the examples of {name} were changed since the study began",
+            "put them back and run the same command again",
+        )
+
+
 def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
-    """Measures the encoder `model`; the folder `out` takes what this writes."""
+    """Measures the encoder `model`; the folder `out` takes what this writes. Raises UserError for
+    other examples than the study was planned with."""
     task, way, folder = meant_by(name, how.data_dir)
     if task in PAIRS:
-        return _judged(task, model, folder, how)
+        pairs = _pairs_of(task, folder, how.data, limit=how.max_eval_samples)
+        if name in how.task_data:
+            whole = how.max_eval_samples is None
+            planned = pairs if whole else _pairs_of(task, folder, how.data, limit=None)
+            _must_be_as_planned(name, _digests_of_pairs(task, planned), how)
+        return _judged([p for p in pairs if p.part == task], model, folder, how)
     data = read_task(tasks_named([task])[0], folder)
+    _must_be_as_planned(name, _digests_of_data(data, way), how)
     if way == "cosine":
         from ..downstream.similarity import cosine_score
 
@@ -184,13 +223,15 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     return _finetuned(data, model, folder, how, out, way)
 
 
-def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[Paradigm]:
+def _pairs_of(
+    task: str, folder: str, data: str, *, limit: int | None, read: Read | None = None
+) -> list[Paradigm]:
     """folder: that of BLiMP's files; data: the corpus of planted words. Raises UserError if there
     are no pairs."""
     if task != PLANTED:
         from ..scoring.blimp import read_blimp
 
-        found = read_blimp(folder, limit=limit)
+        found = (read or read_blimp)(folder, limit=limit)
         if all(p.part != task for p in found):
             names = f"{SUPPLEMENT}/ or {SUPPLEMENT}_filtered/ of {folder}"
             where = names if task == SUPPLEMENT else folder
@@ -201,14 +242,13 @@ def _pairs_of(task: str, folder: str, data: str, *, limit: int | None) -> list[P
     return [planted_pairs(Path(data), count=min(limit or COUNT, COUNT))]
 
 
-def _judged(task: str, model: Path, folder: str, how: Measuring) -> Found:
+def _judged(pairs: list[Paradigm], model: Path, folder: str, how: Measuring) -> Found:
     from ..scoring.evaluate import evaluate_pairs
 
     limit = how.max_eval_samples
     options = EvaluateConfig(
         models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
     )
-    pairs = [p for p in _pairs_of(task, folder, how.data, limit=limit) if p.part == task]
     rows = evaluate_pairs(options, pairs)
     return Found("accuracy", [statistics.fmean(r.accuracy for r in rows)])
 

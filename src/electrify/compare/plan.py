@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ class Cell:
     """A hash of everything that decides its scores (study.py)."""
     source: tuple[str, ...] = ()
     """`own_source` of its recipe when the study was planned."""
+    starts: dict[str, str] = field(default_factory=dict)
+    """`starts_of` its recipe when the study was planned."""
 
     @property
     def steps(self) -> int:

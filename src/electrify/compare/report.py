@@ -59,19 +59,25 @@ def as_csv(table: Table) -> str:
     on held-out text."""
     rows: list[list[Any]] = [list(COLUMNS)]
     for p in table.points:
-        what = [p.recipe, f"{p.budget:g}", p.task, p.metric, len(p.by_seed)]
+        what = [p.recipe, exactly(p.budget), p.task, p.metric, len(p.by_seed)]
         rows.append([*what, *_bounds(p.mean), *_bounds(p.difference)])
     for budget, ranks in table.ranks.items():
         for recipe, r in ranks.items():
-            what = [recipe, f"{budget:g}", SCORE, "rank", len(r.by_seed)]
+            what = [recipe, exactly(budget), SCORE, "rank", len(r.by_seed)]
             rows.append([*what, *_bounds(r.mean), *_bounds(r.difference)])
             if r.won is not None:
-                what = [recipe, f"{budget:g}", WON, f"of {r.tasks}", len(r.won_by_seed)]
+                what = [recipe, exactly(budget), WON, f"of {r.tasks}", len(r.won_by_seed)]
                 rows.append([*what, *_bounds(r.won), *_bounds(None)])
     for h in table.held_out:
-        what = [h.recipe, f"{h.budget:g}", HELD_OUT, h.figure, h.seeds]
+        what = [h.recipe, exactly(h.budget), HELD_OUT, h.figure, h.seeds]
         rows.append([*what, *_bounds(h.mean), *_bounds(None)])
     return csv_text([[uncalculated(v) if isinstance(v, str) else v for v in row] for row in rows])
+
+
+def exactly(budget: float) -> str:
+    """A budget such that no other one is written alike: `1e+15`, `1234567`."""
+    short = f"{budget:g}"
+    return short if float(short) == budget else repr(float(budget)).removesuffix(".0")
 
 
 def _bounds(interval: Interval | None) -> list[Any]:

@@ -21,7 +21,6 @@ from pathlib import Path
 from ..config.pretrain import dump, override
 from ..errors import UserError
 from ..files.inside import must_stay_inside
-from ..files.lock import lock
 from ..files.reading import FileError, read_object
 from ..progress import Progress, say
 from ..train.signals import SAVED_EXIT
@@ -63,12 +62,12 @@ class Running:
 
 
 def run_study(study: Study) -> list[Result]:
-    """Trains and measures what is not finished yet, and returns the results of all cells. Raises
-    UserError for a folder that cannot be used; a cell that fails is a result with its reason."""
-    with lock(study.out):
-        must_be_ours(study)  # what another command has meanwhile written there is not overwritten
-        write_study(study)
-        return Runner(study).run()
+    """Trains and measures what is not finished yet, and returns the results of all cells. Needs the
+    folder's lock. Raises UserError for a folder that cannot be used; a cell that fails is a result
+    with its reason."""
+    must_be_ours(study)  # what another command has meanwhile written there is not overwritten
+    write_study(study)
+    return Runner(study).run()
 
 
 class Runner:
@@ -176,8 +175,10 @@ class Runner:
             folder=str(folder),
             recipe=dump(recipe),
             source=cell.source,
+            starts=cell.starts,
+            corpus=self.study.manifest.fingerprint,
             tasks=c.tasks,
-            measuring=Measuring.of(c),
+            measuring=Measuring.of(c, self.study.task_data),
             trunk=str(start) if start else None,
             milestones=tuple(sorted(self.milestones(cell))),
             core=None if gpus(c.device) else core,
@@ -218,23 +219,24 @@ class Runner:
 
 
 def result_of(running: Running, tasks: Sequence[str]) -> Result:
-    """The line of a cell whose process has ended, perhaps before it came to all of its tasks."""
+    """The line of a cell whose process has ended. Tasks to which it did not come failed with
+    it."""
     cell = running.cell
     where = key_of(cell)
     try:
         raw = read_object(running.folder / OUTCOME, within=running.folder)
         raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
         result = Result(*where, **raw)
-        if set(tasks) <= {*result.scores, *result.failed}:
-            return result
+        missing = [task for task in tasks if task not in {*result.scores, *result.failed}]
+        failed = dict.fromkeys(missing, reason_of(running)) if missing else {}
+        return dataclasses.replace(result, failed=result.failed | failed)
     except (FileError, TypeError):
-        pass
-    reason = {PRETRAIN: reason_of(running)}
-    return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
+        reason = {PRETRAIN: reason_of(running)}
+        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
 def reason_of(running: Running) -> str:
-    """Why a process ended without an outcome."""
+    """Why a process ended without an outcome, or without that of all tasks."""
     said = last_words(own_tail(running.folder / LOG, running.log_start))
     status = running.process.returncode
     if status == SAVED_EXIT:

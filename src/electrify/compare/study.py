@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..files.folders import must_be_new
 from ..files.results import besides_record, write_results
+from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
 from .cost import Cost, rows_of
-from .identity import identity
+from .identity import identity, starts_of
 from .measures import digests_of, meant_by, network_of
 from .plan import Cell, cells
 from .processes import slots
@@ -126,13 +128,14 @@ def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any
     """The study with the hashes of its tasks and cells, in the form that its folder has, else in
     the first form. had: the study.yaml there."""
     lines = read_results(study.out) if had is None and len(forms) > 1 else []
+    planned = [
+        replace(c, source=tuple(own_source(c.config)), starts=starts_of(c.config))
+        for c in study.cells
+    ]
     found = []
     for tasks in forms:
         one = replace(study, task_data=tasks)
-        hashed = [
-            replace(c, identity=identity(c, kept(one)), source=tuple(own_source(c.config)))
-            for c in study.cells
-        ]
+        hashed = [replace(c, identity=identity(c, kept(one))) for c in planned]
         found.append(replace(one, cells=hashed))
         keys = set(map(key_of, hashed))
         if (had or {}).get("task_data") == tasks or any(r.key in keys for r in lines):
@@ -149,7 +152,8 @@ def task_data(config: CompareConfig) -> list[dict[str, str]]:
     twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
     if twice:
         raise UserError(f"tasks: {' and '.join(twice)} are the same")
-    digests = {t: digests_of(t, config.data_dir, data=config.data) for t in config.tasks}
+    read = cache(read_blimp)  # once for all that are made of its files
+    digests = {t: digests_of(t, config.data_dir, data=config.data, read=read) for t in config.tasks}
     now, former = ({task: of[k] for task, of in digests.items()} for k in range(2))
     return [now] if now == former else [now, former]
 
