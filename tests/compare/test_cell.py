@@ -91,7 +91,7 @@ def test_a_task_that_runs_out_of_memory_does_not_lose_the_others(
     assert str(found["b"]).startswith(said)
 
 
-def test_a_mistake_of_ours_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_is_not_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the cell with its stack trace."""
 
     def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:

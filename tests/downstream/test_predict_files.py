@@ -456,7 +456,9 @@ def test_a_forged_length_is_not_believed(models: dict[str, str], tmp_path: Path)
         (3, 3),
     ],
 )
-def test_a_threshold_that_is_no_score_is_not_believed(given: object, taken: float | None) -> None:
+def test_a_threshold_that_is_not_a_score_is_not_believed(
+    given: object, taken: float | None
+) -> None:
     found = noted(SimpleNamespace(electrify={"no_answer_threshold": given}))
     assert found.no_answer_threshold == taken
 
@@ -527,7 +529,7 @@ def test_a_second_text_that_is_not_read_is_not_looked_at(
 
 
 @pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.json"])
-def test_a_folder_is_no_file_of_texts(
+def test_a_folder_is_not_a_file_of_texts(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder = tmp_path / name

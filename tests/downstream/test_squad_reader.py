@@ -222,7 +222,7 @@ def test_bad_files_of_squad_name_the_place(tmp_path: Path, content: Any, said: s
 
 @pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("odd", ["where?", 3, None, ["where?"]])
-def test_a_question_that_is_no_object(tmp_path: Path, odd: Any, answered: bool):
+def test_a_question_that_is_not_an_object(tmp_path: Path, odd: Any, answered: bool):
     path = tmp_path / "dev.json"
     path.write_text(json.dumps(squad(qa(), odd)), encoding="utf-8")
     with pytest.raises(UserError, match=r"data\[1\].paragraphs\[1\].qas\[1\]: must be an object"):

@@ -59,17 +59,22 @@ def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
     from token to token.
     """
     windows = windows_over(length, room, stride)
-    step = min(stride, room)
-    counts = Counter(_owner(k, windows, room, step) for k in range(length))
+    counts = Counter(
+        _owner(k, windows, holding(k, len(windows), room, stride)) for k in range(length)
+    )
     ends = list(accumulate(counts[w] for w in range(len(windows))))
     return windows, list(pairwise((0, *ends)))
 
 
-def _owner(token: int, windows: Places, room: int, step: int) -> int:
+def holding(token: int, count: int, room: int, stride: int) -> range:
+    """The numbers of those of `count` windows that hold a token."""
+    step = min(stride, room)
+    return range(max(0, (token - room) // step + 1), min(token // step, count - 1) + 1)
+
+
+def _owner(token: int, windows: Places, held_by: range) -> int:
     """The number of the window that has the token, among those that hold it."""
-    first = max(0, (token - room) // step + 1)
-    last = min(token // step, len(windows) - 1)
+    found = ((*windows[w], w) for w in held_by)
     return -max(
-        (min(token - begin, end - 1 - token) + 0.01 * (end - begin), -w)
-        for w, (begin, end) in enumerate(windows[first : last + 1], first)
+        (min(token - begin, end - 1 - token) + 0.01 * (end - begin), -w) for begin, end, w in found
     )[1]
