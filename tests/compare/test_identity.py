@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.identity import GUARDS, LATER, corrected, identity
+from electrify.compare.identity import COMPARED, LATER, corrected, identity
 from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
@@ -130,7 +130,7 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
     assert identity(same, kept(STUDY)) == identity(cell, kept(STUDY))
 
 
-@pytest.mark.parametrize("name", GUARDS)
+@pytest.mark.parametrize("name", COMPARED)
 def test_a_guard_with_another_value_is_another_recipe(name: str) -> None:
     """Which updates are refused decides the scores: the name of an entry of a recipe file may stay
     while its guards change. Results of recipes with the default guards stay as they are."""
@@ -155,8 +155,8 @@ def test_a_guard_with_another_value_is_another_recipe(name: str) -> None:
 def test_no_shipped_recipe_has_guards_of_its_own(name: str) -> None:
     """If this fails, the results that earlier versions have of it are not found again."""
     train = load_recipe(name).train
-    assert {guard: getattr(train, guard) for guard in GUARDS} == {
-        guard: getattr(TrainConfig, guard) for guard in GUARDS
+    assert {guard: getattr(train, guard) for guard in COMPARED} == {
+        guard: getattr(TrainConfig, guard) for guard in COMPARED
     }
 
 

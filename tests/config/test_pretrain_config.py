@@ -419,6 +419,14 @@ ELECTRA_CASES: list[tuple[dict[str, Any], str]] = [
     ],
     ({"learning_rate": math.nan}, "learning_rate must be positive"),
     ({"adam_epsilon": 0}, "adam_epsilon must be positive"),
+    (
+        {
+            "corruptor": "unigram",
+            "clean_rate": 0.2,
+            "term_weights": {"generator": 1.0, "rtd": 7.0, "sentence": 2.0},
+        },
+        "has no loss `generator`; give term_weights rtd=7,sentence=2",
+    ),
     ({"adam_epsilon": 1e-60}, "adam_epsilon 1e-60 is too small for numbers of 32 bits; give at"),
     *[
         ({name: -1}, f"{name} cannot be negative")

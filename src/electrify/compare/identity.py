@@ -11,7 +11,7 @@ from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
 from ..config.training import TrainConfig
 from ..files.folders import fingerprint
-from ..train.decisive import ORDERED, decisive
+from ..train.decisive import GUARDS, ORDERED, decisive
 from .plan import Cell
 
 LATER: dict[str, Any] = {
@@ -39,7 +39,7 @@ LATER_OF: dict[str, dict[str, Any]] = {
     objective: {"rtd_head": "dense"} for objective in ("rtd", "selective", "adversarial")
 }
 """The same for options that another objective had from the start."""
-GUARDS = ("non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes", "eval_rows")
+COMPARED = sorted(GUARDS | {"eval_rows"})
 """Options that may differ when a run goes on, but not between recipes that are compared: which
 updates are refused, and the rows of the figures on held-out text. The first results were found
 without them, so they count where they are not the defaults."""
@@ -55,7 +55,7 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
     later = LATER | LATER_OF.get(cell.config.objective.objective, {})
     values = decisive(cell.config)
     values |= {name: _rising(values[name]) for name in ORDERED}
-    decides = {k: v for k, v in values.items() if (k, v) not in later.items()} | _guards(t)
+    decides = {k: v for k, v in values.items() if (k, v) not in later.items()} | _compared(t)
     parts = [cell.entry, decides, starts, kept, *corrected(cell.config), *own_source(cell.config)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -68,9 +68,9 @@ def starts_of(config: PretrainConfig) -> dict[str, str]:
     }
 
 
-def _guards(train: TrainConfig) -> dict[str, Any]:
-    """Those of GUARDS that are not the defaults."""
-    own = {name: getattr(train, name) for name in GUARDS}
+def _compared(train: TrainConfig) -> dict[str, Any]:
+    """Those of COMPARED that are not the defaults."""
+    own = {name: getattr(train, name) for name in COMPARED}
     return {name: value for name, value in own.items() if value != getattr(TrainConfig, name)}
 
 

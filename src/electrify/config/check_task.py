@@ -6,7 +6,7 @@ import math
 import re
 
 from ..console import brief
-from ..errors import need
+from ..errors import UserError, need
 from ..files.run_folder import is_of_the_run
 from .architectures import ARCHITECTURES
 from .networks import KEPT
@@ -158,9 +158,9 @@ def check_weights(c: CorruptionConfig, o: ObjectiveConfig) -> None:
             f"{loss}=1, too",
         )
     if not losses <= names <= losses | extra:
-        given = {loss: o.term_weights.get(loss, o.row.losses.get(loss, 1)) for loss in losses}
-        need(
-            False,
+        right = losses | names & extra
+        given = {loss: o.term_weights.get(loss, o.row.losses.get(loss, 1)) for loss in right}
+        raise UserError(
             f"term_weights must name {sorted(losses)}, not {sorted(names)}"
             + ("generator" in names ^ losses) * _about_generator(c, o, "generator" in losses),
             "give term_weights " + ",".join(f"{k}={w:g}" for k, w in sorted(given.items())),

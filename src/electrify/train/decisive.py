@@ -31,15 +31,11 @@ FREE_FIELDS = {
     "report_to",
     "device",
     "threads",
-}
-FREE_FIELDS |= {
-    "non_finite",
-    "max_non_finite",
-    "spike",
-    "spike_sigmas",
-    "max_spikes",
     "ddp_timeout",
 }
+# Which updates are refused. A run may go on with others, but is not the same recipe with them.
+GUARDS = {"non_finite", "max_non_finite", "spike", "spike_sigmas", "max_spikes"}
+FREE_FIELDS |= GUARDS
 # Schedules, whose values follow each other in the order in which they are written.
 ORDERED = ("seq_length_schedule", "batch_size_schedule")
 # Fields that say how the work is split: they change sums only by rounding.
