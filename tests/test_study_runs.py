@@ -498,7 +498,7 @@ def test_an_energy_comes_back_from_its_folder(
 
 def test_a_generator_from_the_hub(small_data: Path, tmp_path: Path) -> None:
     """By its id, as it lies in the Hub's cache once it is downloaded: frozen, it stays the same,
-    and its card names where it is from."""
+    its card names where it is from, and run.json its commit."""
     made, run = tmp_path / "made", tmp_path / "run"
     assert pretrain(small_data, made, "bert-tiny", max_steps=1) == 0
     there = tmp_path / "hf" / "hub" / "models--somebody--generator"
@@ -517,3 +517,5 @@ def test_a_generator_from_the_hub(small_data: Path, tmp_path: Path) -> None:
     assert all(torch.equal(first[n], last[n]) for n in first)
     assert "base_model: somebody/generator" in (run / "generator" / "README.md").read_text()
     assert load_file(run / "config.yaml").train.init_generator == "somebody/generator"
+    known = json.loads((run / "run.json").read_text())["starts"]
+    assert known == {"init_generator": f"somebody/generator@{snapshot.name}"}

@@ -227,6 +227,35 @@ def test_a_folder_that_changed_since_the_plan_starts_nothing(
     assert not list(out.iterdir())
 
 
+def test_a_hub_model_that_changed_since_the_plan_starts_nothing(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which commit is the newest is known once the Hub was asked."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    top = tmp_path / "hub" / "models--me--start"
+    one, two = "1" * 40, "2" * 40
+    for commit in (one, two):
+        (top / "snapshots" / commit).mkdir(parents=True)
+        (top / "snapshots" / commit / "config.json").write_text("{}")
+    (top / "refs").mkdir()
+    (top / "refs" / "main").write_text(one)
+    config = override(tiny("bert-tiny"), {"init_discriminator": "me/start"})
+    assert starts_of(config) == {"me/start": f"me/start@{one}"}
+    out = tmp_path / "cell"
+    out.mkdir()
+    work = replace(WORK, data=str(small_data), folder=str(out), starts=starts_of(config))
+    newest = [one, two]
+    monkeypatch.setattr(
+        "electrify.pretraining.starting.must_read_rows",
+        lambda _: (top / "refs" / "main").write_text(newest.pop(0)),
+    )
+    must_be_as_planned(work, config)
+    with pytest.raises(UserError, match="me/start, where it starts, was changed since the study b"):
+        do(replace(work, recipe=dump(config)))
+    assert not newest
+    assert not list(out.iterdir())
+
+
 def pairs_of(folder: Path, good: str) -> str:
     """A folder with one paradigm of three pairs."""
     folder.mkdir(exist_ok=True)

@@ -61,7 +61,7 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
 
 
 def starts_of(config: PretrainConfig) -> dict[str, str]:
-    """A hash of each folder from which a recipe starts."""
+    """A hash of each folder from which a recipe starts; of a Hub id its commit."""
     t = config.train
     return {
         start: fingerprint(start) for start in (t.init_discriminator, t.init_generator) if start

@@ -10,14 +10,14 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..files.hub import commit_of
+from ..files.hub import at_commit
 from ..files.reading import sha256_of
 from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 
 
 def encoder_fingerprint(model: str) -> str:
     """A short hash of the weights, configuration and tokenizer files of a folder; for a Hub id see
-    `_at_commit`."""
+    `at_commit`."""
     if is_on_hub(model):
         return _at_commit(model)
     path = Path(model.removeprefix(RANDOM))
@@ -36,7 +36,7 @@ def encoder_fingerprint(model: str) -> str:
 
 def tokenizer_fingerprint(model: str) -> str:
     """A short hash of every file of a folder that decides how text becomes ids; for a Hub id see
-    `_at_commit`."""
+    `at_commit`."""
     if is_on_hub(model):
         return _at_commit(model)
     path = Path(model.removeprefix(RANDOM))
@@ -49,10 +49,9 @@ def tokenizer_fingerprint(model: str) -> str:
 
 
 def _at_commit(model: str) -> str:
-    """The name of a model of the Hub and its commit in the Hub's cache, NAME@COMMIT; the name alone
-    as long as the cache does not hold it."""
-    commit = commit_of(model.removeprefix(RANDOM))
-    return f"{model}@{commit}" if commit else model
+    """`at_commit`, for a name that may ask for random weights."""
+    name = model.removeprefix(RANDOM)
+    return RANDOM * (name != model) + at_commit(name)
 
 
 def may_be_same(before: str, now: str) -> bool:

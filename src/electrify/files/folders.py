@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ..errors import OutputError
+from .hub import at_commit
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES
@@ -179,11 +180,11 @@ def sha256(path: Path) -> str | None:
 
 
 def fingerprint(model: str) -> str:
-    """A short hash of what a model folder computes: weights, configuration and tokenizer; the name
-    itself for a Hub id."""
+    """A short hash of what a model folder computes: weights, configuration and tokenizer; for a Hub
+    id see `at_commit`."""
     folder = Path(os.path.expanduser(model))
     if not folder.is_dir():
-        return model
+        return at_commit(model)
     names = {"config.json", *TOKENIZER_FILES}
     files = sorted(
         p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin")

@@ -73,6 +73,13 @@ def commit_of(name: str) -> str | None:
     return None
 
 
+def at_commit(name: str) -> str:
+    """The name of a model of the Hub and its commit in the Hub's cache, NAME@COMMIT; the name alone
+    as long as the cache does not hold it."""
+    commit = commit_of(name)
+    return f"{name}@{commit}" if commit else name
+
+
 @cache
 def file_of(name: str, file: str) -> Path | None:
     """A file of a model of the Hub, in its cache, after the model's config.json was read. None if

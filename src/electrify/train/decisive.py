@@ -56,10 +56,11 @@ def decisive(config: PretrainConfig) -> dict[str, Any]:
 
 
 def contents_of_starts(config: PretrainConfig) -> dict[str, str]:
-    """A hash of each folder that a run starts from, by which it is known again when it was moved. A
-    name on the Hub is not moved, and needs none."""
+    """A hash of each folder that a run starts from, by which it is known again when it was moved;
+    for a name on the Hub, that name and its commit, where its cache has one."""
     named = {name: getattr(config.train, name) for name in STARTS}
-    return {name: fingerprint(start) for name, start in named.items() if is_folder(start)}
+    found = {name: fingerprint(start) for name, start in named.items() if start}
+    return {name: content for name, content in found.items() if content != named[name]}
 
 
 def is_folder(start: str | None) -> bool:
