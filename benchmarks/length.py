@@ -159,8 +159,8 @@ def cells(found: dict[str, Any]) -> list[str]:
     size = found["rows"] * found["length"]
     rates = [f"{size / statistics.median(seconds[side]):,.0f}" for side in SIDES]
     longer = spread(ratios(seconds["transformers"], seconds["electrify"]))
-    gigabytes = [f"{memory[side] / 2**30:.2f} GB" for side in SIDES]
-    return [f"{found['rows']} x {found['length']}", *rates, longer, *gigabytes]
+    gibibytes = [f"{memory[side] / 2**30:.2f} GiB" for side in SIDES]
+    return [f"{found['rows']} x {found['length']}", *rates, longer, *gibibytes]
 
 
 def draw(results: list[dict[str, Any]], title: str, picture: Path) -> None:
@@ -174,9 +174,9 @@ def draw(results: list[dict[str, Any]], title: str, picture: Path) -> None:
     for side, color in zip(SIDES, ("C0", "C1"), strict=True):
         rates = [r["rows"] * r["length"] / statistics.median(r["seconds"][side]) for r in results]
         left.plot(lengths, rates, "o-", color=color, label=side)
-        gigabytes = [r["peak_memory_bytes"][side] / 2**30 for r in results]
-        right.plot(lengths, gigabytes, "o-", color=color, label=side)
-    for panel, label in ((left, "tokens a second"), (right, "peak memory, GB")):
+        gibibytes = [r["peak_memory_bytes"][side] / 2**30 for r in results]
+        right.plot(lengths, gibibytes, "o-", color=color, label=side)
+    for panel, label in ((left, "tokens a second"), (right, "peak memory, GiB")):
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [f"{n:,}" for n in lengths])
         panel.set(xlabel="tokens in a row", ylabel=label, ylim=(0, None))

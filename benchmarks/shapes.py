@@ -118,11 +118,11 @@ def main() -> None:
         [f["axis"], str(f["value"]), f"{f['tokens_per_s']:,.0f}", f"{100 * f['of_peak']:.0f} %"]
         for f in found
     ]
-    memory = [f"{f['peak_memory_bytes'] / 2**30:.2f} GB" for f in found]
+    memory = [f"{f['peak_memory_bytes'] / 2**30:.2f} GiB" for f in found]
     print(
         table(
             ["what changes", "to", "tokens/s", "of the peak", "memory"],
-            [[*row, gb] for row, gb in zip(cells, memory, strict=True)],
+            [[*row, gib] for row, gib in zip(cells, memory, strict=True)],
         )
     )
     write_json(a.json, {"peak": peak, "shapes": found})

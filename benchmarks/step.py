@@ -57,7 +57,7 @@ def report(result: dict[str, Any], peak: float) -> str:
                 f"{result['tokens'] / median:,.0f}",
                 "1" if times is base else spread(ratios(times, base)),
                 f"{100 * result['flops'] / median / peak:.0f} %",
-                f"{result['peak_memory_bytes'][name] / 2**30:.2f} GB",
+                f"{result['peak_memory_bytes'][name] / 2**30:.2f} GiB",
             ]
         )
     return table(

@@ -92,5 +92,5 @@ def test_one_row_of_8192_against_eight_of_1024(
     data: Path = request.getfixturevalue(text)
     short = peak_of(data, tmp_path / "short", rows=8, length=1024)
     long = peak_of(data, tmp_path / "long", rows=1, length=LENGTH)
-    print(f"8 x 1024: {short / 2**30:.2f} GB; 1 x 8192: {long / 2**30:.2f} GB")
+    print(f"8 x 1024: {short / 2**30:.2f} GiB; 1 x 8192: {long / 2**30:.2f} GiB")
     assert long <= MOST * short
