@@ -1,5 +1,5 @@
 """The studies of benchmarks/studies can be planned: every command names recipes, changes, budgets
-and tasks that there are."""
+and tasks that there are. The reports of finished ones are those of their results."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
 from electrify.compare.cost import Cost
 from electrify.compare.measures import meant_by
 from electrify.compare.plan import cells
-from electrify.compare.study import entries_of
+from electrify.compare.report import markdown
+from electrify.compare.results import read_results
+from electrify.compare.study import STUDY, entries_of
+from electrify.compare.table import table_of
 from electrify.config.compare import CompareConfig
 from electrify.config.flags import from_flags
 from electrify.config.verbs import parser
 
-README = Path(__file__).parents[2] / "benchmarks" / "studies" / "README.md"
+STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
+README = STUDIES / "README.md"
+DONE = sorted(path.parent for path in STUDIES.glob("*/report.md"))
 BLOCKS = re.findall(r"^```\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
 COMMANDS = [
     f"electrify {words}".replace("\\\n", " ")
@@ -40,3 +46,20 @@ def test_a_study_can_be_planned(command: str) -> None:
     assert len(planned) == len(entries) * len(config.budgets) * config.seeds
     for task in config.tasks:
         meant_by(task, config.data_dir)
+
+
+def test_there_are_reports() -> None:
+    assert len(DONE) >= 8
+
+
+@pytest.mark.parametrize("folder", DONE, ids=lambda path: path.name)
+def test_a_report_is_that_of_its_results(folder: Path) -> None:
+    """Of the committed lines, by the code as it is now."""
+    plan = yaml.safe_load((folder / STUDY).read_text())
+    recipes = [recipe["name"] for recipe in plan["recipes"]]
+    results = read_results(folder)
+    table = table_of(
+        results, recipes=recipes, tasks=tuple(plan["tasks"]), equal=plan.get("equal", "flops")
+    )
+    assert table.points
+    assert markdown(table) == (folder / "report.md").read_text()
