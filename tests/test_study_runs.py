@@ -53,8 +53,8 @@ SENTENCES = {
     "electra-15": [
         "a small generator changed tokens, to say of every token whether it is original"
     ],
-    "corrective": ["a small generator changed", "(RTD and correction, as METRO-LM)"],
-    "metro": [f"{WIDE} changed", "(RTD and correction, as METRO-LM)"],
+    "corrective": ["a small generator changed", "(RTD and correction, after METRO-LM)"],
+    "metro": [f"{WIDE} changed", "(RTD and correction, after METRO-LM)"],
     "coco-lm-rtd": [f"{WIDE} changed", f"{COPIES}."],
     "coco-lm": [
         f"{WIDE} changed",
@@ -65,8 +65,8 @@ SENTENCES = {
         "DeBERTaV3, arXiv 2111.09543), changed tokens, to say of every token",
     ],
     "fast-electra": [
-        "a frozen generator as wide as the encoder, whose temperature goes from 2 to 1 (as in",
-        "Fast-ELECTRA, arXiv 2310.07347), changed tokens, to say of every token",
+        "a frozen generator as wide as the encoder, whose temperature falls exponentially (as in",
+        "Fast-ELECTRA, arXiv 2310.07347) from 2 to 1, changed tokens, to say of every token",
     ],
 }
 

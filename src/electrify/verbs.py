@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from .config.checks import check, check_minutes
+from .config.check_lengths import check_minutes
+from .config.checks import check
 from .config.compare import CompareConfig
 from .config.detect import DetectConfig
 from .config.doctor import DoctorConfig

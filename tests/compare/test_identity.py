@@ -112,6 +112,7 @@ def test_a_later_option_with_another_value_is_another_recipe(name: str):
         "temperature_schedule": "exponential",
         "temperature_decay": 0.2,
         "generator_warmup_steps": 100,
+        "generator_weight_decay": 0.1,
         "clip": "apart",
         "contrast_rows": 32,
         "contrast_temperature": 0.5,

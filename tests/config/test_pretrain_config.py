@@ -68,6 +68,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "init_rtd_bias": st.sampled_from(["zero", "replaced"]),
     "clip": st.sampled_from(["together", "apart"]),
     "generator_warmup_steps": st.none() | positive,
+    "generator_weight_decay": st.none() | st.floats(0, 1),
     "mask_rate_end": st.none() | share,
     "mask_unit": st.sampled_from(["token", "word", "span"]),
     "span_length": positive,

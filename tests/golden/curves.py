@@ -30,6 +30,11 @@ RECIPES = (
         "replace-mlm-tiny",
         "all-tokens-mlm-tiny",
         "corrective-tiny",
+        "metro-tiny",
+        "coco-lm-rtd-tiny",
+        "coco-lm-tiny",
+        "gdes-tiny",
+        "fast-electra-tiny",
         "teams-tiny",
         "amos-tiny",
         "two-stage-tiny",
@@ -43,6 +48,13 @@ SHORT: dict[str, Any] = {
     "learning_rate": 2e-3,
     "train_batch_size": ROWS,
     "generator_learning_rate": 4e-3,
+}
+NARROW = {"generator_size": 0.5}
+OWN: dict[str, dict[str, Any]] = {
+    "electra-small": NARROW,
+    "electra-tiny": NARROW,
+    "electra-15-tiny": NARROW,
+    "coco-lm-tiny": {"contrast_rows": MICRO_ROWS},
 }
 HEADER = (
     "# {name}: ten updates of tests/golden/curves.py. Written by `python tests/golden/make.py "
@@ -59,7 +71,7 @@ def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
 
 
 def run_of(name: str, folder: Path) -> Run:
-    fields = SHORT | ({"generator_size": 0.5} if name.startswith("electra") else {})
+    fields = SHORT | OWN.get(name, {})
     objective, config = built(name, **fields), tiny(name, **fields)
     loader: Any = SimpleNamespace(
         phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch

@@ -30,7 +30,7 @@ from batches import (
 from electrify.config.checks import check
 from electrify.config.flops import Convention
 from electrify.config.pretrain import load_recipe, override
-from electrify.corruption.choosing import Chooser
+from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
@@ -342,6 +342,7 @@ def test_small_as_published() -> None:
     """What the configuration of the public code says (experiments/small): half of the depth for
     the generator, the lowest quarter shared, 76 of 512 tokens chosen."""
     c = load_recipe("teams-small")
+    whole = pack([[[2, *[7] * (c.data.max_seq_length - 2), 3]]], row_length=c.data.max_seq_length)
     assert (c.model.num_hidden_layers, c.model.tie, c.model.tie_layers) == (12, "lower", 3)
     assert c.model.generator_numbers() == {
         "num_hidden_layers": 6,
@@ -350,7 +351,7 @@ def test_small_as_published() -> None:
         "intermediate_size": 1024,
     }
     assert (c.objective.options.candidates, c.objective.term_weights) == (5, WEIGHTS)
-    assert int(c.corruption.mask_rate * (c.data.max_seq_length - 2)) == 76
+    assert int(wanted(whole, Candidates(SPECIAL, VOCAB)(whole), c.corruption.mask_rate).sum()) == 76
     t = c.train
     assert (t.max_steps, t.train_batch_size, t.warmup_steps) == (500_000, 256, 10_000)
     assert (t.learning_rate, t.weight_decay, t.optim) == (5e-4, 0.01, "adamw")

@@ -336,7 +336,11 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
 # What any of them may be given beside its own; weights are those of the losses that it then has.
 BESIDE: dict[str, dict[str, Any]] = {
     "clip": {"clip": "apart"},
-    "rate": {"generator_learning_rate": 1e-3, "generator_warmup_steps": 3},
+    "rate": {
+        "generator_learning_rate": 1e-3,
+        "generator_warmup_steps": 3,
+        "generator_weight_decay": 0.1,
+    },
     "masks": {"mask_rate": 0.3, "mask_rate_end": 0.15},
     "temperature": {
         "temperature": 2.0,

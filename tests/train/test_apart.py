@@ -60,6 +60,16 @@ def test_groups_of_the_generator_stand_apart() -> None:
     assert [(g["names"], g["generator"]) for g in groups] == [(["d.w"], False), (["g.w"], True)]
     (one,) = parameter_groups(named, rates=rates, weight_decay=0.1)
     assert one["names"] == ["d.w", "g.w"]
+    flat = {"g.b": nn.Parameter(torch.zeros(2))}
+    rates |= {"g.b": 1e-3}
+    groups = parameter_groups(
+        named | flat, rates=rates, weight_decay=0.1, decays={"g.w": 0.3, "g.b": 0.3}
+    )
+    assert {n: g["weight_decay"] for g in groups for n in g["names"]} == {
+        "d.w": 0.1,
+        "g.w": 0.3,
+        "g.b": 0.0,
+    }
 
 
 def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(
@@ -68,6 +78,7 @@ def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(
     config = recipe(
         clip="apart",
         generator_warmup_steps=6,
+        generator_weight_decay=0.2,
         warmup_steps=3,
         logging_steps=1,
         lr_scheduler_type="constant",

@@ -24,6 +24,7 @@ LATER: dict[str, Any] = {
     "temperature_schedule": "linear",
     "temperature_decay": 0.1,
     "generator_warmup_steps": None,
+    "generator_weight_decay": None,
     "clip": "together",
     "contrast_rows": 0,
     "contrast_temperature": 1.0,

@@ -56,6 +56,7 @@ def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
             "generator_warmup_steps": None,
             "generator_steps": 0,
             "weight_decay": 0.0,
+            "generator_weight_decay": None,
         },
     )
     return Cell(name, 0.0, seed, config, 0.0, None)

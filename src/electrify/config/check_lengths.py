@@ -1,5 +1,5 @@
-"""Checks whether a run's encoders can read its rows, and whether what changes during the run goes
-together."""
+"""Checks whether a run's encoders can read its rows, whether what changes during the run goes
+together, and whether it can be planned to take a time."""
 
 from __future__ import annotations
 
@@ -126,3 +126,16 @@ def check_periods(config: PretrainConfig, *, of: str = "", more: str = "more max
             f"{of}{name} {share} of {steps:,} updates leaves none for what comes after",
             f"give a smaller one, or {more}",
         )
+
+
+def check_minutes(config: PretrainConfig, minutes: float) -> None:
+    """Raises UserError if a run of this recipe cannot be planned to take `minutes`."""
+    need(
+        math.isfinite(minutes) and minutes > 0,
+        f"train_minutes must be a number above 0, not {minutes}",
+    )
+    need(
+        not config.train.generator_steps,
+        "train_minutes is for runs of one stage",
+        "leave it out if generator_steps trains a generator first",
+    )

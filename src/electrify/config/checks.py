@@ -157,7 +157,7 @@ def check_generator_training(config: PretrainConfig) -> None:
     learned = config.corruption.row.learned
     frozen = config.corruption.generator_training == "frozen"
     trained = learned and (not frozen or bool(t.generator_steps))
-    for name in ("generator_learning_rate", "generator_warmup_steps"):
+    for name in ("generator_learning_rate", "generator_warmup_steps", "generator_weight_decay"):
         need(trained or getattr(t, name) is None, f"{name}: no generator is trained here")
     need(
         t.clip == "together" or (learned and not frozen),
@@ -232,18 +232,13 @@ OPTIONAL = (
     "generator_learning_rate",
 )
 
-
-def check_minutes(config: PretrainConfig, minutes: float) -> None:
-    """Raises UserError if a run of this recipe cannot be planned to take `minutes`."""
-    need(
-        math.isfinite(minutes) and minutes > 0,
-        f"train_minutes must be a number above 0, not {minutes}",
-    )
-    need(
-        not config.train.generator_steps,
-        "train_minutes is for runs of one stage",
-        "leave it out if generator_steps trains a generator first",
-    )
+FINITE = (
+    "learning_rate",
+    "generator_learning_rate",
+    "weight_decay",
+    "generator_weight_decay",
+    "adam_epsilon",
+)
 
 
 def check_train(t: TrainConfig) -> None:
@@ -280,7 +275,7 @@ def check_ranges(t: TrainConfig) -> None:
             getattr(t, name) is None or getattr(t, name) > 0,
             f"{name} must be positive, not {getattr(t, name)}",
         )
-    for name in ("learning_rate", "generator_learning_rate", "weight_decay", "adam_epsilon"):
+    for name in FINITE:
         need(getattr(t, name) != math.inf, f"{name} must be a finite number")
     need(
         t.adam_epsilon >= SMALLEST,
@@ -292,6 +287,7 @@ def check_ranges(t: TrainConfig) -> None:
         f"ddp_timeout {t.ddp_timeout:g} is more than a month; processes that wait so long for "
         "another one hang",
     )
-    warm = t.generator_warmup_steps
-    need(warm is None or warm >= 0, f"generator_warmup_steps cannot be negative: {warm}")
+    for name in ("generator_warmup_steps", "generator_weight_decay"):
+        own = getattr(t, name)
+        need(own is None or own >= 0, f"{name} cannot be negative: {own}")
     need(t.max_grad_norm != math.inf, "max_grad_norm must be a finite number; 0 does not clip")

@@ -43,6 +43,7 @@ def every_one_beside() -> dict[str, Exported]:
 _TIES = {
     "gdes": "sharing word embeddings with the encoder by disentangled gradients (as in DeBERTaV3, "
     "arXiv 2111.09543)",
+    "lower": "sharing its embeddings and lowest blocks with the encoder",
 }
 
 
@@ -60,8 +61,9 @@ def generator_words(config: PretrainConfig, *, width: int | None = None) -> str:
     more = [_TIES[m.tie]] if m.tie in _TIES else []
     end = c.temperature if c.temperature_end is None else c.temperature_end
     if end != c.temperature:
-        source = " (as in Fast-ELECTRA, arXiv 2310.07347)" * (frozen and end < c.temperature)
-        more.append(f"whose temperature goes from {c.temperature:g} to {end:g}{source}")
+        fast = frozen and end < c.temperature and c.temperature_schedule == "exponential"
+        how = "falls exponentially (as in Fast-ELECTRA, arXiv 2310.07347)" if fast else "goes"
+        more.append(f"whose temperature {how} from {c.temperature:g} to {end:g}")
     named = " ".join(["a", noun, " and ".join(size + dry)]).rstrip()
     return ", ".join([named, *more]) + "," * bool(more)
 

@@ -158,7 +158,7 @@ def rtd_asked(weights: Mapping[str, float], o: RTDOptions) -> str:
 
 _DETECTS = "to say of every token whether it is original or was replaced"
 _CORRECTIONS = {
-    "plain": "RTD and correction, as METRO-LM",
+    "plain": "RTD and correction, after METRO-LM",
     "gate": "RTD and correction with a gate, by which a token that passes for the original teaches "
     "little, as COCO-LM's code",
     "copy": "RTD and correction that may copy the token that is there, as COCO-LM",

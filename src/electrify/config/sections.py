@@ -143,8 +143,9 @@ class CorruptionConfig(Checked):
     mask_rate: float
     """Share of the tokens of each sequence that is chosen."""
     mask_rate_end: float | None = None
-    """mask_rate at the end of the run, reached linearly; by default it stays constant. Validation
-    masks at the rate of that moment, so its losses at different moments cannot be compared."""
+    """mask_rate at the end of the run, reached linearly; by default it stays constant, and in a
+    first stage (generator_steps) it always does. Validation masks at the rate of that moment, so
+    its losses at different moments cannot be compared."""
     mask_mix: tuple[float, ...] = (0.85, 0.15, 0.0)
     """Shares of the chosen tokens shown to the masked language model as [MASK], unchanged, random
     (corruptors mask, generator and mixture)."""

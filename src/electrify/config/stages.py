@@ -53,7 +53,7 @@ def _generator(m: ModelConfig) -> ModelConfig:
 
 def _alone(t: TrainConfig) -> TrainConfig:
     """How a generator is trained where it is the only network."""
-    own = t.generator_warmup_steps
+    warmup, decay = t.generator_warmup_steps, t.generator_weight_decay
     return dataclasses.replace(
         t,
         max_steps=t.generator_steps,
@@ -61,8 +61,10 @@ def _alone(t: TrainConfig) -> TrainConfig:
         discriminator_start="generator",
         learning_rate=t.generator_learning_rate or t.learning_rate,
         generator_learning_rate=None,
-        warmup_steps=t.warmup_steps if own is None else own,
+        warmup_steps=t.warmup_steps if warmup is None else warmup,
         generator_warmup_steps=None,
+        weight_decay=t.weight_decay if decay is None else decay,
+        generator_weight_decay=None,
         clip="together",
         init_discriminator=None,
     )

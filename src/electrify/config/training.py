@@ -54,6 +54,9 @@ class TrainConfig(Checked):
     adamw = torch's."""
     weight_decay: float = 0.01
     """Decoupled weight decay; not on biases and LayerNorm."""
+    generator_weight_decay: float | None = None
+    """Decoupled weight decay of the parameters that only the generator trains; by default
+    weight_decay."""
     adam_beta1: float = 0.9
     """Decay of Adam's first moment."""
     adam_beta2: float = 0.999

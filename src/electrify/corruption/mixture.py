@@ -71,7 +71,8 @@ class Mixture(Generator):
     them, so that it is several generators, each on top of the one before; the draws are those of
     their mixture, which is trained to fool the encoder that is kept (AMOS, 2204.03243).
 
-    - loss: the sum of the cross-entropies of all read-outs
+    - loss: the sum of the cross-entropies of all read-outs (our choice: the criterion was not
+      published)
     - mixture: with g_k the state that the head reads at depth k, w = softmax(v . g_1, v . g_2, ...)
       and logits = sum_k w_k logits_k, the logits_k without gradient
     - draws: from softmax(logits), by its cumulative sum and one uniform number a position. The

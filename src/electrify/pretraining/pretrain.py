@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ..config.checks import cautions, check, check_minutes
+from ..config.check_lengths import check_minutes
+from ..config.checks import cautions, check
 from ..config.given import checked, must_be, path_of
 from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, override

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ def parameter_groups(
     *,
     rates: dict[str, float],
     weight_decay: float,
+    decays: Mapping[str, float] = MappingProxyType({}),
     generator: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Puts every parameter into exactly one group.
@@ -62,12 +64,14 @@ def parameter_groups(
     | <rate>, flat | biases and LayerNorm          | 0            |
 
     These groups exist once for every distinct peak learning rate in `rates` (parameter name ->
-    rate), and separately for the names in `generator`, which have their own schedule.
+    rate), and separately for the names in `generator`, which have their own schedule. decays: the
+    weight decay of matrices that have another one.
     """
     groups: list[dict[str, Any]] = []
-    kinds = {n: (rates[n], n in generator, p.ndim < 2) for n, p in named.items()}
+    decay_of = {n: decays.get(n, weight_decay) if p.ndim >= 2 else 0.0 for n, p in named.items()}
+    kinds = {n: (rates[n], n in generator, p.ndim < 2, decay_of[n]) for n, p in named.items()}
     for kind in sorted(set(kinds.values())):
-        rate, its_own, flat = kind
+        rate, its_own, _, decay = kind
         names = [n for n in named if kinds[n] == kind]
         groups.append(
             {
@@ -75,7 +79,7 @@ def parameter_groups(
                 "names": names,
                 "peak_lr": rate,
                 "lr": rate,
-                "weight_decay": 0.0 if flat else weight_decay,
+                "weight_decay": decay,
                 "generator": its_own,
             }
         )

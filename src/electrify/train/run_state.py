@@ -129,16 +129,22 @@ def fresh_state(
     flops: Callable[[int], float],
 ) -> RunState:
     """The state before the first update. kept: names of the parameters of the encoder that is kept;
-    all others use generator_learning_rate and generator_warmup_steps. flops(step): the FLOPs of the
-    run before that step."""
+    all others use generator_learning_rate, generator_warmup_steps and generator_weight_decay.
+    flops(step): the FLOPs of the run before that step."""
     c = config
     world = context.world
     rates = {
         n: c.learning_rate if n in kept else c.generator_learning_rate or c.learning_rate
         for n in named
     }
-    apart = set[str]() if c.generator_warmup_steps is None else named.keys() - kept
-    groups = parameter_groups(named, rates=rates, weight_decay=c.weight_decay, generator=apart)
+    others, decay = named.keys() - kept, c.generator_weight_decay
+    groups = parameter_groups(
+        named,
+        rates=rates,
+        weight_decay=c.weight_decay,
+        decays={} if decay is None else dict.fromkeys(others, decay),
+        generator=set() if c.generator_warmup_steps is None else others,
+    )
     return RunState(
         named,
         make_optimizer(c.optim, groups, betas=(c.adam_beta1, c.adam_beta2), eps=c.adam_epsilon),
