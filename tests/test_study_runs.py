@@ -56,6 +56,9 @@ SENTENCES = {
     "corrective": ["a small generator changed", "(RTD and correction, after METRO-LM)"],
     "metro": [f"{WIDE} changed", "(RTD and correction, after METRO-LM)"],
     "coco-lm-rtd": [f"{WIDE} changed", f"{COPIES}."],
+    "teams": [
+        f"{WIDE}, sharing its embeddings and lowest blocks with the encoder, changed tokens, "
+    ],
     "coco-lm": [
         f"{WIDE} changed",
         f"{COPIES}; and to find the crop of a sequence among those of 2",
