@@ -57,7 +57,7 @@ class Corrected(Graded):
 
 class Corrective(Objective):
     """The encoder says of every token whether it was replaced, and at the chosen positions which
-    token stood there (COCO-LM, 2102.08473 section 3.2; METRO-LM, 2204.06644):
+    token stood there (COCO-LM, 2102.08473 section 3.2; after METRO-LM, 2204.06644):
     loss = generator + 50 * rtd + correct.
 
     With z the logit of `replaced` and c = sigmoid(-z), the encoder's belief that a token is the
