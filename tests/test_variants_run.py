@@ -48,8 +48,8 @@ CARDS = {
     "contrast": (
         "changed tokens, after 40% of the run as a masked language model, to say of every token "
         "whether it is original or was replaced, and at the places of replacements which token "
-        "stood there (RTD and correction, after METRO-LM); and to find the crop of a sequence among "
-        "those of 2 rows."
+        "stood there (RTD and correction, after METRO-LM); and to find the crop of a sequence "
+        "among those of 2 rows."
     ),
     "gate": "(RTD and correction with a gate, by which a token that passes for the original",
     "copy": "(RTD and correction that may copy the token that is there, as COCO-LM)",
