@@ -231,7 +231,7 @@ OPTIONAL = (
     "max_minutes",
     "generator_learning_rate",
 )
-
+# And these finite.
 FINITE = (
     "learning_rate",
     "generator_learning_rate",
