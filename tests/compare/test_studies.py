@@ -54,7 +54,8 @@ def test_there_are_reports() -> None:
 
 @pytest.mark.parametrize("folder", DONE, ids=lambda path: path.name)
 def test_a_report_is_that_of_its_results(folder: Path) -> None:
-    """Of the committed lines, by the code as it is now."""
+    """Of the committed lines, by the code as it is now. After a change of the page's words only,
+    write `markdown(table)` there."""
     plan = yaml.safe_load((folder / STUDY).read_text())
     recipes = [recipe["name"] for recipe in plan["recipes"]]
     results = read_results(folder)

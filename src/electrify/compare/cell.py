@@ -170,11 +170,12 @@ def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
     from ..files.folders import fingerprint
     from ..pretraining.starting import must_read_rows
     from ..text.manifest import read_manifest
+    from ..train.decisive import is_folder
 
     again = "run the same command again"
     if work.source is not None and work.source != tuple(own_source(config)):
         raise UserError("the source of its rows was changed since the study began", again)
-    if any(not os.path.isdir(os.path.expanduser(start)) for start in work.starts):
+    if not all(map(is_folder, work.starts)):
         must_read_rows(config)  # asks the Hub which commit is the newest now
     for start, planned in work.starts.items():
         if fingerprint(start) != planned:
