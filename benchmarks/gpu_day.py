@@ -51,6 +51,7 @@ class Part:
 def step(name: str, why: str, size: str, batch: str) -> Part:
     script = str(HERE / "step.py")
     words = [script, "--sizes", size, "--batches", batch, "--device", "cuda", "--dropout", "0.1"]
+    words += ["--updates", "10", "--minutes", "5"]  # half of that until all sides are compiled
     return Part(name, why, [*words, "--json", f"{name}.json"], [script, "--quick"])
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,20 @@ from electrify.progress import Progress
 
 
 def in_turns(
-    sides: dict[str, Callable[[], float]], *, rounds: int, title: str
+    sides: dict[str, Callable[[], float]],
+    *,
+    rounds: int,
+    title: str,
+    until: float = math.inf,
 ) -> dict[str, list[float]]:
     """Seconds of each side in every round; the order turns round from one to the next, so that a
-    drift of the machine falls on all alike."""
+    drift of the machine falls on all alike. until: by time.monotonic(), when the next round would
+    begin too late; the first is always run."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     with Progress(rounds * len(sides), title=title, unit="runs") as bar:
         for k in range(rounds):
+            if k and time.monotonic() > until:
+                break
             for name in list(sides)[:: 1 if k % 2 == 0 else -1]:
                 seconds[name].append(sides[name]())
                 bar.advance(1, name)

@@ -47,6 +47,7 @@ def points(
             for value in values:
                 case = replace(first, **{field: value})
                 worker = Worker(case, "electrify")
+                worker.ready()
                 seconds = statistics.median(worker(1) for _ in range(rounds))
                 rates = {
                     "tokens_per_s": case.rows * case.length / seconds,

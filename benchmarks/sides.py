@@ -272,7 +272,7 @@ def side_of(name: str, case: Case, folder: Path) -> Callable[[], None]:
 
 class Worker:
     """A process of its own for a side, so that neither lives with the other's settings, caches and
-    memory."""
+    memory. `ready` waits until it is warm, so several can be started side by side."""
 
     def __init__(self, case: Case, side: str) -> None:
         self.process = subprocess.Popen(
@@ -281,13 +281,22 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self(WARM)
+        self.send(WARM)
+
+    def ready(self) -> None:
+        self.receive()
 
     def __call__(self, updates: int) -> float:
         """Seconds of one of so many updates."""
+        self.send(updates)
+        return self.receive()
+
+    def send(self, updates: int) -> None:
         assert self.process.stdin
-        assert self.process.stdout
         print(updates, file=self.process.stdin, flush=True)
+
+    def receive(self) -> float:
+        assert self.process.stdout
         return float(self.process.stdout.readline())
 
     def memory(self) -> int:

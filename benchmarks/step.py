@@ -2,7 +2,7 @@
 dropout, precision and updates.
 
     OMP_NUM_THREADS=1 python benchmarks/step.py [--sizes small,base] [--batches 16x128]
-        [--dropout 0,0.1] [--rounds 9] [--quick] [--json FILE]
+        [--dropout 0,0.1] [--rounds 9] [--minutes M] [--quick] [--json FILE]
 
 The other side is ElectraForMaskedLM and ElectraForPreTraining with tied embeddings, labels for the
 masked positions, samples from torch.distributions.Categorical, AdamW and autocast (to bfloat16
@@ -18,7 +18,9 @@ here.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
+import time
 from typing import Any
 
 import torch
@@ -29,12 +31,17 @@ from electrify.train.device import describe, pick_device, supports_bf16
 from electrify.train.peak import measure_peak
 
 
-def measure(case: Case, sides: list[str], *, rounds: int, updates: int) -> dict[str, Any]:
-    workers = {name: Worker(case, name) for name in sides}
+def measure(
+    case: Case, sides: list[str], *, rounds: int, updates: int, until: float
+) -> dict[str, Any]:
+    workers = {name: Worker(case, name) for name in sides}  # that compile side by side
+    for worker in workers.values():
+        worker.ready()
     seconds = in_turns(
         {name: lambda w=worker: w(updates) for name, worker in workers.items()},
         rounds=rounds,
         title=case.name,
+        until=until,
     )
     memory = {name: worker.memory() for name, worker in workers.items()}
     return {
@@ -76,12 +83,14 @@ def main() -> None:
     p.add_argument("--sides", default=";".join(SIDES), help=f"of: {'; '.join(SIDES)}")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--updates", type=int, default=1, help="of each side in a round")
+    p.add_argument("--minutes", type=float, default=math.inf, help="begin no round after so many")
     p.add_argument("--device", default="auto")
     p.add_argument(
         "--quick", action="store_true", help="a tiny model, two sides, two rounds: does it run?"
     )
     p.add_argument("--json", help="write the figures here too")
     a = p.parse_args()
+    until = time.monotonic() + 60 * a.minutes
     device = pick_device(a.device)
     sizes, batches, vocab = (
         ("quick", "4x32", 1000) if a.quick else (a.sizes, a.batches, a.vocab_size)
@@ -106,7 +115,9 @@ def main() -> None:
         for shape in shapes
         for drop in drops
     ):
-        results.append(measure(case, sides, rounds=2 if a.quick else a.rounds, updates=a.updates))
+        rounds = 2 if a.quick else a.rounds
+        found = measure(case, sides, rounds=rounds, updates=a.updates, until=until)
+        results.append(found)
         print(report(results[-1], peak) + "\n", flush=True)
     write_json(a.json, {"machine": machine, "peak": peak, "results": results})
 

@@ -384,6 +384,35 @@ def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) 
         assert made(torch.zeros(8192, 48, device="meta"), heads=2).shape == (8192, 16)
 
 
+@pytest.mark.parametrize("has_windows", [False, True])
+def test_blocks_where_the_kernel_has_no_windows(
+    monkeypatch: pytest.MonkeyPatch, has_windows: bool
+) -> None:
+    """As that of torch 2.10, which serves whole sequences only."""
+    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: True)
+    monkeypatch.setattr(attention, "kernel_has_windows", lambda: has_windows)
+    none = torch.zeros(8192, dtype=torch.long, device="meta")
+    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
+    kinds = [
+        AttentionContext(tokens, torch.bfloat16, reach=Reach(window=window)).backend
+        for window in (64, None)
+    ]
+    assert kinds == ["varlen" if has_windows else "blocks", "varlen"]
+
+
+def test_a_kernel_without_windows_is_not_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arguments of torch 2.10's."""
+
+    def of_2_10(
+        query: Tensor, key: Tensor, value: Tensor, cu_q: Tensor, cu_k: Tensor, q: int, k: int
+    ) -> Tensor:
+        return value
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", of_2_10)
+    x_THW, starts_S = torch.ones(4, 1, 2), torch.tensor([0, 4])
+    assert attention.varlen(x_THW, x_THW, x_THW, starts_S, 4) is x_THW
+
+
 def products(row_length: int, window: int | None) -> int:
     """FLOPs of attention over one row, forward and backward, by torch's counter."""
     tokens = random_rows(row_length, seed=0)

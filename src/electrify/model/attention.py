@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -91,7 +93,11 @@ class AttentionContext:
         self.length = tokens.row_length
         self.dropout = dropout
         self.backend: Backend = backend
-        if backend == "auto" and packed_kernel(tokens, dtype, direction=direction, dropout=dropout):
+        if (
+            backend == "auto"
+            and packed_kernel(tokens, dtype, direction=direction, dropout=dropout)
+            and (self.window is None or kernel_has_windows())
+        ):
             self.backend = "varlen"
         # On every device: a masked row of a window would need memory for the square of its length.
         if self.backend == "auto" and self.window and pays(self.window, self.length):
@@ -204,6 +210,14 @@ def packed_kernel(
     return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
 
 
+@cache
+def kernel_has_windows() -> bool:
+    """Whether torch's kernel for packed sequences takes a window: from torch 2.11 on."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "window_size" in signature(varlen_attn).parameters
+
+
 def run_starts(tokens: Tokens) -> Tensor:
     """[runs + 1] int32: where each run of equal seq_T begins in the flat batch. The unused entries
     at the end are T."""
@@ -232,9 +246,9 @@ def varlen(
     too, includes the keys at its edges."""
     from torch.nn.attention.varlen import varlen_attn
 
-    edges = (-1, -1) if window is None else (window, window)
+    edges = {} if window is None else {"window_size": (window, window)}
     runs = (starts_S, starts_S, longest, longest)
-    mixed = varlen_attn(q_THW, k_THW, v_THW, *runs, window_size=edges)
+    mixed = varlen_attn(q_THW, k_THW, v_THW, *runs, **edges)
     assert isinstance(mixed, Tensor)
     return mixed
 

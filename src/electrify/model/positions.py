@@ -41,7 +41,7 @@ class Rotary:
         return Turn(both_T11W.cos().to(wide), both_T11W.sin().to(wide))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # hashed by its identity: torch 2.11 hashes it in compiling
 class Turn:
     """Cosines and sines of the angles by which each token's queries and keys are turned, those of a
     pair of components twice."""
