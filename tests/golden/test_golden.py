@@ -6,13 +6,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from curves import HERE, RECIPES, STEPS, curve, read, write
 
-TOLERANCE = (
-    2e-4  # between processors and versions of torch; a wrong factor, mask or seed moves far more
-)
+# Between processors; a wrong factor, mask or seed moves far more.
+TOLERANCE = 2e-4
+# What trunc_normal_, which draws initial values, gives for this seed from the torch of
+# constraints.txt. That of 2.10 gives others, and so every curve of it is another one.
+DRAWN = (0.7704980, -0.1467144, -0.6992977)
 
 
+def draws_others() -> bool:
+    rng = torch.Generator().manual_seed(0)
+    values = torch.nn.init.trunc_normal_(torch.empty(3), std=0.5, a=-1, b=1, generator=rng)
+    return values.tolist() != pytest.approx(DRAWN, abs=1e-6)
+
+
+def test_the_torch_of_the_constraints_draws_what_the_curves_began_with() -> None:
+    pinned = (HERE.parent.parent / "constraints.txt").read_text(encoding="utf-8")
+    if f"torch=={torch.__version__.partition('+')[0]}\n" in pinned:
+        assert not draws_others()
+
+
+@pytest.mark.skipif(draws_others(), reason="this torch draws other initial values")
 @pytest.mark.parametrize("name", RECIPES)
 def test_golden(name: str, tmp_path: Path) -> None:
     golden = read((HERE / f"{name}.txt").read_text(encoding="utf-8"))

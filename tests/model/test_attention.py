@@ -375,6 +375,7 @@ def test_blocks_where_they_pay() -> None:
 def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
     """Wherever the kernel for packed sequences does not serve (float32, dropout, older GPUs)."""
     monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: packed)
+    monkeypatch.setattr(attention, "kernel_has_windows", lambda: True)
     none = torch.zeros(8192, dtype=torch.long, device="meta")
     tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
     made = AttentionContext(tokens, torch.float32, reach=Reach(window=64))
