@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -194,7 +195,7 @@ def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
         (b"", "corpus is empty"),
         (b"\n \n\t\n\n", "corpus is empty"),
         (b"\xff\xfe\xfd", "UTF-16|not UTF-8"),
-        (os.urandom(5000), "binary|not UTF-8"),
+        (random.Random(0).randbytes(5000), "binary|not UTF-8"),
     ],
 )
 def test_unusable_files_leave_nothing_prepared(

@@ -51,7 +51,7 @@ def test_a_gpu_by_its_number(
 def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:
     facts = device.describe(CPU)
     assert facts["device"] == "cpu"
-    assert facts["torch"] == torch.__version__
+    assert torch.__version__.startswith(facts["torch"])  # the package may lack "+cu130"
     assert facts["python"] == platform.python_version()
     assert facts["threads"] == torch.get_num_threads()
     assert 1 <= facts["cores"] <= (os.cpu_count() or 1)
