@@ -142,7 +142,7 @@ def update(config: Any) -> None:
             torch.optim.SGD(parameters, lr=rate).step()
             assert value(its_loss()) < was, name
         return
-    torch.optim.SGD(objective.parameters(), lr=1e-4).step()
+    torch.optim.SGD(objective.parameters(), lr=1e-5).step()
     assert value(loss()) < value(before)
 
 
