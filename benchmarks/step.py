@@ -83,7 +83,7 @@ def main() -> None:
     p.add_argument("--sides", default=";".join(SIDES), help=f"of: {'; '.join(SIDES)}")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--updates", type=int, default=1, help="of each side in a round")
-    p.add_argument("--minutes", type=float, default=math.inf, help="begin no round after so many")
+    p.add_argument("--minutes", type=float, default=math.inf, help="begin no more rounds after")
     p.add_argument("--device", default="auto")
     p.add_argument(
         "--quick", action="store_true", help="a tiny model, two sides, two rounds: does it run?"

@@ -401,6 +401,14 @@ def test_blocks_where_the_kernel_has_no_windows(
     assert kinds == ["varlen" if has_windows else "blocks", "varlen"]
 
 
+def test_whether_the_kernel_has_windows_is_known_to_a_compiler() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return 2 * x if attention.kernel_has_windows() else 3 * x
+
+    compiled = torch.compile(doubled, fullgraph=True, backend="eager")
+    assert compiled(torch.ones(1)).item() == doubled(torch.ones(1)).item()
+
+
 def test_a_kernel_without_windows_is_not_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The arguments of torch 2.10's."""
 

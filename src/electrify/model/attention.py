@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from inspect import signature
 from typing import Any, Literal
 
@@ -210,7 +209,7 @@ def packed_kernel(
     return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
 
 
-@cache
+@torch.compiler.assume_constant_result  # a compiler cannot look at signatures
 def kernel_has_windows() -> bool:
     """Whether torch's kernel for packed sequences takes a window: from torch 2.11 on."""
     from torch.nn.attention.varlen import varlen_attn
@@ -246,7 +245,7 @@ def varlen(
     too, includes the keys at its edges."""
     from torch.nn.attention.varlen import varlen_attn
 
-    edges = {} if window is None else {"window_size": (window, window)}
+    edges: dict[str, Any] = {} if window is None else {"window_size": (window, window)}
     runs = (starts_S, starts_S, longest, longest)
     mixed = varlen_attn(q_THW, k_THW, v_THW, *runs, **edges)
     assert isinstance(mixed, Tensor)
