@@ -51,6 +51,13 @@ def rows(out: str) -> list[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_no_round_begins_too_late(tmp_path: Path) -> None:
+    """The first is always run, and what there is is reported."""
+    run(tmp_path, "step.py", "--minutes", "0", "--json", "figures.json")
+    (result,) = json.loads((tmp_path / "figures.json").read_text())["results"]
+    assert [len(times) for times in result["seconds"].values()] == [1, 1]
+
+
 def test_step(tmp_path: Path) -> None:
     out = run(tmp_path, "step.py", "--json", "step.json")
     assert [row[0] for row in rows(out)] == ["electrify", "transformers"]
