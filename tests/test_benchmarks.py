@@ -58,6 +58,8 @@ def test_no_round_begins_too_late(tmp_path: Path) -> None:
     assert [len(times) for times in result["seconds"].values()] == [1, 1]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_step(tmp_path: Path) -> None:
     out = run(tmp_path, "step.py", "--json", "step.json")
     assert [row[0] for row in rows(out)] == ["electrify", "transformers"]

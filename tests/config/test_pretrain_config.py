@@ -23,6 +23,7 @@ from electrify.config.pretrain import (
     recipe_names,
     section_of,
 )
+from electrify.config.recipe_files import shipped_values
 from electrify.config.sections import CorruptionConfig
 from electrify.config.stages import stages_of
 from electrify.errors import UserError
@@ -32,6 +33,15 @@ CORRECTIVE = load_recipe("corrective-tiny")
 
 
 # ---------------------------------------------------------------- reading and writing
+
+
+def test_a_change_of_the_values_of_a_recipe_is_not_kept() -> None:
+    """They are read once."""
+    values = shipped_values("electra-tiny")
+    values["objective"]["term_weights"]["rtd"] = 7.0
+    values["data"]["max_seq_length"] = 8
+    assert load_recipe("electra-tiny") == ELECTRA
+    assert load_recipe("corrective-tiny") == CORRECTIVE, "it is like that one"
 
 
 @pytest.mark.parametrize("name", recipe_names())

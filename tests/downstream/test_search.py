@@ -155,18 +155,15 @@ def test_a_search_of_many_settings(zoo: Path, reviews: tuple[str, str], tmp_path
 
 def test_equal_points_take_the_first(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
     grid = "weight_decay=0,0.1;learning_rate=1e-12"
-    report = finetune(
-        options(
-            zoo, reviews, tmp_path / "out", models=(str(zoo / "bert"),), hyperparameter_search=grid
-        )
-    )
+    asked = {"models": (str(zoo / "bert"),), "seeds": 1, "hyperparameter_search": grid}
+    report = finetune(options(zoo, reviews, tmp_path / "out", **asked))
     assert any(
         "weight_decay=0.0,learning_rate=1e-12 is the best of 2" in note for note in report.notes()
     )
 
 
 def test_the_plot_has_a_panel_for_each_task(zoo: Path, reviews: tuple[str, str], tmp_path: Path):
-    finetune(options(zoo, reviews, tmp_path / "out"))
+    finetune(options(zoo, reviews, tmp_path / "out", seeds=1))
     with Image.open(tmp_path / "out" / "report.png") as picture:
         assert picture.width > 400
         assert len(picture.convert("RGB").resize((60, 40)).getcolors(2400) or []) > 20, (

@@ -68,7 +68,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
 ) -> None:
     """By recipes whose rate is that of the middle of the update. (The run takes that of its start,
     half an update earlier.)"""
-    steps = 24
+    steps = 12
 
     def costs(**rate: float | None) -> tuple[Phases, list[PeriodFlops]]:
         config = override(load_recipe(name), {"max_steps": steps} | fields | rate)
@@ -82,7 +82,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
         phases, periods = costs(mask_rate=0.3 - 0.15 * (k + 0.5) / steps, mask_rate_end=None)
         each.append(flops_before(phases, k + 1, periods) - flops_before(phases, k, periods))
     phases, periods = costs(**MOVING)
-    for step in (steps, 18, 12, 3):
+    for step in (steps, 9, 6, 2):
         assert flops_before(phases, step, periods) == pytest.approx(sum(each[:step]), rel=1e-9)
     # As one number for the whole run says it only where all updates are alike.
     _, mean = costs(mask_rate=0.225, mask_rate_end=None)

@@ -23,7 +23,7 @@ from ..files.run_folder import CONFIG, FACTS
 from . import own, own_rows
 from .flags import flag_of
 from .given import Checked, checked, must_be
-from .recipe_files import plain_values, read_recipe
+from .recipe_files import plain_values, read_recipe, shipped_values
 from .row_checks import rows_must_fit
 from .schema import MAX_TYPO, MissingError, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
@@ -72,10 +72,7 @@ def load_recipe(name: str) -> PretrainConfig:
         raise UserError(
             f"there is no recipe {brief(name)}{nearest(name[:MAX_TYPO], recipe_names())}"
         )
-    return parse(
-        (resources.files("electrify") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"),
-        f"recipe {name}",
-    )
+    return _of_values(shipped_values(name), f"recipe {name}")
 
 
 # The first line of a run's config.yaml. Paths in such a file are relative to its own folder, those
@@ -119,8 +116,20 @@ def parse(
     text: str, where: str, *, rows: Mapping[str, str] = MappingProxyType({})
 ) -> PretrainConfig:
     """rows: the modules that the run which wrote it needed for rows of its own."""
+    return _of_values(
+        plain_values(text, where), where, rows=rows, resolved_before=text.startswith(RUN_MARK)
+    )
+
+
+def _of_values(
+    raw: Any,
+    where: str,
+    *,
+    rows: Mapping[str, str] = MappingProxyType({}),
+    resolved_before: bool = False,
+) -> PretrainConfig:
+    """resolved_before: whether a run wrote it, with every field."""
     rows_must_fit(SECTIONS)
-    raw = plain_values(text, where)
     if not isinstance(raw, dict):
         raise UserError(f"{where} must have the sections {', '.join(SECTIONS)}")
     raw = resolved(raw, where)
@@ -144,7 +153,7 @@ def parse(
             for s, cls in SECTIONS.items()
         }
     except MissingError as e:
-        if text.startswith(RUN_MARK):
+        if resolved_before:
             raise
         raise UserError(f"{e}", "`like: RECIPE` takes them from a shipped recipe") from e
     return with_weights(PretrainConfig(**sections))
@@ -161,12 +170,7 @@ def resolved(raw: dict[Any, Any], where: str) -> dict[Any, Any]:
             f"{where} is like {brief(like)}, and there is no such "
             f"recipe{nearest(str(like)[:MAX_TYPO], recipe_names())}"
         )
-    below = resolved(
-        yaml.safe_load(
-            (resources.files("electrify") / "recipes" / f"{like}.yaml").read_text(encoding="utf-8")
-        ),
-        f"recipe {like}",
-    )
+    below = resolved(shipped_values(like), f"recipe {like}")
     return below | {s: _over(SECTIONS.get(s), below.get(s) or {}, raw[s]) for s in raw}
 
 

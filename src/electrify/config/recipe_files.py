@@ -8,7 +8,10 @@ billions of values. A duplicate key is refused, because its first value would be
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,17 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as e:
         raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
+
+
+def shipped_values(name: str) -> dict[str, Any]:
+    """The values that the shipped recipe of this name states, in a copy that may be changed."""
+    return copy.deepcopy(_shipped(name))
+
+
+@cache
+def _shipped(name: str) -> dict[str, Any]:
+    file = resources.files("electrify") / "recipes" / f"{name}.yaml"
+    return plain_values(file.read_text(encoding="utf-8"), f"recipe {name}")
 
 
 def plain_values(text: str, where: str) -> Any:
