@@ -196,6 +196,7 @@ class Waiting:
         self.title = title
         self._bar: Any = None
         self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
@@ -203,7 +204,8 @@ class Waiting:
             with contextlib.suppress(OSError, ValueError):
                 self._start_clock()
                 return self
-        threading.Thread(target=self._tell, name="electrify-waiting", daemon=True).start()
+        self._thread = threading.Thread(target=self._tell, name="electrify-waiting", daemon=True)
+        self._thread.start()
         return self
 
     def _start_clock(self) -> None:
@@ -232,6 +234,8 @@ class Waiting:
         trace: TracebackType | None,
     ) -> None:
         self._ended.set()
+        if self._thread is not None:
+            self._thread.join()  # no line comes after the end
         if self._bar is not None:
             _live.pop()
             self._bar.stop()

