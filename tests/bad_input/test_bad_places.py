@@ -246,7 +246,9 @@ def sparse(path: Path, head: bytes = b"") -> Path:
     return path
 
 
-@pytest.mark.parametrize("head", [b"", b"text\tlabel\n" + b"a text\tx\n" * 200_000])
+@pytest.mark.parametrize(
+    "head", [b"", b"text\tlabel\n" + b"a text\tx\n" * 200_000], ids=["zeros", "rows"]
+)
 def test_forty_gigabytes_of_zeros(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: Path, head: bytes
 ) -> None:
