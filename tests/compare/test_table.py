@@ -436,6 +436,21 @@ def test_many_recipes_look_different_and_alike_in_all_panels() -> None:
     assert looks[0] == looks[1]
 
 
+def test_a_band_ends_before_a_single_seed() -> None:
+    """The largest budget of a study that is not finished."""
+    figure_of = pytest.importorskip("matplotlib.figure")
+    for whole in range(len(BUDGETS) + 1):
+        results = [
+            result("first", budget, seed, a=0.5 + 0.1 * seed)
+            for k, budget in enumerate(BUDGETS)
+            for seed in range(3 if k < whole else 1)
+        ]
+        figure = figure_of.Figure()
+        _fill(figure, table_of(results, recipes=["first"], tasks=["a"]), "flops")
+        bands = [path for band in figure.axes[0].collections for path in band.get_paths()]
+        assert {x for path in bands for x, _ in path.vertices} == set(BUDGETS[:whole])
+
+
 def test_a_name_is_not_a_formula() -> None:
     name = r"$\frac$"
     results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]

@@ -171,10 +171,13 @@ def _seeds(axis: Any, at: float, values: list[float], color: str) -> None:
 def _band(
     axis: Any, x: list[float], means: list[Interval], color: str, *, scale: float = 1
 ) -> None:
-    """Intervals as a band, where there are any."""
-    if all(math.isfinite(m.low) for m in means):
-        low, high = ([scale * getattr(m, end) for m in means] for end in ("low", "high"))
-        axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+    """Intervals as a band between those neighbours that have one (a single seed has none)."""
+    known = [math.isfinite(m.low) for m in means]
+    low, high = (
+        [scale * getattr(m, end) if has else math.nan for m, has in zip(means, known, strict=True)]
+        for end in ("low", "high")
+    )
+    axis.fill_between(x, low, high, where=known, color=color, alpha=0.15, linewidth=0)
 
 
 def _together(axis: Any, table: Table, panel: str, against: str) -> None:
