@@ -20,8 +20,9 @@ install: $(VENV)/.installed
 demo: install
 	$(BIN)/electrify demo --output-dir demo
 
+# Three at a time on two cores: many tests wait, for a process that they stopped or a lock.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-slow: $(VENV)/.ray
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
