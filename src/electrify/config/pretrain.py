@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from . import own, own_rows
 from .flags import flag_of
 from .given import Checked, checked, must_be
 from .recipe_files import plain_values, read_recipe, shipped_values
+from .recipe_files import recipe_names as recipe_names
 from .row_checks import rows_must_fit
 from .schema import MAX_TYPO, MissingError, brief, field_types
 from .sections import CorruptionConfig as CorruptionConfig
@@ -50,14 +50,6 @@ SECTIONS: dict[str, type] = dict(field_types(PretrainConfig))
 def section_of() -> dict[str, str]:
     """Every field of a recipe with its section, own options included."""
     return {name: section for section, cls in SECTIONS.items() for name in own.fields_of(cls)}
-
-
-def recipe_names() -> list[str]:
-    return sorted(
-        p.name.removesuffix(".yaml")
-        for p in (resources.files("electrify") / "recipes").iterdir()
-        if p.name.endswith(".yaml")
-    )
 
 
 def load_recipe(name: str) -> PretrainConfig:

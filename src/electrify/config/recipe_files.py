@@ -12,6 +12,7 @@ import copy
 import re
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,14 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
 
 
+def recipe_names() -> list[str]:
+    return sorted(
+        file.name.removesuffix(".yaml")
+        for file in _shipped_folder().iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
 def shipped_values(name: str) -> dict[str, Any]:
     """The values that the shipped recipe of this name states, in a copy that may be changed."""
     return copy.deepcopy(_shipped(name))
@@ -140,8 +149,12 @@ def shipped_values(name: str) -> dict[str, Any]:
 
 @cache
 def _shipped(name: str) -> dict[str, Any]:
-    file = resources.files("electrify") / "recipes" / f"{name}.yaml"
-    return plain_values(file.read_text(encoding="utf-8"), f"recipe {name}")
+    text = (_shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8")
+    return plain_values(text, f"recipe {name}")
+
+
+def _shipped_folder() -> Traversable:
+    return resources.files("electrify") / "recipes"
 
 
 def plain_values(text: str, where: str) -> Any:
