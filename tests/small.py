@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from electrify.files.run_folder import METRICS, numbered
+from electrify.oldfiles.run_folder import METRICS, numbered
 from electrify.train import checkpoint, log
 
 SMALL: dict[str, Any] = {

@@ -13,9 +13,9 @@ import pytest
 
 from electrify import cli
 from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
-from electrify.files.model_folder import model_mark
-from electrify.files.run_folder import METRICS
-from electrify.files.seals import sealed
+from electrify.oldfiles.model_folder import model_mark
+from electrify.oldfiles.run_folder import METRICS
+from electrify.oldfiles.seals import sealed
 from electrify.train import dist
 from electrify.train.folder import is_run, is_same_start
 from electrify.train.log import read

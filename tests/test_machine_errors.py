@@ -13,8 +13,8 @@ import pytest
 from electrify import cli
 from electrify.cli import ending_of
 from electrify.errors import UserError
-from electrify.files.lock import lock
-from electrify.files.whole import sync
+from electrify.oldfiles.lock import lock
+from electrify.oldfiles.whole import sync
 from small import mistake, one_sentence, pretrain_words
 
 MACHINE = """

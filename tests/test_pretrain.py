@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from electrify import cli, faults
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
-from electrify.files.reading import sha256_of
-from electrify.files.run_folder import METRICS, numbered
+from electrify.oldfiles.reading import sha256_of
+from electrify.oldfiles.run_folder import METRICS, numbered
 from electrify.pretraining import starting
 from electrify.pretraining.batches import split_batch
 from electrify.text.manifest import read_manifest

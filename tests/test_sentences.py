@@ -17,7 +17,7 @@ from electrify.config.flags import in_flags
 from electrify.config.pretrain import dump, load_recipe, override, parse
 from electrify.config.schema import convert
 from electrify.errors import UserError, place_of
-from electrify.files.whole import write_atomically
+from electrify.oldfiles.whole import write_atomically
 from small import environment, files_of_at_most, mistake, one_sentence
 
 OWN = ["--train-file", "a.csv", "--validation-file", "b.csv"]

@@ -10,8 +10,8 @@ from typing import Any
 from .config.pretrain import load_file
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
-from .files.run_folder import CONFIG, METRICS
-from .files.whole import written
+from .oldfiles.run_folder import CONFIG, METRICS
+from .oldfiles.whole import written
 from .pretraining.frequencies import unigram_entropy
 from .progress import say
 from .text.shards import Corpus

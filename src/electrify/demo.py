@@ -27,9 +27,9 @@ from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
-from .files.folders import must_be_new, own_bytes
-from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from .files.lock import lock
+from .oldfiles.folders import must_be_new, own_bytes
+from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from .oldfiles.lock import lock
 from .pretraining.pretrain import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from electrify.files.reading import sha256_of
-from electrify.files.seals import SEAL, seal_of
-from electrify.files.seals import text_of as manifest_text
+from electrify.oldfiles.reading import sha256_of
+from electrify.oldfiles.seals import SEAL, seal_of
+from electrify.oldfiles.seals import text_of as manifest_text
 from electrify.text.manifest import read_manifest
 from small import mistake, pretrain_words, run
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from electrify.config.doctor import DoctorConfig
 from electrify.doctor.report import diagnose
-from electrify.files.seals import SEAL, seal_of
-from electrify.files.seals import text_of as manifest_text
+from electrify.oldfiles.seals import SEAL, seal_of
+from electrify.oldfiles.seals import text_of as manifest_text
 from small import mistake, pretrain_words, run, write_text
 
 QUICK: dict[str, Any] = {"max_steps": 4, "save_steps": 2, "logging_steps": 1}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.reading import sha256_of
+from electrify.oldfiles.reading import sha256_of
 from electrify.text.manifest import Manifest, read_manifest, write_manifest
 from small import mistake, prepare_small, pretrain_words
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from electrify.files.reading import sha256_of
+from electrify.oldfiles.reading import sha256_of
 from electrify.text.manifest import read_manifest, write_manifest
 from small import mistake, prepare_small, pretrain_words, run, write_text
 

@@ -16,9 +16,9 @@ from electrify.config.embed import EmbedConfig
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.files.folders import aside, foreign, remove_temporaries
-from electrify.files.schema import SchemaError, check
-from electrify.files.whole import GoneError, write_atomically, written
+from electrify.oldfiles.folders import aside, foreign, remove_temporaries
+from electrify.oldfiles.schema import SchemaError, check
+from electrify.oldfiles.whole import GoneError, write_atomically, written
 from electrify.inference.output import sink
 from electrify.inference.source import Head
 from electrify.inference.vectors import vector_sink

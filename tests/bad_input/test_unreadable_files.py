@@ -14,8 +14,8 @@ import pytest
 
 import electrify
 from electrify.errors import UserError
-from electrify.files.folders import open_own
-from electrify.files.reading import UnreadableError
+from electrify.oldfiles.folders import open_own
+from electrify.oldfiles.reading import UnreadableError
 from electrify.text.shards import Corpus
 from small import mistake, pretrain_words, run
 

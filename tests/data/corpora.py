@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from electrify.files.reading import sha256_of
+from electrify.oldfiles.reading import sha256_of
 from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
 from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from electrify.data import cooccurrence
 from electrify.data.cooccurrence import count_neighbours, factors, ppmi_, word_vectors
-from electrify.files.reading import sha256_of
+from electrify.oldfiles.reading import sha256_of
 from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
 from electrify.text.shards import Corpus
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from electrify.doctor.findings import Diagnosis, Finding
-from electrify.files.reading import sha256_of
-from electrify.files.seals import SEAL, seal_of
-from electrify.files.seals import text_of as manifest_text
+from electrify.oldfiles.reading import sha256_of
+from electrify.oldfiles.seals import SEAL, seal_of
+from electrify.oldfiles.seals import text_of as manifest_text
 from electrify.text.manifest import MANIFEST
 
 TOKENS, DOCUMENTS = "tokens-train-00000.bin", "documents-train-00000.npy"

@@ -34,8 +34,8 @@ from electrify.doctor.data import examine_data
 from electrify.doctor.findings import guarded
 from electrify.doctor.report import diagnose
 from electrify.doctor.tokenizers import check_tokenizer
-from electrify.files.seals import SEAL
-from electrify.files.seals import text_of as manifest_text
+from electrify.oldfiles.seals import SEAL
+from electrify.oldfiles.seals import text_of as manifest_text
 from electrify.text.manifest import MANIFEST, read_manifest
 from electrify.text.placed import UNFINISHED
 

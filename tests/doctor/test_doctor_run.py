@@ -24,8 +24,8 @@ from electrify.doctor.history import history_findings, judged_loss
 from electrify.doctor.recipe import recipe_traps
 from electrify.doctor.report import diagnose
 from electrify.doctor.run import examine_run
-from electrify.files.lock import holder, lock
-from electrify.files.seals import SEAL, sealed
+from electrify.oldfiles.lock import holder, lock
+from electrify.oldfiles.seals import SEAL, sealed
 from electrify.train.guard import spike_text
 from electrify.train.meter import slow_text
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor

@@ -20,7 +20,7 @@ from electrify.doctor.kind import kind_of
 from electrify.doctor.model import examine_model
 from electrify.doctor.usable import same_ids
 from electrify.export.folders import load_tokenizer
-from electrify.files.folders import MARK
+from electrify.oldfiles.folders import MARK
 from small import environment, mistake
 
 

@@ -29,7 +29,7 @@ from electrify.downstream.examples import Answer, Example, Question, Sentence
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
-from electrify.files.model_folder import replaced
+from electrify.oldfiles.model_folder import replaced
 from electrify.inference import source
 from electrify.inference.predictions import Answered, Labelled, Several, Tagged, Value
 

@@ -337,7 +337,7 @@ def test_a_tokenizer_that_cannot_be_compared(
     assert "were not compared with the corpus's" in said
     (Path(start) / "spm.model").write_bytes(b"x")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("electrify.files.tokenizers.find_spec", lambda name: None)
+        patched.setattr("electrify.oldfiles.tokenizers.find_spec", lambda name: None)
         with pytest.raises(UserError, match="pip install sentencepiece"):
             check_vocabulary(start, tokenizer=small_data / "tokenizer")
 

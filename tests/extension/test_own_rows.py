@@ -22,7 +22,7 @@ from electrify.config.pretrain import load_recipe, override
 from electrify.config.rows import OWN_ROWS, Exported
 from electrify.errors import UserError
 from electrify.export.folders import logits_of
-from electrify.files.seals import sealed
+from electrify.oldfiles.seals import sealed
 from electrify.train.facts import read_facts
 from small import electrify, flags, mistake, one_sentence, pretrain_words, run
 

@@ -14,8 +14,8 @@ from breaking import SHORT, core, run
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
-from electrify.files.models import look_over
-from electrify.files.tokenizers import copy_tokenizer
+from electrify.oldfiles.models import look_over
+from electrify.oldfiles.tokenizers import copy_tokenizer
 from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
 from electrify.train.facts import read_facts

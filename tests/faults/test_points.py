@@ -14,7 +14,7 @@ import pytest
 from breaking import KILLED, SAVED, SHORT, core, run
 
 from electrify import faults
-from electrify.files.run_folder import METRICS
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import log
 from small import (
     Process,

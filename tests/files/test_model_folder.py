@@ -14,8 +14,8 @@ import pytest
 
 from electrify import faults
 from electrify.errors import UserError
-from electrify.files.folders import sha256
-from electrify.files.model_folder import (
+from electrify.oldfiles.folders import sha256
+from electrify.oldfiles.model_folder import (
     is_whole,
     may_write,
     model_mark,

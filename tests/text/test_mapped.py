@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.folders import sha256
+from electrify.oldfiles.folders import sha256
 from electrify.text.mapped import MappedFiles, Named, joined
 from small import files_of_at_most
 

@@ -12,7 +12,7 @@ import pytest
 from electrify import faults
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.files.whole import temporary
+from electrify.oldfiles.whole import temporary
 from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.source import Source

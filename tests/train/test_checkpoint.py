@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from electrify.cli import ending_of
 from electrify.config.pretrain import load_recipe
 from electrify.errors import SpaceError, UserError
-from electrify.files.lock import lock
-from electrify.files.run_folder import Found
+from electrify.oldfiles.lock import lock
+from electrify.oldfiles.run_folder import Found
 from electrify.train import checkpoint
 from electrify.train.saved import current_names
 from electrify.train.space import bytes_needed, require_space
@@ -230,7 +230,7 @@ def test_only_our_own_temporaries_are_removed(tmp_path: Path) -> None:
 HOLDER = """
     import sys, time
     from pathlib import Path
-    from electrify.files.lock import lock
+    from electrify.oldfiles.lock import lock
     with lock(Path(sys.argv[1])):
         print("in", flush=True)
         time.sleep(60)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.files.run_folder import Found
+from electrify.oldfiles.run_folder import Found
 from electrify.train import checkpoint
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkpoints import folders, holds, save
 
-from electrify.files.run_folder import Found
+from electrify.oldfiles.run_folder import Found
 from electrify.train import checkpoint
 from small import listing
 

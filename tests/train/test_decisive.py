@@ -12,7 +12,7 @@ import pytest
 
 from electrify.config.pretrain import load_recipe, override
 from electrify.doctor.run import examine_run
-from electrify.files.seals import sealed
+from electrify.oldfiles.seals import sealed
 from electrify.train import checkpoint
 from electrify.train.decisive import decisive, differing
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words, run, steps_of

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.files.run_folder import METRICS
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import log
 from electrify.train.log import MetricsLog, comparable, read
 

@@ -18,7 +18,7 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
-from electrify.files.run_folder import METRICS
+from electrify.oldfiles.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.pretraining import running

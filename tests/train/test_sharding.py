@@ -16,7 +16,7 @@ from electrify import cli
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.files.run_folder import METRICS
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import log
 from small import (
     CLOSE,

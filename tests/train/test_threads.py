@@ -13,7 +13,7 @@ import torch
 
 from electrify import cli, faults
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.files.run_folder import METRICS, numbered
+from electrify.oldfiles.run_folder import METRICS, numbered
 from electrify.train import checkpoint, log
 from electrify.train import meter as meter_module
 from electrify.train import threads as threads_module

@@ -10,7 +10,7 @@ import pytest
 from electrify import faults
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
-from electrify.files.run_folder import numbered
+from electrify.oldfiles.run_folder import numbered
 from electrify.pretraining.pretrain import pretrain
 from electrify.train.trunk import leaves_at
 from small import SMALL, same_ending

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from ..config import own_rows
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
-from ..files.run_folder import GENERATOR_STAGE, METRICS
-from ..files.schema import check
+from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
+from ..oldfiles.schema import check
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Interruptible, Stopped
 from . import measures
@@ -151,7 +151,7 @@ def do(work: Work) -> None:
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Replaces the outcome of a cell."""
-    from ..files.whole import json_text, write_atomically
+    from ..oldfiles.whole import json_text, write_atomically
 
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
@@ -167,7 +167,7 @@ def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
     """Raises UserError if its results would be taken for those of another source, of other weights
     or of another corpus."""
     from ..config.own_source import own_source
-    from ..files.folders import fingerprint
+    from ..oldfiles.folders import fingerprint
     from ..pretraining.starting import must_read_rows
     from ..text.manifest import read_manifest
     from ..train.decisive import is_folder

@@ -10,7 +10,7 @@ from typing import Any
 from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
 from ..config.training import TrainConfig
-from ..files.folders import fingerprint
+from ..oldfiles.folders import fingerprint
 from ..train.decisive import GUARDS, ORDERED, decisive
 from .plan import Cell
 

@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
-from ..files.run_folder import checkpoint_folder, numbered
+from ..oldfiles.run_folder import checkpoint_folder, numbered
 from ..progress import say
 from ..train import checkpoint
 from .cell import RUN

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..files.reading import must_be_regular, opened, unreadable
+from ..oldfiles.reading import must_be_regular, opened, unreadable
 from .schema import brief
 
 MAX_BYTES = 1 << 20

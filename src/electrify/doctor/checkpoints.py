@@ -10,9 +10,9 @@ from typing import Any
 
 from ..config.pretrain import PretrainConfig
 from ..errors import UserError
-from ..files.lock import holder
-from ..files.reading import UnreadableError
-from ..files.run_folder import CONFIG, FACTS, numbered
+from ..oldfiles.lock import holder
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.run_folder import CONFIG, FACTS, numbered
 from ..train import checkpoint
 from ..train.contents import damage
 from ..train.decisive import must_be_of_recipe

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..files.seals import SEAL
-from ..files.seals import text_of as manifest_text
+from ..oldfiles.seals import SEAL
+from ..oldfiles.seals import text_of as manifest_text
 from ..text.manifest import MANIFEST, TOKENIZER, Manifest, read_manifest
 from ..text.placed import UNFINISHED, unfinished_state
 from ..text.tokenizer import TOKENIZER_FILE

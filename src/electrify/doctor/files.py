@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..files import reading
+from ..oldfiles import reading
 from ..progress import Progress
 from ..text.manifest import TOKENIZER
 from .findings import DamageError, Finding, as_sentence, warning

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..config.pretrain import PretrainConfig
 from ..data.phases import phases_of
-from ..files.run_folder import METRICS
+from ..oldfiles.run_folder import METRICS
 from ..train import log
 from ..train.monitor import GRACE_TOKENS, silent_tokens, untaught
 from .files import amount, is_regular

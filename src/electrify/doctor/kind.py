@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ..config.compare import STUDY
 from ..errors import UserError
-from ..files.lock import LOCK
-from ..files.reading import UnreadableError
-from ..files.run_folder import CONFIG, FACTS, METRICS, any_checkpoint, must_not_be_in_first_stage
+from ..oldfiles.lock import LOCK
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.run_folder import CONFIG, FACTS, METRICS, any_checkpoint, must_not_be_in_first_stage
 from ..text.manifest import MANIFEST
 from ..text.placed import UNFINISHED, unfinished_state
 from .findings import Kind

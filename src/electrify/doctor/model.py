@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..architectures import reading
-from ..files.folders import MARK
-from ..files.followed import MAX_LAYERS, impossible_sizes
-from ..files.models import read_mark
-from ..files.tokenizers import VOCABULARY_FILES
+from ..oldfiles.folders import MARK
+from ..oldfiles.followed import MAX_LAYERS, impossible_sizes
+from ..oldfiles.models import read_mark
+from ..oldfiles.tokenizers import VOCABULARY_FILES
 from .files import AGAIN, Bar, is_regular, links_out, named, read_json, sha256
 from .findings import DamageError, Diagnosis, Finding, error, ok, warning
 from .kinds import CONFIG, architecture, part_of

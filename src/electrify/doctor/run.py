@@ -16,10 +16,10 @@ from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..export.hf import special_ids
-from ..files.folders import sha256
-from ..files.lock import holder
-from ..files.run_folder import CONFIG, FACTS, GENERATOR_STAGE, METRICS, TOKENIZER, numbered
-from ..files.schema import is_count
+from ..oldfiles.folders import sha256
+from ..oldfiles.lock import holder
+from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, METRICS, TOKENIZER, numbered
+from ..oldfiles.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
 from ..train import log
 from ..train.decisive import must_agree

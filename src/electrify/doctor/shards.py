@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files.arrays import mapped_list
+from ..oldfiles.arrays import mapped_list
 from ..text.manifest import MANIFEST, Manifest, Shard
 from .corpus import Lengths
 from .files import Bar, chunks, found_in, is_regular, named, sha256, size_of

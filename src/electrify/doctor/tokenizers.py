@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files.reading import FileError, sha256_of
-from ..files.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
+from ..oldfiles.reading import FileError, sha256_of
+from ..oldfiles.tokenizers import MAX_FILE_BYTES, TOKENIZER_FILE, must_be_plain
 from ..special import SpecialIds
 from .files import named, read_bytes, read_json
 from .findings import DamageError, Finding, error, note, ok, warning

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer
-from ..files.models import COUNTED, FLOATS
-from ..files.reading import FileError
-from ..files.tokenizers import TOKENIZER_FILES
+from ..oldfiles.models import COUNTED, FLOATS
+from ..oldfiles.reading import FileError
+from ..oldfiles.tokenizers import TOKENIZER_FILES
 from ..text.tokenizer import TOKENIZER_FILE
 from .files import is_regular, named
 from .findings import Finding, as_sentence, error, warning

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..files.schema import is_count
-from ..files.tokenizers import VOCABULARY_FILES
+from ..oldfiles.schema import is_count
+from ..oldfiles.tokenizers import VOCABULARY_FILES
 from .files import is_regular, named, read_bytes
 from .findings import Finding, error, note, warning
 from .kinds import CONFIG

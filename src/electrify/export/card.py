@@ -16,8 +16,8 @@ from ..config.own_rows import recorded
 from ..config.pretrain import PretrainConfig, dump, load_file, override
 from ..config.rows import OWN_ROWS, Exported, Logits
 from ..console import inert
-from ..files.run_folder import CONFIG
 from ..model.shape import Shape
+from ..oldfiles.run_folder import CONFIG
 from ..train.decisive import STARTS
 from .learned import began_in, learning, so_far
 from .wording import HUB_ID, number, start_name, wall_time

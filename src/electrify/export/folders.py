@@ -20,9 +20,9 @@ from transformers.models.auto.modeling_auto import (
 from ..config.networks import KEPT, every_one_beside
 from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as, is_of_memory
-from ..files.models import SAVED_AGAIN, look_over, mark_named
-from ..files.reading import FileError
-from ..files.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
+from ..oldfiles.models import SAVED_AGAIN, look_over, mark_named
+from ..oldfiles.reading import FileError
+from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
 from ..train.memory import loaded_must_fit
 from .places import check_place

@@ -30,19 +30,19 @@ from ..config.given import path_of
 from ..config.networks import KEPT, meaning_of, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
-from ..files.folders import sha256
-from ..files.model_folder import CARD, may_write, replaced, sealed
-from ..files.reading import is_there
-from ..files.run_folder import CONFIG, FACTS, TOKENIZER, checkpoint_folder, numbered
-from ..files.schema import check
-from ..files.tokenizers import (
+from ..model.shape import Shape
+from ..oldfiles.folders import sha256
+from ..oldfiles.model_folder import CARD, may_write, replaced, sealed
+from ..oldfiles.reading import is_there
+from ..oldfiles.run_folder import CONFIG, FACTS, TOKENIZER, checkpoint_folder, numbered
+from ..oldfiles.schema import check
+from ..oldfiles.tokenizers import (
     copy_tokenizer,
     read_settings,
     read_tokenizer,
     without_origin,
     write_settings,
 )
-from ..model.shape import Shape
 from ..progress import say
 from ..tokens import SpecialIds
 from ..torch_state import known_torch_state

@@ -10,7 +10,7 @@ from typing import Any
 from ..config.networks import KEPT, beside, is_untaught
 from ..config.pretrain import PretrainConfig, first_asked
 from ..console import inert
-from ..files.run_folder import GENERATOR_STAGE, METRICS
+from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
 from ..train.log import read
 from .wording import number, start_name, wall_time
 

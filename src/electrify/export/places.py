@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.hub import must_be_reachable
-from ..files.model_folder import must_be_whole
-from ..files.models import look_over
-from ..files.reading import is_there
-from ..files.run_folder import HEADER, must_not_be_in_first_stage
+from ..oldfiles.hub import must_be_reachable
+from ..oldfiles.model_folder import must_be_whole
+from ..oldfiles.models import look_over
+from ..oldfiles.reading import is_there
+from ..oldfiles.run_folder import HEADER, must_not_be_in_first_stage
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 

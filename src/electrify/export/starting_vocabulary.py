@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ..errors import UserError
-from ..files.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain, must_be_readable
+from ..oldfiles.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..progress import say
 from ..text.tokenizer import load_tokenizer, must_be_sound
 from .folders import said

@@ -13,9 +13,9 @@ from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..config.architectures import ARCHITECTURES
 from ..errors import UserError, is_of_memory
-from ..files.models import look_over
-from ..files.reading import FileError
 from ..model.shape import Shape
+from ..oldfiles.models import look_over
+from ..oldfiles.reading import FileError
 from ..text.tokenizer import without_code
 from ..train.memory import loaded_must_fit
 from .folders import (

@@ -14,8 +14,8 @@ from ..config.flags import flag_of
 from ..config.pretrain import PretrainConfig, with_batch
 from ..errors import UserError
 from ..export.places import check_place
-from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from ..files.run_folder import has_checkpoints
+from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..oldfiles.run_folder import has_checkpoints
 from ..progress import say
 from ..text.given import is_prepared, prepared
 from ..text.sources import HUB, PYDOCS

@@ -17,8 +17,8 @@ from ..config.stages import stages_of
 from ..draws import hashed
 from ..errors import UserError, need
 from ..export.starting_vocabulary import check_vocabulary
-from ..files.run_folder import GENERATOR_STAGE, numbered
 from ..flops.count import outline
+from ..oldfiles.run_folder import GENERATOR_STAGE, numbered
 from ..progress import say
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus

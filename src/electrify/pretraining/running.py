@@ -15,10 +15,10 @@ from ..config.pretrain import PretrainConfig
 from ..data.loader import Loader, Rows
 from ..data.phases import phases_of
 from ..export.hf import export_run
-from ..files.folders import aside
-from ..files.run_folder import HEADER, TOKENIZER
 from ..flops.count import first_stage_flops
 from ..model.shape import Shape
+from ..oldfiles.folders import aside
+from ..oldfiles.run_folder import HEADER, TOKENIZER
 from ..progress import say
 from ..text.shards import Corpus
 from ..train import dist

@@ -16,7 +16,7 @@ from ..config.pretrain import PretrainConfig, load_file, override, with_batch
 from ..data.loader import prefetch
 from ..data.phases import phases_of
 from ..errors import UserError
-from ..files.run_folder import CONFIG
+from ..oldfiles.run_folder import CONFIG
 from ..progress import say
 from ..train.dist import World, any_across, sum_across, together
 from ..train.folder import has_begun

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 from ..config.evaluate import EvaluateConfig
 from ..config.given import must_be
 from ..errors import UserError
-from ..files.folders import SCORES, SCORES_PAGE, fingerprint, mark_of, marked, own_bytes, relative
-from ..files.lock import lock
-from ..files.results import write_results
-from ..files.whole import json_text
+from ..oldfiles.folders import (
+    SCORES,
+    SCORES_PAGE,
+    fingerprint,
+    mark_of,
+    marked,
+    own_bytes,
+    relative,
+)
+from ..oldfiles.lock import lock
+from ..oldfiles.results import write_results
+from ..oldfiles.whole import json_text
 from ..progress import Progress, say
 from ..torch_state import known_torch_state
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table

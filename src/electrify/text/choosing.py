@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.inside import must_not_be_in_a_checkpoint
+from ..oldfiles.inside import must_not_be_in_a_checkpoint
 from ..progress import say
 from .endings import IN_FOLDERS, is_json
 from .records import columns_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, failing_as
-from ..files.tokenizers import read_settings, write_settings
+from ..oldfiles.tokenizers import read_settings, write_settings
 from ..progress import say
 from ..special import SpecialIds
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..config.prepare import TRAINED
 from ..errors import UserError
-from ..files.tokenizers import read_tokenizer
+from ..oldfiles.tokenizers import read_tokenizer
 from .alphabet import capacity
 from .manifest import TOKENIZER, Manifest
 from .splitting import steps

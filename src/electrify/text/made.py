@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ..config.compare import STUDY, STUDY_MARK
 from ..config.pretrain import RUN_MARK
-from ..files.folders import KEY, MARK, SCORES, SCORES_PAGE, own_bytes, own_object
-from ..files.reading import UnreadableError
-from ..files.run_folder import CONFIG, TOKENIZER
-from ..files.seals import SEAL
+from ..oldfiles.folders import KEY, MARK, SCORES, SCORES_PAGE, own_bytes, own_object
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.run_folder import CONFIG, TOKENIZER
+from ..oldfiles.seals import SEAL
 from .manifest import MANIFEST
 from .placed import unfinished_state
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from ..console import brief
 from ..errors import UserError
-from ..files.reading import FileError, MissingError, read_object
-from ..files.schema import Count, FileName, Rule, SchemaError, Sha256, check, is_count
-from ..files.seals import SEAL, seal_of, unsealed
-from ..files.seals import text_of as manifest_text
-from ..files.whole import write_atomically
+from ..oldfiles.reading import FileError, MissingError, read_object
+from ..oldfiles.schema import Count, FileName, Rule, SchemaError, Sha256, check, is_count
+from ..oldfiles.seals import SEAL, seal_of, unsealed
+from ..oldfiles.seals import text_of as manifest_text
+from ..oldfiles.whole import write_atomically
 from ..special import SpecialIds
 from .splits import SPLITS
 

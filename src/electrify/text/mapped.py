@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from ..files.folders import sha256
+from ..oldfiles.folders import sha256
 
 AT_ONCE = 1024  # pieces per system call: IOV_MAX of Linux
 AGAIN = "put it back or prepare the corpus again, then run the same command again to continue"

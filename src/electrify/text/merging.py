@@ -15,8 +15,8 @@ import numpy as np
 
 from .. import faults
 from ..errors import UserError
-from ..files.reading import sha256_of
-from ..files.whole import temporary, written
+from ..oldfiles.reading import sha256_of
+from ..oldfiles.whole import temporary, written
 from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS

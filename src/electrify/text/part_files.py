@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from ..files.folders import open_own
-from ..files.reading import UnreadableError
-from ..files.whole import temporary
+from ..oldfiles.folders import open_own
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.whole import temporary
 from .splits import SPLITS
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.folders import mark_of, own_bytes, own_object, remove_temporaries, sha256
-from ..files.inside import must_stay_inside
-from ..files.tokenizers import TOKENIZER_FILES
-from ..files.whole import write_atomically
+from ..oldfiles.folders import mark_of, own_bytes, own_object, remove_temporaries, sha256
+from ..oldfiles.inside import must_stay_inside
+from ..oldfiles.tokenizers import TOKENIZER_FILES
+from ..oldfiles.whole import write_atomically
 from .manifest import TOKENIZER
 
 UNFINISHED = "unfinished"

@@ -28,8 +28,8 @@ from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..cores import cores
 from ..errors import UserError
-from ..files.results import keep_changed
-from ..files.whole import write_atomically
+from ..oldfiles.results import keep_changed
+from ..oldfiles.whole import write_atomically
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..files.whole import written
+from ..oldfiles.whole import written
 from ..progress import Progress
 from .pool import Workers
 

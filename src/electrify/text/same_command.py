@@ -9,9 +9,9 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.folders import foreign, is_temporary, remove_temporaries
-from ..files.lock import lock
-from ..files.tokenizers import tokenizer_content
+from ..oldfiles.folders import foreign, is_temporary, remove_temporaries
+from ..oldfiles.lock import lock
+from ..oldfiles.tokenizers import tokenizer_content
 from .manifest import MANIFEST, Manifest, read_manifest
 from .placed import UNFINISHED, clear, unfinished_state
 from .shards import Corpus, verify_common

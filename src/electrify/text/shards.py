@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UserError
-from ..files.arrays import mapped_list
-from ..files.reading import FileError, MissingError, UnreadableError, must_be_regular, sha256_of
+from ..oldfiles.arrays import mapped_list
+from ..oldfiles.reading import FileError, MissingError, UnreadableError, must_be_regular, sha256_of
 from .manifest import Manifest, read_manifest
 from .mapped import MappedFiles, Named
 from .splits import Split

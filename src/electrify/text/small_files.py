@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import MB, FileError, json_of, opened
+from ..oldfiles.reading import MB, FileError, json_of, opened
 from .members import CHUNK
 from .streams import must_be_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import opened
+from ..oldfiles.reading import opened
 from . import walk
 from .endings import Format
 

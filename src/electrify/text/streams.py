@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import UserError
-from ..files.reading import opened
+from ..oldfiles.reading import opened
 from ..progress import say
 from .members import CHUNK, HEAD, Damaged, Truncated, is_checked, unpacked
 

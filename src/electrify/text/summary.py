@@ -6,8 +6,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from ..errors import UserError
-from ..files.reading import read_object
-from ..files.schema import check
+from ..oldfiles.reading import read_object
+from ..oldfiles.schema import check
 from .counts import UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS
 from .judged import trained_here

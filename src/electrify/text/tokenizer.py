@@ -16,9 +16,9 @@ from typing import Any
 from ..config.prepare import MAX_VOCABULARY
 from ..config.schema import brief
 from ..errors import UserError, failing_as
-from ..files.hub import must_be_reachable
-from ..files.reading import json_of, read_bytes, sha256_of
-from ..files.tokenizers import (
+from ..oldfiles.hub import must_be_reachable
+from ..oldfiles.reading import json_of, read_bytes, sha256_of
+from ..oldfiles.tokenizers import (
     MAX_FILE_BYTES,
     TOKENIZER_FILE,
     copy_tokenizer,
@@ -26,7 +26,7 @@ from ..files.tokenizers import (
     must_be_plain,
     must_be_readable,
 )
-from ..files.whole import temporary, write_atomically
+from ..oldfiles.whole import temporary, write_atomically
 from ..special import SpecialIds
 from .frame import must_frame, reframe
 from .manifest import TOKENIZER, Manifest

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import FileError, opened
+from ..oldfiles.reading import FileError, opened
 from .made import is_made
 
 SHOWN = 3  # names shown for each reason in the line about what was left out

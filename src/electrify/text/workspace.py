@@ -28,14 +28,14 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.folders import foreign, marked, own_bytes, remove_temporaries
-from ..files.inside import must_stay_inside
-from ..files.lock import lock
-from ..files.reading import FileError, read_object, read_text
-from ..files.schema import SchemaError, check
-from ..files.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
-from ..files.tokenizers import TOKENIZER_FILE, TOKENIZER_FILES
-from ..files.whole import write_atomically
+from ..oldfiles.folders import foreign, marked, own_bytes, remove_temporaries
+from ..oldfiles.inside import must_stay_inside
+from ..oldfiles.lock import lock
+from ..oldfiles.reading import FileError, read_object, read_text
+from ..oldfiles.schema import SchemaError, check
+from ..oldfiles.tokenizer_folder import in_the_way, publish_tokenizer, tokenizer_hashes
+from ..oldfiles.tokenizers import TOKENIZER_FILE, TOKENIZER_FILES
+from ..oldfiles.whole import write_atomically
 from ..progress import say
 from . import pydocs
 from .manifest import TOKENIZER, SourceRow

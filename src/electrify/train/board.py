@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.inside import make_inside
+from ..oldfiles.inside import make_inside
 
 
 class Board:

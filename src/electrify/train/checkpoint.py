@@ -32,10 +32,10 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError, is_of_memory
-from ..files.folders import aside
-from ..files.reading import json_of, read_bytes, sha256_of
-from ..files.run_folder import Found, checkpoint_folder, numbered
-from ..files.whole import sync
+from ..oldfiles.folders import aside
+from ..oldfiles.reading import json_of, read_bytes, sha256_of
+from ..oldfiles.run_folder import Found, checkpoint_folder, numbered
+from ..oldfiles.whole import sync
 from ..progress import say
 from .contents import FORMAT, MANIFEST, STATE, contents_of, damage, why_bad, written_here
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ..config.pretrain import PretrainConfig
-from ..files.lock import lock
+from ..oldfiles.lock import lock
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus, verify_sample
 from ..text.tokenizer import must_be_of

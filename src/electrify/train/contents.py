@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..console import brief
-from ..files.reading import FileError, UnreadableError, must_be_regular, read_object, sha256_of
-from ..files.run_folder import NUMBERED
-from ..files.schema import Count, FileName, SchemaError, check, is_file_name
+from ..oldfiles.reading import FileError, UnreadableError, must_be_regular, read_object, sha256_of
+from ..oldfiles.run_folder import NUMBERED
+from ..oldfiles.schema import Count, FileName, SchemaError, check, is_file_name
 
 MANIFEST = "manifest.json"
 STATE = "state.json"

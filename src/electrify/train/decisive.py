@@ -15,7 +15,7 @@ from ..config.networks import KEPT
 from ..config.pretrain import PretrainConfig, values_of
 from ..console import brief
 from ..errors import UserError
-from ..files.folders import fingerprint
+from ..oldfiles.folders import fingerprint
 
 STARTS = ("init_discriminator", "init_generator")
 # Fields that may differ when a run continues: where and how often things are done, and what becomes

@@ -11,10 +11,10 @@ from ..config.architectures import ARCHITECTURES
 from ..config.own_rows import recorded, to_load, was_a_row_of
 from ..console import brief
 from ..errors import UserError
-from ..files.reading import FileError, MissingError, read_object
-from ..files.run_folder import FACTS
-from ..files.schema import FileName, Positive, SchemaError, Sha256, check
-from ..files.seals import unsealed
+from ..oldfiles.reading import FileError, MissingError, read_object
+from ..oldfiles.run_folder import FACTS
+from ..oldfiles.schema import FileName, Positive, SchemaError, Sha256, check
+from ..oldfiles.seals import unsealed
 from ..text.manifest import SourceRow
 from ..tokens import SpecialIds
 

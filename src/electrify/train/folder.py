@@ -15,11 +15,11 @@ from ..config.networks import KEPT, network_names
 from ..config.own_source import own_source
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, load_file, parse, values_of
 from ..errors import OutputError, UserError
-from ..files.folders import fingerprint as model_fingerprint
-from ..files.folders import foreign, own_bytes, own_object
-from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from ..files.model_folder import model_mark, must_be_as_written
-from ..files.run_folder import (
+from ..oldfiles.folders import fingerprint as model_fingerprint
+from ..oldfiles.folders import foreign, own_bytes, own_object
+from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from ..oldfiles.model_folder import model_mark, must_be_as_written
+from ..oldfiles.run_folder import (
     BOARD,
     CONFIG,
     FACTS,

@@ -17,13 +17,13 @@ from ..build import Built
 from ..config.own_rows import needed
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
 from ..errors import UserError
-from ..files.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
-from ..files.reading import UnreadableError
-from ..files.run_folder import CONFIG, FACTS, HEADER, TOKENIZER, numbered
-from ..files.seals import sealed
-from ..files.tokenizer_folder import publish_tokenizer, tokenizer_hashes
-from ..files.whole import write_atomically
 from ..model.shape import Shape
+from ..oldfiles.folders import aside, own_bytes, own_object, relative, remove_temporaries, sha256
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.run_folder import CONFIG, FACTS, HEADER, TOKENIZER, numbered
+from ..oldfiles.seals import sealed
+from ..oldfiles.tokenizer_folder import publish_tokenizer, tokenizer_hashes
+from ..oldfiles.whole import write_atomically
 from ..progress import say
 from ..text.manifest import Manifest
 from .decisive import STARTS, contents_of_starts, decisive, differing

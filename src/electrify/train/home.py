@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import UserError
-from ..files.folders import aside
-from ..files.inside import must_stay_inside
-from ..files.lock import lock
-from ..files.run_folder import HEADER, TOKENIZER
-from ..files.whole import free_name, write_atomically
+from ..oldfiles.folders import aside
+from ..oldfiles.inside import must_stay_inside
+from ..oldfiles.lock import lock
+from ..oldfiles.run_folder import HEADER, TOKENIZER
+from ..oldfiles.whole import free_name, write_atomically
 
 LARGEST = 256 << 20  # limit on the bytes of one file kept in memory; tokenizers have a few MB
 AGAIN = "run the same command again to continue"

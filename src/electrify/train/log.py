@@ -18,11 +18,11 @@ from typing import Any, BinaryIO, Literal
 
 from ..config.checks import TRACKERS
 from ..errors import UserError, nearest
-from ..files.folders import aside
-from ..files.reading import open_regular
-from ..files.run_folder import BOARD, METRICS
-from ..files.schema import is_count
-from ..files.whole import write_atomically
+from ..oldfiles.folders import aside
+from ..oldfiles.reading import open_regular
+from ..oldfiles.run_folder import BOARD, METRICS
+from ..oldfiles.schema import is_count
+from ..oldfiles.whole import write_atomically
 from ..progress import say
 from .board import Board, numbers, open_board
 

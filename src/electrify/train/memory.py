@@ -13,8 +13,8 @@ import torch
 from ..config.pretrain import PretrainConfig
 from ..console import size
 from ..errors import UserError
-from ..files.followed import MAX_LAYERS
 from ..model.shape import Shape
+from ..oldfiles.followed import MAX_LAYERS
 from .dist import World
 
 TRAINED_BYTES = 16  # for a parameter in float32 with its gradient and two moments

@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional as F
 
 from ..errors import UserError
-from ..files.reading import MB, read_object
-from ..files.whole import write_atomically
+from ..oldfiles.reading import MB, read_object
+from ..oldfiles.whole import write_atomically
 from .device import device_name
 
 MAX_BYTES = MB  # maximal size of the cache file: one line per processor and dtype

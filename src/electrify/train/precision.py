@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from ..config.pretrain import PretrainConfig, load_file, override
-from ..files.run_folder import CONFIG
+from ..oldfiles.run_folder import CONFIG
 from ..progress import say
 from .device import supports_bf16
 from .dist import World, any_across, together

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
-from ..files.run_folder import checkpoint_folder
+from ..oldfiles.run_folder import checkpoint_folder
 from . import checkpoint
 from .context import RunContext, TrainingData
 from .dist import sum_across, together

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from torch import Tensor
 
 from ..errors import UserError
-from ..files.run_folder import checkpoint_folder
-from ..files.schema import Count, Rule, SchemaError, check
+from ..oldfiles.run_folder import checkpoint_folder
+from ..oldfiles.schema import Count, Rule, SchemaError, check
 from .guard import LOSSES
 
 EARLIER = "remove that checkpoint, and the run goes on from an earlier one"

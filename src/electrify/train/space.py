@@ -11,7 +11,7 @@ from torch import Tensor
 from ..config.pretrain import TrainConfig
 from ..console import size
 from ..errors import SpaceError
-from ..files.run_folder import numbered
+from ..oldfiles.run_folder import numbered
 from .checkpoint import temporaries
 from .contents import contents_of, why_bad
 
