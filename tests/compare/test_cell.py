@@ -19,7 +19,6 @@ from electrify.compare.cell import (
     OUTCOME,
     Work,
     do,
-    joules_of,
     last_words,
     measured,
     must_be_as_planned,
@@ -298,21 +297,6 @@ def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path)
         process = spawn(work, log, None, "cpu")
     assert process.wait(120) == 0, (tmp_path / "log.txt").read_text()
     assert json.loads((tmp_path / OUTCOME).read_text())["scores"] == {}
-
-
-def test_joules_of_a_part_are_not_those_of_all(tmp_path: Path) -> None:
-    """A run that went on where nothing measures energy; a second stage; neighbours."""
-    measured_once, not_from_then_on = tmp_path / "once", tmp_path / "then"
-    for run, last in ((measured_once, 80.0), (not_from_then_on, None)):
-        run.mkdir()
-        train = [{"kind": "train", "step": k, "joules": j} for k, j in ((1, 50.0), (9, last))]
-        records = [*train, {"kind": "valid", "step": 9}]
-        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    assert joules_of(WORK, [measured_once]) == 80.0
-    assert joules_of(WORK, [measured_once, measured_once]) == 160.0
-    assert joules_of(WORK, [not_from_then_on]) is None
-    assert joules_of(WORK, [measured_once, not_from_then_on]) is None
-    assert joules_of(replace(WORK, core=0), [measured_once]) is None
 
 
 def test_a_signal_in_the_last_update_ends_a_cell(

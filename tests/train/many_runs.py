@@ -18,8 +18,8 @@ from electrify import cli
 from electrify.model import likelihood
 from electrify.model.blocks import Block
 from electrify.train import dist
+from electrify.train.dist import is_sharded
 from electrify.train.loop import Batch, Run
-from electrify.train.sharding import is_sharded
 
 
 class Room:
