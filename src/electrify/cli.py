@@ -58,11 +58,13 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = started(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
     except BrokenPipeError:  # `| head`
-        with open(os.devnull, "wb") as nowhere:  # the interpreter flushes once more at its end
+        status = 0
+    try:
+        sys.stdout.flush()
+    except OSError:  # told before; the interpreter would complain at its end once more
+        with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return 0
     return status
 
 
@@ -90,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
         with Stop(at_once=True):
             from .verbs import VERBS
 
-            return VERBS[args.verb](args)
+            status = VERBS[args.verb](args)
+            sys.stdout.flush()
+            return status
     except BrokenPipeError:
         raise
     except BaseException as e:

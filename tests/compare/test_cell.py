@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +37,7 @@ from electrify.errors import OutputError, SpaceError, Unfinished, UserError
 from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
 from electrify.text.shards import Corpus
+from small import signalled
 
 WORK = Work(
     data="",
@@ -306,7 +308,7 @@ def test_a_signal_in_the_last_update_ends_a_cell(
     config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})
     work = replace(WORK, data=str(small_data), folder=str(tmp_path), tasks=(), recipe=dump(config))
     with monkeypatch.context() as patched:
-        patched.setenv("ELECTRIFY_FAULT_AT", "term:update@2")
+        signalled(patched, step=2, number=signal.SIGTERM)
         patched.setattr(cell_module, "measured", lambda *_: pytest.fail("it was measured"))
         with pytest.raises(Unfinished):
             do(work)

@@ -1,13 +1,12 @@
-"""Losses that go wrong: `python spoiled.py {"8": "nan"} 1 WORDS...` is `electrify WORDS` whose loss
-of the eighth batch is not a number on rank 1. Used by test_guard.py."""
+"""Losses that go wrong: with SPOILED=8=nan%1 in its environment `python spoiled.py WORDS...` is
+`electrify WORDS` whose loss of the eighth batch is not a number on rank 1. Used by test_guard.py
+and many_runs.py."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -31,8 +30,14 @@ def spoil(patch: pytest.MonkeyPatch, factors: Mapping[int, float], *, other: flo
     patch.setattr(loop, "weighted", lambda *given: weighted(*given) * factors.get(batch, other))
 
 
+def arm() -> None:
+    """Spoils what the environment asks for."""
+    what, _, rank = os.environ.get("SPOILED", "").partition("%")
+    if what and rank == os.environ.get("RANK"):
+        batch, _, factor = what.partition("=")
+        spoil(pytest.MonkeyPatch(), {int(batch): float(factor)})
+
+
 if __name__ == "__main__":
-    factors: dict[str, Any] = json.loads(sys.argv[1])
-    if os.environ.get("RANK") == sys.argv[2]:
-        spoil(pytest.MonkeyPatch(), {int(n): float(x) for n, x in factors.items()})
-    sys.exit(cli.main(sys.argv[3:]))
+    arm()
+    sys.exit(cli.main(sys.argv[1:]))

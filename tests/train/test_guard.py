@@ -3,7 +3,6 @@ and rollback."""
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from dataclasses import replace
@@ -39,10 +38,11 @@ def run(data: Path, folder: Path, **fields: Any) -> int:
     return cli.main(pretrain_words(data, folder, **SHORT | fields))
 
 
-def one_spoiled(words: list[str], folder: Path, factors: dict[int, Any]) -> Done:
-    """`electrify WORDS` in two processes, with losses of the second multiplied."""
-    words = [str(Path(__file__).with_name("spoiled.py")), json.dumps(factors), "1", *words]
-    return Process(words, folder / "stderr.txt", prefix=TORCHRUN).end()
+def one_spoiled(words: list[str], folder: Path, what: str) -> Done:
+    """`electrify WORDS` in two processes, and a loss of the second is spoiled."""
+    words = [str(Path(__file__).with_name("spoiled.py")), *words]
+    variables = {"SPOILED": f"{what}%1"}
+    return Process(words, folder / "stderr.txt", prefix=TORCHRUN, variables=variables).end()
 
 
 @pytest.mark.parametrize("kind", ["electra_adam", "adamw"])
@@ -213,7 +213,7 @@ def test_rollback_is_as_if_the_batches_had_never_been(
 @pytest.mark.parametrize("policy", ["stop", "skip", "rollback"])
 def test_one_rank_of_two(small_data: Path, tmp_path: Path, policy: str) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy)
-    done = one_spoiled(words, tmp_path, {8: "nan"})
+    done = one_spoiled(words, tmp_path, "8=nan")
     if policy == "stop":
         assert "the loss or gradient of update 8 is not finite" in done.err
         assert steps_of(tmp_path / "run") == [5]
@@ -358,7 +358,7 @@ def test_a_run_at_a_spike(
 def test_a_spike_on_one_rank_of_two(small_data: Path, tmp_path: Path) -> None:
     """Judged is the loss of all: both leave the update out."""
     words = pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip")
-    done = one_spoiled(words, tmp_path, {72: 100})
+    done = one_spoiled(words, tmp_path, "72=100")
     assert done.status == 0, done.err
     assert done.err.count("left out (1 so far") == 1
     assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [72]
