@@ -144,54 +144,36 @@ class Monitor:
         "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
         replaced). Fields that are missing are not judged.
         """
-        said = []
+        tokens = record.get("tokens", 0)
+        found: list[tuple[str, bool, Trouble]] = []  # each with its key, and whether it is there
         if "epoch" in record:
             epochs = record["epoch"]
-            said.append(self._say("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
-        if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
-            for name, value in record.items():
-                if is_about(name, self.untaught):
-                    continue
-                if _is_blind(name, record):
-                    said.append(self._say_of_context(name, value, record["tokens"]))
-                elif name.endswith("_detection_recall") and record["tokens"] >= self.detects_after:
-                    said += self._say_of_detection(name, value, record)
-        return [trouble for trouble in said if trouble is not None]
+            found.append(("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
+        for name, value in record.items():
+            if record["kind"] != "valid" or tokens < self.grace_tokens:
+                continue
+            if is_about(name, self.untaught):
+                continue
+            if _is_blind(name, record):
+                bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
+                trouble = _on_the_plateau(name, value, self.unigram_entropy, tokens)
+                found.append((name, bad, trouble))
+            elif name.endswith("_detection_recall") and tokens >= self.detects_after:
+                # A discriminator may give every token the same answer, original or replaced.
+                replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
+                precision = record.get(name.replace("_recall", "_precision"), 1.0)
+                spared = spared_share(value, precision, replaced)
+                trouble = _one_answer("all_original", value, tokens)
+                found.append((name, replaced > 0 and value < MIN_RECALL, trouble))
+                trouble = _one_answer("all_replaced", spared, tokens)
+                found.append((f"{name} 1", spared < MIN_RECALL, trouble))
+        return [trouble for key, bad, trouble in found if self._is_new(key, bad)]
 
-    def _say_of_context(self, name: str, loss: float, tokens: int) -> Trouble | None:
-        """Warnings about a language model's loss where the input does not show the answer."""
-        bad = not loss < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-        return self._say(name, bad, _on_the_plateau(name, loss, self.unigram_entropy, tokens))
-
-    def _say_of_detection(
-        self, name: str, recall: float, record: Mapping[str, Any]
-    ) -> list[Trouble | None]:
-        """Warnings about a discriminator that gives every token the same answer, original or
-        replaced."""
-        replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
-        precision = record.get(name.replace("_recall", "_precision"), 1.0)
-        spared = spared_share(recall, precision, replaced)
-        tokens = record["tokens"]
-        return [
-            self._say(
-                name,
-                replaced > 0 and recall < MIN_RECALL,
-                _one_answer("all_original", recall, tokens),
-            ),
-            self._say(
-                f"{name} 1",
-                spared < MIN_RECALL,
-                _one_answer("all_replaced", spared, tokens),
-            ),
-        ]
-
-    def _say(self, key: str, bad: bool, trouble: Trouble) -> Trouble | None:
-        if not bad:
-            self._in_trouble.discard(key)
-            return None
-        new = key not in self._in_trouble
-        self._in_trouble.add(key)
-        return trouble if new else None
+    def _is_new(self, key: str, bad: bool) -> bool:
+        """Whether a trouble is there that was not there before."""
+        new = bad and key not in self._in_trouble
+        (self._in_trouble.add if bad else self._in_trouble.discard)(key)
+        return new
 
     def state(self) -> list[str]:
         """The warnings already given, for the checkpoint, so that a resumed run does not repeat
