@@ -30,7 +30,6 @@ from .errors import Unfinished, UserError
 from .oldfiles.folders import must_be_new, own_bytes
 from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .oldfiles.lock import lock
-from .pretraining.pretrain import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
@@ -40,6 +39,7 @@ from .text.prepare import prepare
 from .text.summary import report
 from .torch_state import known_torch_state
 from .train.device import pick_device, supports_bf16
+from .train.run import pretrain
 from .train.threads import Threads, choose, computing_with
 
 VOCAB_SIZE = 8192

@@ -10,7 +10,7 @@ from ..data.loader import Rows
 from ..draws import draws_for
 from ..objectives.objective import Objective, Step
 from .dist import World
-from .sums import MetricSums
+from .state import MetricSums
 
 # "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
 # task

@@ -12,7 +12,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -67,12 +66,15 @@ class MetricsLog:
         self._file: BinaryIO | None = None
         self._board: Board | None = None
         self._failing = False
+        self.last: dict[str, dict[str, Any]] = {}
+        """The last record of each kind, the latest at the end."""
         if rank != 0:
             return
         self._path = path = run / METRICS
         try:
             run.mkdir(parents=True, exist_ok=True)
-            rewind(path, resume_step)
+            for record in rewind(path, resume_step):
+                self._keep(record)
             self._file = path.open("a+b")  # readable too, in case the file loses its name
         except OSError as e:
             raise UserError(f"{path} cannot be written ({e.strerror})") from e
@@ -85,9 +87,11 @@ class MetricsLog:
         if self._file is None:
             return
         assert record["kind"] in KINDS, record
+        plain = _plain(record)
+        self._keep(plain)
         try:
             self._file.write(
-                (json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
+                (json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n").encode()
             )
             self._file.flush()
             self._failing = False
@@ -101,6 +105,10 @@ class MetricsLog:
             figures = {k: v for k, v in record.items() if k not in ("kind", "step")}
             drawn = numbers(figures, f"{record['kind']}/")
             self._show(lambda board: board.add(record["step"], drawn))
+
+    def _keep(self, record: dict[str, Any]) -> None:
+        self.last.pop(record["kind"], None)
+        self.last[record["kind"]] = record
 
     def _show(self, call: Callable[[Board], None]) -> None:
         if self._board is None:
@@ -129,7 +137,9 @@ class MetricsLog:
             return
         try:
             self._file.flush()
-            rewind(self._path, step)
+            self.last.clear()
+            for record in rewind(self._path, step):
+                self._keep(record)
             self._file.close()
             self._file = self._path.open("a+b")
         except OSError as e:
@@ -138,30 +148,6 @@ class MetricsLog:
                 f"{step} stay, and these steps follow again"
             )
         self._show(lambda board: board.forget(step + 1))
-
-    def put_back(self) -> bool:
-        """Writes the records again if the file has lost its name; whatever has taken the name is
-        moved aside. Returns whether that was so."""
-        if self._file is None:
-            return False
-        with suppress(OSError):
-            if os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
-                return False
-        try:
-            self._file.seek(0)
-            records = self._file.read()
-            aside(self._path)
-            file = self._path.open("a+b")
-            file.write(records)
-            self._file.close()
-            self._file = file
-            return True
-        except OSError as e:
-            say(
-                f"warning: {METRICS} was lost and cannot be written again ({e.strerror}); the run "
-                "goes on"
-            )
-            return False
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never
@@ -194,24 +180,28 @@ class MetricsLog:
         self.close()
 
 
-def rewind(path: Path, resume_step: int | None) -> None:
+def rewind(path: Path, resume_step: int | None) -> list[dict[str, Any]]:
     """Drops every record after `resume_step` (all of them for None) and the line at which a process
-    ended. If other lines are not records either, the file as it was is kept beside it."""
+    ended. If other lines are not records either, the file as it was is kept beside it. Returns the
+    records that stay."""
     if not os.path.lexists(path):
-        return
+        return []
     kept: list[bytes] = []
+    records: list[dict[str, Any]] = []
     odd = 0
     for line, record in _lines(path):
         if record is None:
             odd += line.endswith(b"\n") and bool(line.strip())
         elif resume_step is not None and record["step"] <= resume_step:
             kept.append(line.rstrip(b"\n") + b"\n")
+            records.append(record)
     if odd and (where := aside(path)) is not None:
         say(
             f"warning: {odd} lines of {path} are not records of a run; the file as it was is now "
             f"{where.name}"
         )
     write_atomically(path, b"".join(kept))
+    return records
 
 
 def begin_log(run: Path, *, trunk: Path, step: int) -> None:

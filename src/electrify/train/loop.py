@@ -23,20 +23,17 @@ from ..objectives.objective import Objective, Step
 from ..progress import Progress
 from ..terms import Term, weighted
 from ..tokens import Tokens
-from . import schedule
+from . import checkpoint, schedule
 from .by_rows import ByRows
-from .context import RunContext, TrainingData
-from .dist import World, any_across, at_home, averaging, sum_across
+from .dist import World, any_across, at_home, averaging, sum_across, together
 from .log import MetricsLog
 from .monitor import monitor_of
 from .optim import clip, clip_groups
 from .reporting import Reporter
-from .run_state import fresh_state
 from .safety import Safety
-from .saving import Saver
 from .sharding import is_sharded, place
 from .signals import Stop
-from .sums import MetricSums
+from .state import MetricSums, RunContext, RunState, TrainingData
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,7 @@ class Run:
         self.by_rows = ByRows(self.objective, told=context.world.rank == 0)
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
-        self.state = fresh_state(
+        self.state = RunState(
             dict(self.objective.named_parameters()),
             config,
             context,
@@ -127,7 +124,6 @@ class Run:
         self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")
         self.safety = Safety(self.state.guard, self.state, data, context)
         self.reporter = Reporter(self.objective, config, self.state, data, context, losses=weights)
-        self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
 
     @property
     def step(self) -> int:
@@ -282,10 +278,27 @@ class Run:
                     self.reporter.validate(log)
                 if saves:
                     log.sync()
-                    self.saver.save(log, leaving=done or stopped)
+                    self.save()
             if stopped:
                 return True
         return False
+
+    def save(self) -> None:
+        """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
+        UserError if the disk fails."""
+        main = self.world.is_main
+        tensors = self.state.tensors(keep=main)
+        facts = self.state.facts() | {"conditions": self.context.conditions}
+        with together():
+            if main:
+                checkpoint.save(
+                    self.context.folder,
+                    self.step,
+                    tensors,
+                    facts,
+                    keep=self.config.save_total_limit,
+                    spared=self.context.milestones,
+                )
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""

@@ -13,12 +13,10 @@ from ..objectives.objective import Objective
 from ..progress import say
 from . import schedule
 from .by_rows import phase_numbers
-from .context import RunContext, TrainingData
 from .evaluate import evaluate, shown
 from .log import MetricsLog
 from .meter import shown_rate, slow_text
-from .run_state import RunState
-from .sums import MetricSums
+from .state import MetricSums, RunContext, RunState, TrainingData
 
 
 class Reporter:

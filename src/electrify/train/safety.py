@@ -12,15 +12,11 @@ from torch import Tensor
 
 from .. import faults
 from ..errors import UserError
-from ..oldfiles.run_folder import checkpoint_folder
 from . import checkpoint
-from .context import RunContext, TrainingData
 from .dist import sum_across, together
 from .guard import BEGIN_ANEW, Guard, Recent, Verdict
 from .log import MetricsLog
-from .run_state import RunState
-from .saved import current_names, must_go_on
-from .sums import MetricSums
+from .state import RunContext, RunState, TrainingData
 
 
 class Safety:
@@ -96,7 +92,7 @@ class Safety:
         # decides.
         with together():
             found = checkpoint.newest(self.context.folder) if world.is_main else None
-        number = torch.tensor(found.step if found else 0)
+        number = torch.tensor(found[2]["step"] if found else 0)
         sum_across([number])
         step = int(number)
         if not step:
@@ -111,13 +107,10 @@ class Safety:
         refused = self.guard.refused.copy()
         spent = meter.seconds_before, meter.joules_before
         left_out = behind.step + state.left_out - step
-        state.sums = MetricSums(world.device)
-        path = checkpoint_folder(self.context.folder, step)
         with together():
-            tensors, facts = checkpoint.load(path)
-            tensors = current_names(tensors)
-            must_go_on(path, tensors, facts)
-        state.load(tensors, facts, folder=self.context.folder, rank=world.rank)
+            path = checkpoint.folder_of(self.context.folder, step)
+            tensors, facts = found[1:] if found else checkpoint.load(path)
+        state.load(tensors, facts, rank=world.rank)
         self.guard.refused = refused
         state.left_out = left_out
         meter.seconds_before, meter.joules_before = spent
