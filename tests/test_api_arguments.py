@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from electrify.pretraining.running import train_run
 
 from electrify import (
     DoctorConfig,
@@ -34,9 +35,8 @@ from electrify.config.evaluate import EvaluateConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.objective_options import CorrectiveOptions, RTDOptions
 from electrify.config.sections import DataConfig, ObjectiveConfig
-from electrify.pretraining import pretrain as pretraining
-from electrify.pretraining.running import train_run
 from electrify.scoring.evaluate import evaluate
+from electrify.train import run as pretraining
 from small import SMALL, prepare_small
 
 ANY: Any = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from electrify.train.folder import is_run, is_same_start
 
 from electrify import cli
 from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
@@ -17,7 +18,6 @@ from electrify.oldfiles.model_folder import model_mark
 from electrify.oldfiles.run_folder import METRICS
 from electrify.oldfiles.seals import sealed
 from electrify.train import dist
-from electrify.train.folder import is_run, is_same_start
 from electrify.train.log import read
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words
 

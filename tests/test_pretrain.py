@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+from electrify.pretraining import starting
+from electrify.train.folder import refuse
 from safetensors.torch import load_file, save_file
 
 from electrify import cli, faults
@@ -21,12 +23,10 @@ from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.oldfiles.reading import sha256_of
 from electrify.oldfiles.run_folder import METRICS, numbered
-from electrify.pretraining import starting
-from electrify.pretraining.batches import split_batch
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus
 from electrify.train import checkpoint, log
-from electrify.train.folder import refuse
+from electrify.train.run import split_batch
 from small import (
     SMALL,
     Process,

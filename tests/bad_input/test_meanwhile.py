@@ -11,24 +11,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from electrify.pretraining import running
+from electrify.train.decisive import decisive
+from electrify.train.saved import State
 
 from electrify.config.embed import EmbedConfig
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.oldfiles.folders import aside, foreign, remove_temporaries
-from electrify.oldfiles.schema import SchemaError, check
-from electrify.oldfiles.whole import GoneError, write_atomically, written
 from electrify.inference.output import sink
 from electrify.inference.source import Head
 from electrify.inference.vectors import vector_sink
-from electrify.pretraining import running
+from electrify.oldfiles.folders import aside, foreign, remove_temporaries
+from electrify.oldfiles.schema import SchemaError, check
+from electrify.oldfiles.whole import GoneError, write_atomically, written
 from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared
 from electrify.text.made import is_made
 from electrify.text.space import must_fit
-from electrify.train.decisive import decisive
-from electrify.train.saved import State
 from small import mistake, pretrain_words, run, write_text
 
 TINY = {"max_steps": 3, "warmup_steps": 1, "save_steps": 1}

@@ -21,7 +21,7 @@ from electrify.train import checkpoint, log
 from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, LOSSES, Guard
 from electrify.train.optim import make_optimizer
-from electrify.train.sums import MetricSums
+from electrify.train.state import MetricSums
 from small import pretrain_words, records, same_ending, steps_of, torchrun
 
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))

@@ -12,7 +12,8 @@ import yaml
 from electrify.config.pretrain import load_recipe, override
 from electrify.train import precision
 from electrify.train.dist import World
-from small import electrify, pretrain_words, records, run, same_ending, steps_of
+from electrify.train.run import pretrain
+from small import SMALL, electrify, pretrain_words, records, run, same_ending, steps_of
 
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
 ALONE = World(0, 1, torch.device("cpu"))
@@ -101,11 +102,12 @@ def test_a_run_that_leaves_a_trunk_computes_as_that(
     machine(True)
     assert run(*words(small_data, tmp_path / "trunk")) == 0
     machine(False)
-    config = load_recipe("electra-tiny")
-    begun = [tmp_path / "new", tmp_path / "trunk"]
-    assert precision.with_precision(config, ALONE, begun=begun).train.bf16 is True
+    config = override(load_recipe("electra-tiny"), SMALL | QUICK | {"bf16": None})
+    trunk = tmp_path / "trunk" / "checkpoint-2"
+    pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
+    assert written(tmp_path / "new") is True
     asked = override(config, {"bf16": False})
-    assert precision.with_precision(asked, ALONE, begun=begun) is asked
+    assert precision.with_precision(asked, ALONE, earlier=True) is asked
 
 
 @pytest.mark.slow

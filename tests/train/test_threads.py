@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from electrify import cli, faults
+from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.oldfiles.run_folder import METRICS, numbered
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import checkpoint, log
 from electrify.train import meter as meter_module
 from electrify.train import threads as threads_module
@@ -26,7 +26,7 @@ from electrify.train.threads import (
     fewest_fast,
     measured,
 )
-from small import DROPOUT, pretrain_words, same_ending
+from small import DROPOUT, pretrain_words, same_ending, signalled_at
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
 SHORT: dict[str, Any] = DROPOUT | {"max_steps": 12, "logging_steps": 3, "save_steps": 5}
@@ -150,8 +150,8 @@ def pretrain(data: Path, run: Path, **fields: Any) -> int:
 def kept(run: Path) -> list[int]:
     """By the checkpoints, oldest first."""
     return [
-        checkpoint.load(found.path)[1]["fingerprint"]["threads"]
-        for found in reversed(numbered(run))
+        checkpoint.load(checkpoint.folder_of(run, step))[1]["conditions"]["threads"]
+        for step in checkpoint.steps(run)
     ]
 
 
@@ -177,9 +177,8 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
         "speeds": {"1": 1.0, "2": 1.6},
     }
     assert facts["machine"]["threads"] == 2
-    monkeypatch.setenv(faults.VARIABLE, "term:update@6")
-    assert pretrain(small_data, broken) == 75
-    monkeypatch.delenv(faults.VARIABLE)
+    with signalled_at(6):
+        assert pretrain(small_data, broken) == 75
     monkeypatch.setattr(threads_module, "measured", lambda *_, **__: {1: 1.0, 2: 0.1})
     assert pretrain(small_data, broken) == 0
     assert "other conditions" not in capsys.readouterr().err
@@ -197,9 +196,8 @@ def test_threads_given_to_a_run_that_continues(
 ) -> None:
     """The user may change the number, and is told what that means."""
     run = tmp_path / "run"
-    monkeypatch.setenv(faults.VARIABLE, "term:update@6")
-    assert pretrain(small_data, run) == 75
-    monkeypatch.delenv(faults.VARIABLE)
+    with signalled_at(6):
+        assert pretrain(small_data, run) == 75
     assert pretrain(small_data, run, threads=1) == 0
     assert (
         "continuing under other conditions (threads 2 then, 1 now): the data is the same, the last "

@@ -330,38 +330,42 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
     """The networks and the run that trains them. fresh: whether it begins at its starting
     weights."""
     job, config, corpus = planned.job, planned.job.config, planned.loader.corpus
-    main = job.world.is_main
+    world = job.world
     with dist.together():
         built = starting_point(
-            config, planned.generator, corpus, job.starts, fresh=fresh, main=main
+            config, planned.generator, corpus, job.starts, fresh=fresh, main=world.is_main
         )
-    d, o = config.data, config.objective
-    held_out = Corpus(corpus.folder, "valid")
-    valid = None
-    if held_out.num_tokens:
-        valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    entropy = unigram_entropy(corpus, config.corruption)
-    group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
+    dtype = torch.bfloat16 if config.train.bf16 else torch.float32
     context = RunContext(
-        job.world,
+        world,
         job.folder,
         conditions={
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "world_size": job.world.size,
-            "device": job.world.device.type,
+            "world_size": world.size,
+            "device": world.device.type,
         },
         deadline=job.deadline,
-        peak=machine_peak(job.world.device, torch.bfloat16 if config.train.bf16 else torch.float32)
-        if main
-        else math.inf,
+        peak=machine_peak(world.device, dtype) if world.is_main else math.inf,
         flops_before=first_stage_flops(
             config, vocab_size=corpus.manifest.vocab_size, convention="hardware"
         ),
         milestones=job.milestones,
     )
-    data = TrainingData(planned.loader, valid, planned.micro_rows, entropy, group)
+    data = data_of(planned.loader, config, planned.micro_rows)
     return Run(built.objective, config, data, context, kept=kept_names(built)), built
+
+
+def data_of(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingData:
+    """The rows for training and for validation."""
+    d, o = config.data, config.objective
+    held_out = Corpus(loader.corpus.folder, "valid")
+    valid = None
+    if held_out.num_tokens:
+        valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
+    group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
+    entropy = unigram_entropy(loader.corpus, config.corruption)
+    return TrainingData(loader, valid, micro_rows, entropy, group)
 
 
 # ------------------------------------------------------------------ whose folder it is
