@@ -29,11 +29,12 @@ import torch
 from ..build import Built, kept_shape
 from ..config.check_lengths import check_minutes, check_periods
 from ..config.checks import cautions, check
+from ..config.given import must_be
 from ..config.networks import KEPT
 from ..config.own_rows import needed
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override, values_of, with_batch
 from ..config.stages import stages_of
-from ..console import brief, size
+from ..console import size
 from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
 from ..draws import hashed
@@ -164,6 +165,7 @@ def pretrain(
         UserError: for every mistake of the user, before anything is written if possible.
         Unfinished: if another process of the run is lost.
     """
+    must_be(config, PretrainConfig, "config", advice="; load_recipe(NAME) gives one")
     check(config)
     if train_minutes is not None:
         check_minutes(config, train_minutes)
@@ -187,6 +189,9 @@ def pretrain(
                 if not is_prepared(str(data)) and not earlier:
                     with_shapes(config, {}, vocab_size=None)  # before hours of preparing
                 data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
+                if world.is_main:
+                    step = max(checkpoint.steps(folder), default=0)
+                    verify_sample(data, max_bytes=VERIFIED_BYTES, key=step)
             job = Job(data, folder, config, world, starts, deadline, milestones, trunk)
             if train_minutes is not None:
                 job = replace(job, config=in_time(job, train_minutes))
@@ -284,8 +289,6 @@ def train_run(planned: Planned) -> Result:
         if not planned.earlier and job.trunk:
             found = job.trunk, *checkpoint.load(job.trunk)
         step = found[2]["step"] if found else 0
-        if world.is_main:
-            verify_sample(corpus.folder, max_bytes=VERIFIED_BYTES, key=step)
     # Hosts may see one folder under several names.
     dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
     threads = threads_of(planned, found[2] if found else None)
@@ -441,7 +444,7 @@ def must_be_the_same(
     differ = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
     # The objective first, and last what only one of the two has.
     differ.sort(key=lambda n: (n != "objective", n not in ours or n not in theirs))
-    odd = [f"{n} {brief(theirs.get(n))} there, {brief(ours.get(n))} here" for n in differ]
+    odd = [f"{n} {theirs.get(n)} there, {ours.get(n)} here" for n in differ]
     for name, start in starts_of(config).items():
         if not is_same(start, facts["starts"].get(name, start)):
             odd.append(f"--init-{name} {start} is not the one that it started from")
@@ -494,16 +497,16 @@ def begin(planned: Planned, facts: Mapping[str, Any]) -> None:
     job = planned.job
     write_facts(job.folder, facts)
     with written(job.folder / TOKENIZER) as part:
-        shutil.copytree(planned.loader.corpus.folder / TOKENIZER, part)
+        part.mkdir()
+        for name in facts["tokenizer_files"]:
+            shutil.copyfile(planned.loader.corpus.folder / TOKENIZER / name, part / name)
     # Folders as paths relative to the run, so that config.yaml names none of this machine.
-    named = {name: getattr(job.config.train, name) for name in STARTS}
-    starts = {name: os.path.expanduser(start) for name, start in named.items() if start}
-    top = os.path.realpath(job.folder)
-    near = {
-        name: os.path.join(".", os.path.relpath(os.path.realpath(start), top))
-        for name, start in starts.items()
-        if os.path.isdir(start)
-    }
+    near = {}
+    for name in STARTS:
+        start = os.path.realpath(os.path.expanduser(getattr(job.config.train, name) or ""))
+        if getattr(job.config.train, name) and os.path.isdir(start):
+            path = os.path.relpath(start, os.path.realpath(job.folder))
+            near[name] = path if path.startswith("..") else f"./{path}"
     write(job.folder / CONFIG, RUN_MARK + dump(override(job.config, near)))
 
 
