@@ -338,7 +338,7 @@ def test_max_minutes_are_those_of_both_stages(
 ) -> None:
     """The deadline is set once: a first stage that takes it all leaves the second one update a
     start."""
-    from electrify.pretraining import pretrain as pretraining
+    from electrify.train import run as pretraining
 
     seen = []
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .export.hf import export as export_run
     from .inference.embed import embed, embed_files
     from .inference.predict import predict, predict_files
-    from .pretraining.pretrain import pretrain
     from .scoring.detect import detect
     from .text.prepare import prepare
+    from .train.run import pretrain
 
 __version__ = "0.1.0.dev0"
 # What it needs of the system: signals, locks of files, folders that are replaced in one step.
@@ -35,7 +35,7 @@ POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 
 _HOMES = {
     "prepare": "text.prepare",
-    "pretrain": "pretraining.pretrain",
+    "pretrain": "train.run",
     "finetune": "downstream.finetune",
     "predict": "inference.predict",
     "predict_files": "inference.predict",

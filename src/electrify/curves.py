@@ -12,9 +12,9 @@ from .downstream.one_run import Outcome
 from .downstream.plot import our_style
 from .oldfiles.run_folder import CONFIG, METRICS
 from .oldfiles.whole import written
-from .pretraining.frequencies import unigram_entropy
 from .progress import say
 from .text.shards import Corpus
+from .train.monitor import unigram_entropy
 
 # Stored in the image file as the program that drew it.
 OURS = b"electrify demo"

@@ -30,7 +30,6 @@ from .errors import Unfinished, UserError
 from .oldfiles.folders import must_be_new, own_bytes
 from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .oldfiles.lock import lock
-from .pretraining.pretrain import pretrain
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
@@ -39,6 +38,7 @@ from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
+from .train.run import pretrain
 
 VOCAB_SIZE = 8192
 RECIPE = "corrective-tiny"

@@ -100,18 +100,34 @@ def is_ours(folder: Path, mark: str) -> bool:
     return (folder / mark).is_file() or not any(p.name != LOCK for p in folder.iterdir())
 
 
-@contextmanager
-def claim(folder: Path, mark: str) -> Iterator[None]:
-    """Makes the folder and holds it for this process. Raises UserError if it is somebody else's or
-    another process writes into it."""
+def must_be_ours(folder: Path, mark: str) -> None:
+    """Raises UserError if a command may not write there: to be asked before hours of work."""
     if not is_ours(folder, mark):
         raise UserError(
             f"{folder} exists and holds no {mark}, so it is not ours to write into; choose another "
             "--output-dir"
         )
+
+
+@contextmanager
+def claim(folder: Path, mark: str) -> Iterator[None]:
+    """Makes the folder and holds it for this process. Raises UserError if it is somebody else's or
+    another process writes into it."""
+    must_be_ours(folder, mark)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):
             yield
     except Timeout:
         raise UserError(f"another process writes into {folder}; wait until it ends") from None
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process writes into the folder now."""
+    if not (folder / LOCK).exists():
+        return False
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True

@@ -77,15 +77,10 @@ def pretrain(args: argparse.Namespace) -> int:
             "electra-tiny"
         )
 
-    from .pretraining.before import corpus_for
-
-    given = section_of().keys() & vars(args).keys()
-    data = corpus_for(config, args.data, output_dir, resume=args.resume, given=given)
-
-    from .pretraining.pretrain import pretrain
+    from .train.run import pretrain
 
     result = pretrain(
-        data,
+        args.data,
         output_dir=output_dir,
         config=config,
         resume=args.resume,

@@ -14,21 +14,16 @@ import pytest
 
 from electrify.config.embed import EmbedConfig
 from electrify.config.prepare import PrepareConfig
-from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
 from electrify.inference.output import sink
 from electrify.inference.source import Head
 from electrify.inference.vectors import vector_sink
 from electrify.oldfiles.folders import aside, foreign, remove_temporaries
-from electrify.oldfiles.schema import SchemaError, check
 from electrify.oldfiles.whole import GoneError, write_atomically, written
-from electrify.pretraining import running
 from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared
 from electrify.text.made import is_made
 from electrify.text.space import must_fit
-from electrify.train.decisive import decisive
-from electrify.train.saved import State
 from small import mistake, pretrain_words, run, write_text
 
 TINY = {"max_steps": 3, "warmup_steps": 1, "save_steps": 1}
@@ -49,18 +44,6 @@ def test_gradients_that_are_not_clipped_are_said_with_0(
     words = pretrain_words(small_data, tmp_path / "run", max_grad_norm="inf", **TINY)
     assert "max-grad-norm must be a finite number; 0 does not clip" in mistake(capsys, *words)
     assert not (tmp_path / "run").exists()
-
-
-def test_notes_in_the_place_of_the_records(
-    begun: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(begun, folder)
-    shutil.rmtree(folder / "checkpoint-3")
-    (folder / "metrics.jsonl").write_text("my notes\n")
-    assert run(*pretrain_words(small_data, folder, **TINY)) == 0
-    assert (folder / "metrics.jsonl.changed").read_text() == "my notes\n"
-    assert "1 lines of" in capsys.readouterr().err
 
 
 def test_a_corpus_in_which_the_run_lies(tmp_path: Path) -> None:
@@ -112,7 +95,7 @@ def test_a_root_has_no_name_for_a_corpus(
 ) -> None:
     write_text(tmp_path / "a.txt", size=5_000)
     said = mistake(capsys, *pretrain_words(tmp_path / "a.txt", Path("/"), **TINY))
-    assert "/ is not empty and holds no run" in said
+    assert "/ exists and holds no run.json" in said
     with pytest.raises(UserError, match="has no name beside which a corpus could be prepared"):
         prepared(str(tmp_path / "a.txt"), Path("/"))  # were it empty
 
@@ -152,24 +135,6 @@ def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     if os.path.isdir("/proc"):
         with pytest.raises(UserError, match=r"/proc/x: no file of this name can be made"):
             write_atomically(Path("/proc/x"), "x")
-
-
-def test_a_run_folder_that_is_removed_before_its_first_file(
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder = tmp_path / "run"
-    real = running.require_space
-
-    def removed(*given: object) -> None:
-        real(*given)  # type: ignore[arg-type]
-        shutil.rmtree(folder)
-
-    monkeypatch.setattr(running, "require_space", removed)
-    said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
-    assert "was removed or moved away; run the same command again" in said
 
 
 @pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])
@@ -236,19 +201,6 @@ def test_a_corpus_without_its_manifest_is_not_text(
     assert not (tmp_path / "run-data").exists()
 
 
-def test_a_model_of_another_kind_is_found_before_training(
-    begun: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(begun, folder)
-    shutil.rmtree(folder / "discriminator")
-    shutil.rmtree(folder / "checkpoint-3")
-    (folder / "generator").rename(folder / "discriminator")
-    said = mistake(capsys, *pretrain_words(small_data, folder, **TINY))
-    assert "discriminator holds a model of another kind (generator)" in said
-    assert not (folder / "checkpoint-3").exists()
-
-
 def test_a_thousand_names_that_are_taken(tmp_path: Path) -> None:
     for n in ("", *(f"-{k}" for k in range(2, 1002))):
         (tmp_path / f"a.changed{n}").touch()
@@ -287,16 +239,3 @@ def test_a_demo_does_not_go_into_a_folder_by_its_names(
     said = mistake(capsys, "demo", "--output-dir", tmp_path)
     assert "holds other files and no demo" in said
     assert os.listdir(tmp_path) == ["run"]
-
-
-def test_a_state_without_a_guard_and_endless_seconds(begun: Path) -> None:
-    state = json.loads((begun / "checkpoint-3" / "state.json").read_text())
-    with pytest.raises(SchemaError, match=r"seconds is .* a number is needed"):
-        check(State, state | {"seconds": 10**400}, "state.json", more=True)
-    check(State, state | {"guard": None}, "state.json", more=True)
-
-
-def test_no_number_of_a_recipe_is_beyond_json() -> None:
-    """What run.json could not hold."""
-    config = override(load_recipe("electra-tiny"), {})
-    assert json.dumps(decisive(config), allow_nan=False)

@@ -34,10 +34,10 @@ from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
-from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
 from electrify.text.shards import Corpus
 from small import signalled
+from electrify.train import run as pretraining
 
 WORK = Work(
     data="",

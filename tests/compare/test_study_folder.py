@@ -69,10 +69,10 @@ from electrify.oldfiles.folders import fingerprint
 from electrify.oldfiles.lock import lock
 from electrify.oldfiles.results import RECORD
 from electrify.oldfiles.schema import check as check_schema
-from electrify.pretraining.pretrain import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.text.shards import Corpus
+from electrify.train.run import pretrain
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"

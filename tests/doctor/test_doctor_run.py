@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from electrify.train.saving import OPEN_HERE
 from folders import cut, damaged, edit, flip, levels, link_out, of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,6 @@ from electrify.oldfiles.seals import SEAL, sealed
 from electrify.train.guard import spike_text
 from electrify.train.meter import slow_text
 from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor
-from electrify.train.saving import OPEN_HERE
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 # A run of eight updates is slower in its second half where another program takes the machine.

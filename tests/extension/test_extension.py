@@ -24,8 +24,8 @@ from electrify.draws import draws_for
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.pretraining.batches import split_batch
 from electrify.tokens import SpecialIds, from_sequences
+from electrify.train.run import split_batch
 from small import (
     SMALL,
     TORCHRUN,

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from electrify.train.facts import read_facts
 
 from electrify.compare import processes
 from electrify.compare.cell import Work
@@ -23,7 +24,6 @@ from electrify.config.rows import OWN_ROWS, Exported
 from electrify.errors import UserError
 from electrify.export.folders import logits_of
 from electrify.oldfiles.seals import sealed
-from electrify.train.facts import read_facts
 from small import electrify, flags, mistake, one_sentence, pretrain_words, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"

@@ -39,7 +39,7 @@ SHORT: dict[str, Any] = DROPOUT | {
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        "electrify.pretraining.pretrain",
+        "electrify.train.run",
         "electrify.text.prepare",
         "electrify.text.encode",
         "transformers.models.electra",

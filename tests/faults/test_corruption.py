@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from breaking import SHORT, core, run
+from electrify.train.facts import read_facts
 
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
@@ -18,7 +19,6 @@ from electrify.oldfiles.models import look_over
 from electrify.oldfiles.tokenizers import copy_tokenizer
 from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
-from electrify.train.facts import read_facts
 from small import listing, pretrain_words, same_ending
 
 CORRUPTIONS = 500

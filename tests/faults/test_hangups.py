@@ -205,8 +205,8 @@ def test_a_demo_stopped_while_it_trains(
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.config.networks import KEPT
-    from electrify.pretraining.running import Result
     from electrify.train.loop import Summary
+    from electrify.train.run import Result
 
     late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
     summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)

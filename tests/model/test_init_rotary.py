@@ -77,8 +77,9 @@ def test_no_biases_but_those_of_outputs() -> None:
 
 def test_both_have_the_scale_of_depth_already() -> None:
     """Twice would be a factor of one over twice the blocks."""
-    from electrify.config.checks import check
     from electrify.pretraining.before import in_vain
+
+    from electrify.config.checks import check
 
     for init in ("published", "local"):
         config = tiny("bert-modernbert-tiny", init=init, init_scale="depth")

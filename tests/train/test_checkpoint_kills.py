@@ -23,13 +23,13 @@ SOAK = """
         child = os.fork()
         if child == 0:
             found = checkpoint.newest(run)
-            for step in range(found.step + 1 if found else 0, 10**6):
+            for step in range(found[2]["step"] + 1 if found else 0, 10**6):
                 save(run, step, keep=2)
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
         os.wait()
         found = checkpoint.newest(run)
-        print(found.step if found else -1, flush=True)
+        print(found[2]["step"] if found else -1, flush=True)
 """
 
 
@@ -55,6 +55,7 @@ def test_kills_at_any_moment_lose_nothing_that_was_saved(tmp_path: Path) -> None
     assert done.stderr == ""  # nothing half-written was ever taken for a checkpoint
     found = checkpoint.newest(tmp_path)
     assert found is not None
-    assert holds(found.path, found.step)
-    save(tmp_path, found.step + 1, keep=2)
-    assert folders(tmp_path) == {f"checkpoint-{found.step}", f"checkpoint-{found.step + 1}"}
+    step = found[2]["step"]
+    assert holds(found[0], step)
+    save(tmp_path, step + 1, keep=2)
+    assert folders(tmp_path) == {f"checkpoint-{step}", f"checkpoint-{step + 1}"}

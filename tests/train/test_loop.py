@@ -21,18 +21,17 @@ from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.oldfiles.run_folder import METRICS
-from electrify.pretraining import running
-from electrify.pretraining.batches import split_batch
-from electrify.pretraining.frequencies import unigram_entropy
-from electrify.pretraining.starting import kept_names
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log
-from electrify.train.context import RunContext, TrainingData
+from electrify.train import run as run_module
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.monitor import shown
+from electrify.train.monitor import shown, unigram_entropy
 from electrify.train.optim import factor
+from electrify.train.run import split_batch
+from electrify.train.start import kept_names
+from electrify.train.state import RunContext, TrainingData
 from small import (
     DROPOUT,
     SMALL,
@@ -386,10 +385,10 @@ def test_validation_texts_without_a_token_are_no_validation(
 ) -> None:
     """The tokenizer dropped all of them: the warning spoke of a contrast of one row."""
     held_out = SimpleNamespace(num_documents=3, num_tokens=0)
-    monkeypatch.setattr(running, "Corpus", lambda folder, split: held_out)
-    monkeypatch.setattr(running, "unigram_entropy", lambda corpus, corruption: 1.0)
+    monkeypatch.setattr(run_module, "Corpus", lambda folder, split: held_out)
+    monkeypatch.setattr(run_module, "unigram_entropy", lambda corpus, corruption: 1.0)
     loader: Any = SimpleNamespace(corpus=SimpleNamespace(folder=Path("data")))
-    assert running.opened(loader, recipe(), 8).valid is None
+    assert run_module.data_of(loader, recipe(), 8).valid is None
 
 
 def test_why_nothing_is_validated() -> None:

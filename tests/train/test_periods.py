@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
+from electrify.compare.plan import can_share
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import (
     PretrainConfig,
@@ -26,11 +27,10 @@ from electrify.config.pretrain import (
 )
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flops.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
-from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
 from electrify.train.guard import Guard
 from electrify.train.loop import Batch, Run
-from electrify.train.trunk import can_share
+from electrify.train.run import pretrain
 from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
 
 STEPS, SHARE = 20, 0.4

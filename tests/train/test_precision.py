@@ -12,7 +12,8 @@ import yaml
 from electrify.config.pretrain import load_recipe, override
 from electrify.train import machine as machine_module
 from electrify.train.dist import World
-from small import electrify, pretrain_words, records, run, same_ending, steps_of
+from electrify.train.run import pretrain
+from small import SMALL, electrify, pretrain_words, records, run, same_ending, steps_of
 
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
 ALONE = World(0, 1, torch.device("cpu"))
@@ -97,8 +98,10 @@ def test_what_is_asked_for_wins(
 
 def test_a_run_that_leaves_a_trunk_computes_as_that(machine: Callable[[bool], None]) -> None:
     machine(False)
-    config = load_recipe("electra-tiny")
-    assert machine_module.with_precision(config, ALONE, begun=True).train.bf16 is True
+    config = override(load_recipe("electra-tiny"), SMALL | QUICK | {"bf16": None})
+    trunk = tmp_path / "trunk" / "checkpoint-2"
+    pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
+    assert written(tmp_path / "new") is True
     asked = override(config, {"bf16": False})
     assert machine_module.with_precision(asked, ALONE, begun=True) is asked
 

@@ -14,7 +14,7 @@ import torch
 
 from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.oldfiles.run_folder import METRICS, numbered
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import checkpoint, log, machine
 from electrify.train import meter as meter_module
 from electrify.train.machine import (
@@ -155,8 +155,8 @@ def pretrain(data: Path, run: Path, **fields: Any) -> int:
 def kept(run: Path) -> list[int]:
     """By the checkpoints, oldest first."""
     return [
-        checkpoint.load(found.path)[1]["fingerprint"]["threads"]
-        for found in reversed(numbered(run))
+        checkpoint.load(checkpoint.folder_of(run, step))[1]["conditions"]["threads"]
+        for step in checkpoint.steps(run)
     ]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..config import own_rows
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
-from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
+from ..oldfiles.run_folder import FACTS, GENERATOR_STAGE, METRICS
 from ..oldfiles.schema import check
 from ..progress import say
 from ..train.signals import SAVED_EXIT, Stop, Stopped
@@ -112,8 +112,8 @@ def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
     from ..config.pretrain import parse
-    from ..pretraining.pretrain import pretrain
-    from ..train.facts import read_facts
+    from ..files import read_json
+    from ..train.run import pretrain
 
     folder = Path(work.folder)
     run = folder / RUN
@@ -135,7 +135,7 @@ def do(work: Work) -> None:
         _last(run, "flops") or 0.0,  # including those of the first stage
         result.summary.tokens + (_last(first, "tokens") or 0.0),
         result.summary.seconds + (_last(first, "seconds") or 0.0),
-        read_facts(run)[0].parameters or 0,
+        read_json(run / FACTS)["parameters"],
         result.summary.validation,
     )
     write(outcome, folder)
@@ -159,15 +159,14 @@ def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
     or of another corpus."""
     from ..config.own_source import own_source
     from ..oldfiles.folders import fingerprint
-    from ..pretraining.starting import must_read_rows
     from ..text.manifest import read_manifest
-    from ..train.decisive import is_folder
+    from ..train.start import with_shapes
 
     again = "run the same command again"
     if work.source is not None and work.source != tuple(own_source(config)):
         raise UserError("the source of its rows was changed since the study began", again)
-    if not all(map(is_folder, work.starts)):
-        must_read_rows(config)  # asks the Hub which commit is the newest now
+    if not all(os.path.isdir(os.path.expanduser(start)) for start in work.starts):
+        with_shapes(config, {}, vocab_size=None)  # asks the Hub which commit is the newest now
     for start, planned in work.starts.items():
         if fingerprint(start) != planned:
             raise UserError(f"{start}, where it starts, was changed since the study began", again)

@@ -11,7 +11,7 @@ from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
 from ..config.training import TrainConfig
 from ..oldfiles.folders import fingerprint
-from ..train.decisive import GUARDS, ORDERED, decisive
+from ..train.run import GUARDS, ORDERED, decisive
 from .plan import Cell
 
 LATER: dict[str, Any] = {

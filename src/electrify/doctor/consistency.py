@@ -26,7 +26,7 @@ def entropy_of(facts: dict[str, Any], data: list[Data], config: PretrainConfig) 
     mine = same_corpus(facts, data)
     if mine is None or (recorded is not None and config.corruption.mask_choice != "rare"):
         return recorded
-    from ..pretraining.frequencies import unigram_entropy
+    from ..train.monitor import unigram_entropy
 
     return unigram_entropy(Corpus(mine.folder, "train"), config.corruption)
 

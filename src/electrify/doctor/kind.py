@@ -28,6 +28,7 @@ def kind_of(path: Path) -> Kind:
         raise UserError(f"{path} cannot be read ({e.strerror})") from e
     if "state.json" in names and any(n.endswith(".safetensors") for n in names):
         raise UserError(f"{path} is a checkpoint of a run; name the run's folder, {path.parent}")
+    must_not_be_in_first_stage(path)
     # Another program's checkpoints may lie in the folder of its model.
     numbered = any_checkpoint(names) and "config.json" not in names
     if numbered or names & {CONFIG, FACTS, METRICS}:
@@ -41,7 +42,6 @@ def kind_of(path: Path) -> Kind:
     weights = (path / n for n in names if n.startswith(("model", "pytorch_model")))
     if "config.json" in names or not all(map(os.path.isdir, weights)):
         return "MODEL"
-    must_not_be_in_first_stage(path)
     _must_not_hold_others(path, names)
     if names <= {LOCK}:
         raise UserError(

@@ -14,16 +14,13 @@ from ..config.checks import check
 from ..config.compare import STUDY
 from ..config.networks import KEPT, network_names
 from ..config.pretrain import PretrainConfig, load_file
-from ..errors import UserError
 from ..export.hf import special_ids
+from ..files import is_held
 from ..oldfiles.folders import sha256
-from ..oldfiles.lock import holder
-from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, METRICS, TOKENIZER, numbered
+from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, METRICS, TOKENIZER
 from ..oldfiles.schema import is_count
 from ..text.tokenizer import TOKENIZER_FILE
-from ..train import log
-from ..train.decisive import must_agree
-from ..train.facts import read_facts
+from ..train import checkpoint, log
 from .checkpoints import checkpoints_findings
 from .consistency import entropy_of, with_data
 from .data import Data
@@ -44,7 +41,6 @@ def examine_run(folder: Path, *, data: list[Data]) -> list[Diagnosis]:
     kept: dict[str, Any] = {}
     found.run(lambda: config_findings(folder, kept))
     found.run(lambda: facts_findings(folder, kept))
-    found.run(lambda: agreement_findings(folder, kept))
     found.run(lambda: tokenizer_findings(folder, kept))
     found.run(lambda: checkpoints_findings(folder, kept))
     config = kept.get("config")
@@ -116,27 +112,7 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         )
     kept["facts"] = facts
     kept["special"] = ids
-    if not beyond:
-        # `export` and a continued run would refuse what this refuses.
-        kept["shapes"] = read_facts(folder)[0].shapes
-
-
-def agreement_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
-    """Whether recipe and facts are those of one run."""
-    if "config" not in kept or "facts" not in kept:
-        return
-    try:
-        facts = read_facts(folder)[1]
-    except UserError:  # which `facts_findings` reports
-        return
-    try:
-        must_agree(folder, kept["config"], facts)
-    except UserError as e:
-        yield error(
-            "recipe",
-            str(e),
-            "Continuing or exporting it would be refused, or would take a wrong model.",
-        )
+    kept["shapes"] = facts.get("shapes", {})
 
 
 def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
@@ -171,24 +147,20 @@ def progress_findings(
 ) -> Iterator[Finding]:
     newest = kept.get("newest")
     steps = config.train.max_steps
-    process = holder(folder)
-    if process is not None:
+    if is_held(folder):
         yield note(
             "in-use",
-            f"process {process} is at work in this folder",
+            "another process is at work in this folder",
             "What is read here may be half written; look again when it has ended.",
         )
         return
     exported = is_regular(folder / KEPT / "config.json")
-    if newest is None and kept.get("unread"):
-        return  # which `checkpoints_findings` reports
     if newest is None:
         yield without_checkpoint(folder, config, exported=exported)
-    elif newest.step < steps:
-        share = newest.step / steps
+    elif (step := int(newest.name.rpartition("-")[2])) < steps:
         yield note(
             "unfinished",
-            f"the run stands at step {newest.step:,} of {steps:,} ({share:.0%})",
+            f"the run stands at step {step:,} of {steps:,} ({step / steps:.0%})",
             f"The same `electrify {verb_of(folder)}` command continues it.",
         )
     elif not exported:
@@ -211,7 +183,7 @@ def verb_of(run: Path) -> str:
 
 def without_checkpoint(folder: Path, config: PretrainConfig, *, exported: bool) -> Finding:
     """The finding for a run without a complete checkpoint."""
-    there = numbered(folder)
+    there = checkpoint.steps(folder)
     if there:
         return error(
             "no-checkpoint",

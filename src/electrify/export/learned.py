@@ -47,10 +47,16 @@ def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned
 
 
 def learning(
-    run: Path, config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
+    run: Path,
+    config: PretrainConfig,
+    *,
+    part: str,
+    state: Mapping[str, Any] | None,
+    records: list[dict[str, Any]] | None = None,
 ) -> Learned:
     """How the network `part` has learned. state: that of the exported checkpoint, None at the end
-    of a run. A frozen generator has learned in the first stage, or not at all."""
+    of a run. records: the last ones of the run's log, which is read without them. A frozen
+    generator has learned in the first stage, or not at all."""
     t = config.train
     of_generator = part in config.corruption.row.leaves
     stage = run / GENERATOR_STAGE
@@ -62,7 +68,11 @@ def learning(
             )
         return _in(_records(stage), None)
     begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
-    records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
+    records = [
+        r
+        for r in (_records(run) if records is None else records)
+        if r["kind"] != "event" and (state is None or r["step"] <= state["step"])
+    ]
     first_stage = _of_first_stage(stage) if begins_there else None
     return _with_origin(_in(records, state, first_stage=first_stage), config, part)
 

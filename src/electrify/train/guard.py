@@ -17,15 +17,13 @@ from torch import Tensor
 
 from ..config.pretrain import TrainConfig
 from ..errors import UserError
-from ..oldfiles.run_folder import checkpoint_folder
 from . import checkpoint
 from .dist import World, sum_across, together
 from .sums import MetricSums
 
 if TYPE_CHECKING:
-    from .context import RunContext, TrainingData
     from .log import MetricsLog
-    from .run_state import RunState  # whose state the guard's is a part of
+    from .state import RunContext, RunState, TrainingData  # the guard's state is a part of it
 
 Kind = Literal["non_finite", "spike"]
 LOSSES = 128  # a loss is compared with those of this many last accepted updates
@@ -240,7 +238,7 @@ class Safety:
         # decides.
         with together():
             found = checkpoint.newest(self.context.folder) if world.is_main else None
-        number = torch.tensor(found.step if found else 0)
+        number = torch.tensor(found[2]["step"] if found else 0)
         sum_across([number])
         step = int(number)
         if not step:
@@ -256,10 +254,10 @@ class Safety:
         spent = meter.seconds_before
         left_out = behind.step + state.left_out - step
         state.sums = MetricSums(world.device)
-        path = checkpoint_folder(self.context.folder, step)
         with together():
-            tensors, facts = checkpoint.load(path)
-        state.load(tensors, facts, folder=self.context.folder, rank=world.rank)
+            path = checkpoint.folder_of(self.context.folder, step)
+            tensors, facts = found[1:] if found else checkpoint.load(path)
+        state.load(tensors, facts, rank=world.rank)
         self.guard.refused = refused
         state.left_out = left_out
         meter.seconds_before = spent

@@ -23,17 +23,15 @@ from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
 from ..terms import Term, weighted
 from ..tokens import Tokens
-from .context import RunContext, TrainingData
-from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across
+from . import checkpoint
+from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
 from .guard import Safety
 from .log import MetricsLog
 from .meter import shown_rate, slow_text
 from .monitor import evaluate, monitor_of, shown
 from .optim import clip, clip_groups, planned
-from .run_state import fresh_state
-from .saving import Saver
 from .signals import Stop
-from .sums import MetricSums
+from .state import MetricSums, RunContext, RunState, TrainingData
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Run:
         self.row_length: int | None = None  # of the last update
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
-        self.state = fresh_state(
+        self.state = RunState(
             dict(self.objective.named_parameters()),
             config,
             context,
@@ -124,7 +122,6 @@ class Run:
         )
         self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")
         self.safety = Safety(self.state.guard, self.state, data, context)
-        self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
 
     @property
     def step(self) -> int:
@@ -359,10 +356,27 @@ class Run:
                     self.validate(log)
                 if saves:
                     log.sync()
-                    self.saver.save(log, leaving=done or stopped)
+                    self.save()
             if stopped:
                 return True
         return False
+
+    def save(self) -> None:
+        """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
+        UserError if the disk fails."""
+        main = self.world.is_main
+        tensors = self.state.tensors(keep=main)
+        facts = self.state.facts() | {"conditions": self.context.conditions}
+        with together():
+            if main:
+                checkpoint.save(
+                    self.context.folder,
+                    self.step,
+                    tensors,
+                    facts,
+                    keep=self.config.save_total_limit,
+                    spared=self.context.milestones,
+                )
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""
