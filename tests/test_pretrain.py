@@ -469,7 +469,7 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
 
 def begun_in_vain(*words: str) -> None:
     """A run that is stopped in its first update, which has its header and no checkpoint."""
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         signalled(patch, step=1, number=signal.SIGINT)
         assert electrify(*words) == 75
 

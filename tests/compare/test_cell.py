@@ -36,8 +36,8 @@ from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
 from electrify.text import pool
 from electrify.text.shards import Corpus
-from small import signalled
 from electrify.train import run as pretraining
+from small import signalled
 
 WORK = Work(
     data="",

@@ -96,7 +96,11 @@ def test_what_is_asked_for_wins(
     assert written(tmp_path / "other") is False
 
 
-def test_a_run_that_leaves_a_trunk_computes_as_that(machine: Callable[[bool], None]) -> None:
+def test_a_run_that_leaves_a_trunk_computes_as_that(
+    small_data: Path, tmp_path: Path, machine: Callable[[bool], None]
+) -> None:
+    machine(True)
+    assert run(*words(small_data, tmp_path / "trunk")) == 0
     machine(False)
     config = override(load_recipe("electra-tiny"), SMALL | QUICK | {"bf16": None})
     trunk = tmp_path / "trunk" / "checkpoint-2"
