@@ -121,9 +121,7 @@ class RunState:
         self.named = named
         self.optimizer = make_optimizer(c.optim, groups, betas=betas, eps=c.adam_epsilon)
         self.monitor = monitor
-        self.meter = Meter(
-            world.device, flops=flops, peak=context.peak * world.size, alone=world.size == 1
-        )
+        self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
         self.guard = Guard(c, world)
         self.sums = MetricSums(world.device)
         self.step = 0
@@ -151,7 +149,6 @@ class RunState:
             "step": self.step,
             "tokens": self.tokens,
             "seconds": self.meter.seconds(),
-            "joules": self.meter.joules(),
             "window": self.sums.save(),
             "validation": self.validation,
             "monitor": self.monitor.state(),
@@ -168,7 +165,6 @@ class RunState:
         self.step = facts["step"]
         self.tokens = facts["tokens"]
         self.meter.seconds_before = facts["seconds"]
-        self.meter.joules_before = facts["joules"]
         self.sums.load(facts["window"], rank=rank)
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
