@@ -30,6 +30,9 @@ OF_THE_MACHINE = {"seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_
 
 COUNTS = ("documents", "duplicates", "characters", "words", "tokens", "unk_tokens")
 
+# In place of a verb: all shipped recipes as JSON, for which there is no command.
+RECIPES = "all recipes"
+
 
 def words(verb: str, *what: Any, **flags: Any) -> list[str]:
     """words("pretrain", "data", max_steps=3) -> ["pretrain", "data", "--max-steps", "3"]. None
@@ -77,7 +80,7 @@ class Running:
             time.sleep(0.01)
 
     def end(self) -> Done:
-        out, err = self.popen.communicate(timeout=900)
+        out, err = self.popen.communicate(timeout=1800)
         return Done(self.popen.returncode, out, err)
 
     def kill(self) -> Done:
@@ -119,10 +122,7 @@ class Program:
 
     def start(self, line: Sequence[str], *, processes: int = 1, restarts: int = 0) -> Running:
         """`electrify LINE`, under torchrun where there are several processes."""
-        torchrun = ["-m", "torch.distributed.run", "--standalone"]
-        torchrun += ["--nproc-per-node", str(processes), "--max-restarts", str(restarts)]
-        command = [*(torchrun if processes > 1 else []), "-m", "electrify", *line]
-        return Running(self._popen(command))
+        return Running(self._popen(["-m", "electrify", *line], processes, restarts))
 
     def run(
         self,
@@ -141,19 +141,23 @@ class Program:
         return Done(running.popen.returncode, out, err)
 
     def batch(self, lines: Sequence[Sequence[str]]) -> list[Done]:
-        """Command lines, one after the other in one process."""
+        """Command lines, one after the other in the same process."""
         with tempfile.TemporaryDirectory() as folder:
             jobs = Path(folder, "jobs.json")
             jobs.write_text(json.dumps(list(map(list, lines))), encoding="utf-8")
-            Done(*_ended(self._popen([str(HERE), str(jobs)]))).ok()
+            Running(self._popen([str(HERE), str(jobs)])).end().ok()
             return [Done(**one) for one in json.loads(jobs.read_text(encoding="utf-8"))]
 
     def one(self, *what: Any, **flags: Any) -> Done:
         return self.run(words(*what, **flags)).ok()
 
-    def _popen(self, command: list[str]) -> subprocess.Popen[str]:
+    def _popen(
+        self, command: list[str], processes: int = 1, restarts: int = 0
+    ) -> subprocess.Popen[str]:
+        torchrun = ["-m", "torch.distributed.run", "--standalone"]
+        torchrun += ["--nproc-per-node", str(processes), "--max-restarts", str(restarts)]
         return subprocess.Popen(
-            [str(self.python), *command],
+            [str(self.python), *(torchrun if processes > 1 else []), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -161,11 +165,6 @@ class Program:
             text=True,
             start_new_session=True,
         )
-
-
-def _ended(popen: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = popen.communicate(timeout=1800)
-    return popen.returncode, out, err
 
 
 # ------------------------------------------------------------------ what is left in folders
@@ -263,13 +262,24 @@ def scores(out: Path) -> dict[str, dict[str, float]]:
 # ------------------------------------------------------------------ in the process of a batch
 
 
+def recipes() -> dict[str, dict[str, Any]]:
+    """The fields of every shipped recipe, as a run would have them."""
+    from electrify.config.pretrain import load_recipe, recipe_names, values_of
+
+    return {name: values_of(load_recipe(name)) for name in recipe_names()}
+
+
 def ended(line: list[str]) -> dict[str, Any]:
     from electrify.cli import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = main(line)
+            if line == [RECIPES]:
+                print(json.dumps(recipes()))
+                status = 0
+            else:
+                status = main(line)
         except SystemExit as e:
             status = int(e.code or 0)
         except Exception:  # noqa: BLE001 - the other lines go on

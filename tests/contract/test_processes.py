@@ -14,6 +14,7 @@ from program import Program, words
 from test_training import recipe
 
 EXACT = {"max_steps": 16, "logging_steps": 1, "eval_steps": 8}
+# Processes, and what differs from the run in one process and one part.
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "in parts": (1, {"gradient_accumulation_steps": 4}),
     "two processes": (2, {}),
@@ -23,24 +24,23 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def line(data: Path, run: Path, row: str, **flags: Any) -> list[str]:
-    file = recipe(run.parent, row)
-    return words("pretrain", data, config=file, output_dir=run, **EXACT | flags)
+    config = recipe(run.parent, row)
+    return words("pretrain", data, config=config, output_dir=run, **EXACT | flags)
 
 
-@pytest.mark.parametrize("row", ["electra", "teams", "corrective-deberta"])
+@pytest.mark.parametrize("row", ["electra", "corrective-deberta"])
 def test_as_one_process(row: str, program: Program, data: Path, tmp_path: Path) -> None:
     program.run(line(data, tmp_path / "one", row)).ok()
     one = adapter.metrics(tmp_path / "one")
     for way, (processes, flags) in WAYS.items():
-        run = tmp_path / way
-        program.run(line(data, run, row, **flags), processes=processes).ok()
-        found = differences(one, adapter.metrics(run), exact=False, at=way)
+        program.run(line(data, tmp_path / way, row, **flags), processes=processes).ok()
+        found = differences(one, adapter.metrics(tmp_path / way), exact=False, at=way)
         assert not found, "\n".join(found[:20])
 
 
 def test_torchrun_restarts(program: Program, data: Path, tmp_path: Path) -> None:
     """One of two processes dies; torchrun starts both again, and they go on."""
-    flags = EXACT | {"max_steps": 60, "save_steps": 5}
+    flags = {"max_steps": 60, "save_steps": 5}
     program.run(line(data, tmp_path / "whole", "electra", **flags), processes=2).ok()
     run = tmp_path / "run"
     running = program.start(line(data, run, "electra", **flags), processes=2, restarts=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,42 @@ def test_recipes(agrees: Any, data_of: Callable[[Program], Path]) -> None:
         return {name: outcome(run) for name, run in runs.items()}
 
     agrees("training", measure)
+
+
+def test_shipped_recipes(agrees: Any) -> None:
+    """Every field of one, and what differs from it in the others."""
+
+    def measure(program: Program, folder: Path) -> Outcome:
+        (done,) = program.batch([[adapter.RECIPES]])
+        all_fields = json.loads(done.ok().out)
+        base = all_fields["electra-small"]
+        others = {
+            name: {field: v for field, v in fields.items() if v != base.get(field)}
+            for name, fields in all_fields.items()
+        }
+        return others | {"electra-small": base}
+
+    agrees("shipped recipes", measure)
+
+
+def test_flags_reach_the_recipe(program: Program, data: Path, tmp_path: Path) -> None:
+    """As they are written on a command line."""
+    flags = {
+        "term_weights": "generator=1,rtd=20",
+        "mask_mix": "1,0,0",
+        "seq_length_schedule": "16=0.9",
+        "disallow_correct": True,
+        "bf16": False,
+        "max_steps": 2,
+        "warmup_steps": 1,
+        "temperature": 0.5,
+        "tie": "none",
+    }
+    run = tmp_path / "run"
+    program.one("pretrain", data, config=recipe(tmp_path, "electra"), output_dir=run, **flags)
+    found = adapter.recipe_of(run)
+    assert {name: found[name] for name in flags} == flags | {
+        "term_weights": {"generator": 1.0, "rtd": 20.0},
+        "mask_mix": [1.0, 0.0, 0.0],
+        "seq_length_schedule": {16: 0.9},
+    }
