@@ -137,6 +137,27 @@ def tasks(folder: Path) -> Path:
             lines.append(f"the {rng.choice(made.adjectives)} {noun} is here,{kind}")
         return "\n".join(lines) + "\n"
 
+    def many(count: int) -> str:
+        rows = []
+        for _ in range(count):
+            text = made.sentence()
+            rows.append({"text": text, "labels": [x for x in ("?", "2", "!") if x in text]})
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    def questions(count: int) -> str:
+        rows = []
+        for i in range(count):
+            context = made.document()
+            words = context.split()
+            at = rng.randrange(3, len(words))
+            start = len(" ".join(words[:at])) + 1
+            answers = {"text": [words[at]], "answer_start": [start]}
+            question = f"What comes after {words[at - 1]}?"
+            rows.append(
+                {"id": str(i), "context": context, "question": question, "answers": answers}
+            )
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
     for name, text in (("train", sts), ("dev", sts)):
         write(folder / "STS-B" / f"{name}.tsv", text(80))
     for name in ("train", "dev"):
@@ -145,6 +166,8 @@ def tasks(folder: Path) -> Path:
         write(folder / "conll2000" / f"{name}.txt", conll(60))
     for name in ("train", "valid"):
         write(folder / "own" / f"{name}.csv", own(150))
+        write(folder / "many" / f"{name}.jsonl", many(100))
+        write(folder / "questions" / f"{name}.jsonl", questions(60))
     for part, name in (("blimp", "order"), ("blimp", "word"), ("blimp/supplement", "turn")):
         pairs = []
         for _ in range(20):

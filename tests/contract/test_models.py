@@ -190,18 +190,23 @@ def test_probes_and_finetuning(agrees: Any, runs_of: Callable[[Program], Path]) 
     def measure(program: Program, folder: Path) -> Outcome:
         runs, tasks = runs_of(program), material.tasks(folder / "tasks")
         model = runs / "electra" / "discriminator"
-        own = {
-            "train_file": tasks / "own" / "train.csv",
-            "validation_file": tasks / "own" / "valid.csv",
-        }
+        own, many, questions = (
+            {"train_file": a, "validation_file": b}
+            for kind in ("own", "many", "questions")
+            for a, b in [sorted((tasks / kind).iterdir())]
+        )
         known = {"task": "cola,stsb,conll2000", "data_dir": tasks}
+        published = {"protocol": "published", "num_train_epochs": 3}
         ways = {
             "frozen last": {"frozen_encoder": "last", **known},
             "frozen last4": {"frozen_encoder": "last4", **known},
             "frozen all": {"frozen_encoder": "all", **known},
-            "published": {"protocol": "published", "num_train_epochs": 3, **known},
+            "published": {**published, **known},
+            "published, questions": {**published, **questions},
             "own protocol": {"num_train_epochs": 3, "baselines": True, **known},
             "own files": {"num_train_epochs": 5, "save_model": True, **own},
+            "own files of several labels": {"num_train_epochs": 3, **many},
+            "own files of questions": {"num_train_epochs": 3, **questions},
         }
         lines = [
             words("finetune", model, seeds=2, output_dir=folder / name, **flags)
