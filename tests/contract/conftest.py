@@ -11,7 +11,7 @@ from pathlib import Path
 import material
 import pytest
 from outcomes import RECORDED, Outcome, differences, record
-from program import Program, words
+from program import Program
 
 HERE = Path(__file__).resolve().parent
 
@@ -49,10 +49,8 @@ def data_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Pat
         if program not in made:
             folder = tmp_path_factory.mktemp("corpus")
             text = material.prose(folder / "prose.txt")
-            program.run(
-                words("prepare", text, output_dir=folder / "data", vocab_size=600)
-                + words("", valid_fraction=0.1, workers=1)[1:]
-            ).ok()
+            size = {"vocab_size": 600, "valid_fraction": 0.1, "workers": 1}
+            program.one("prepare", text, output_dir=folder / "data", **size)
             made[program] = folder / "data"
         return made[program]
 

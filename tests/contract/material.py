@@ -86,9 +86,11 @@ def mixed(folder: Path) -> Path:
 
 
 def chains(path: Path, letters: str, *, count: int = 300) -> Path:
-    """Proteins or DNA as FASTA."""
+    """Proteins or DNA as FASTA, or something like molecules, one a line."""
     rng = random.Random(2)
-    rows = ("".join(rng.choices(letters, k=rng.randint(30, 200))) for _ in range(count))
+    rows = ["".join(rng.choices(letters, k=rng.randint(30, 200))) for _ in range(count)]
+    if path.suffix == ".smi":
+        return write(path, "".join(f"{row} molecule {i}\n" for i, row in enumerate(rows)))
     return write(path, "".join(f">chain {i}\n{row}\n" for i, row in enumerate(rows)))
 
 
@@ -138,11 +140,12 @@ def tasks(folder: Path) -> Path:
         return "\n".join(lines) + "\n"
 
     def many(count: int) -> str:
-        rows = []
+        lines = ["text,question,number,loud"]
         for _ in range(count):
-            text = made.sentence()
-            rows.append({"text": text, "labels": [x for x in ("?", "2", "!") if x in text]})
-        return "".join(json.dumps(row) + "\n" for row in rows)
+            text = made.sentence().replace(",", "")
+            cells = (str(int(mark in text)) if rng.random() < 0.9 else "" for mark in "?2!")
+            lines.append(",".join([text, *cells]))
+        return "\n".join(lines) + "\n"
 
     def questions(count: int) -> str:
         rows = []
@@ -166,7 +169,7 @@ def tasks(folder: Path) -> Path:
         write(folder / "conll2000" / f"{name}.txt", conll(60))
     for name in ("train", "valid"):
         write(folder / "own" / f"{name}.csv", own(150))
-        write(folder / "many" / f"{name}.jsonl", many(100))
+        write(folder / "many" / f"{name}.csv", many(100))
         write(folder / "questions" / f"{name}.jsonl", questions(60))
     for part, name in (("blimp", "order"), ("blimp", "word"), ("blimp/supplement", "turn")):
         pairs = []

@@ -39,10 +39,8 @@ def words(verb: str, *what: Any, **flags: Any) -> list[str]:
     leaves a flag out."""
     line = [verb, *map(str, what)]
     for name, value in flags.items():
-        if value is None:
-            continue
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        line += ["--" + name.replace("_", "-"), text]
+        line += ["--" + name.replace("_", "-"), text] if value is not None else []
     return line
 
 
@@ -253,10 +251,13 @@ def recipe_of(run: Path) -> dict[str, Any]:
 
 
 def scores(out: Path) -> dict[str, dict[str, float]]:
-    """What `finetune` found, by task and seed."""
+    """What `finetune` found, by task, seed, and whether the weights were random."""
     lines = (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     records = map(json.loads, lines)
-    return {f"{r['task']} {r['seed']}": r["scores"] for r in records}
+    return {
+        f"{r['task']} {r['seed']} {str(r['model']).partition(':')[0] == 'random'}": r["scores"]
+        for r in records
+    }
 
 
 # ------------------------------------------------------------------ in the process of a batch

@@ -26,6 +26,7 @@ ROWS = {
     "amos": "amos",
 }
 MORE = {"max_steps": 24, "save_steps": 12}
+LABELS = "question,number,loud"
 IDS = [[2, *range(20, 40), 3, *range(50, 57), 3]]
 
 
@@ -38,11 +39,11 @@ def runs_of(
 
     def trained(program: Program) -> Path:
         if program not in made:
-            folder = tmp_path_factory.mktemp("runs")
+            folder, data = tmp_path_factory.mktemp("runs"), data_of(program)
+            outs = {folder / name: row for name, row in ROWS.items()}
             lines = [
-                words("pretrain", data_of(program), config=recipe(folder, row))
-                + words("", output_dir=folder / name, **MORE)[1:]
-                for name, row in ROWS.items()
+                words("pretrain", data, config=recipe(folder, row), output_dir=out, **MORE)
+                for out, row in outs.items()
             ]
             for done in program.batch(lines):
                 done.ok()
@@ -205,11 +206,11 @@ def test_probes_and_finetuning(agrees: Any, runs_of: Callable[[Program], Path]) 
             "published, questions": {**published, **questions},
             "own protocol": {"num_train_epochs": 3, "baselines": True, **known},
             "own files": {"num_train_epochs": 5, "save_model": True, **own},
-            "own files of several labels": {"num_train_epochs": 3, **many},
+            "own files of several labels": {"num_train_epochs": 3, "label_column": LABELS, **many},
             "own files of questions": {"num_train_epochs": 3, **questions},
         }
         lines = [
-            words("finetune", model, seeds=2, output_dir=folder / name, **flags)
+            words("finetune", model, f"random:{model}", seeds=2, output_dir=folder / name, **flags)
             for name, flags in ways.items()
         ]
         for done in program.batch(lines):
@@ -237,25 +238,26 @@ def test_a_study(agrees: Any, data_of: Callable[[Program], Path]) -> None:
         )
         entries = [f"{n}: {{recipe: {n}-tiny, {small}}}\n" for n in ("bert", "electra")]
         file = material.write(folder / "recipes.yaml", "".join(entries))
-        program.one(
-            "compare",
-            data_of(program),
-            recipe_file=file,
-            budgets="5e8,1e9",
-            seeds=1,
-            task_seeds=1,
-            baselines=False,
-            tasks="stsb:cosine,planted,blimp,conll2000:frozen",
-            data_dir=tasks,
-            device="cpu",
-            output_dir=folder / "study",
+        common = {"recipe_file": file, "seeds": 1, "task_seeds": 1, "baselines": False}
+        common |= {"data_dir": tasks, "device": "cpu"}
+        study = {"tasks": "stsb:cosine,planted,blimp,conll2000:frozen", "budgets": "5e8,1e9"}
+        plan = {"tasks": "planted", "budgets": 0.5, "equal": "epochs", "plan_only": True}
+        done = program.batch(
+            [
+                words("compare", data_of(program), output_dir=folder / out, **common | asked)
+                for out, asked in {"study": study, "plan": plan | {"json": True}}.items()
+            ]
         )
-        lines = (folder / "study" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        planned = json.loads(done[1].ok().out)["lines"]
+        results = (folder / "study" / "results.jsonl").read_text(encoding="utf-8")
+        assert done[0].ok().out
         keep = ("flops", "steps", "tokens", "parameters", "scores", "validation")
-        return {
+        found: Outcome = {
             f"{row['entry']} {row['budget']:.0e}": {name: row[name] for name in keep}
-            for row in map(json.loads, lines)
+            for row in map(json.loads, results.splitlines())
         }
+        keep = ("recipe", "flops", "updates", "tokens", "epochs", "parameters")
+        return found | {"equal epochs": [{name: row[name] for name in keep} for row in planned]}
 
     agrees("study", measure)
 

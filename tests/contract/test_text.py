@@ -26,6 +26,7 @@ def test_corpora(agrees: Any) -> None:
         prose = material.prose(folder / "prose.txt", size=60_000)
         mixed = material.mixed(folder / "mixed")
         proteins = material.chains(folder / "p.fasta", "ACDEFGHIKLMNPQRSTVWY")
+        molecules = material.chains(folder / "m.smi", "CNOcn=12")
         dna = material.chains(folder / "d.fasta", "ACGT")
         ones: dict[str, tuple[Path, dict[str, Any]]] = {
             "wordpiece": (prose, {"vocab_size": 600}),
@@ -47,11 +48,12 @@ def test_corpora(agrees: Any) -> None:
                 {"tokenizer": "byte", "document_boundary": "line", "deduplicate": False},
             ),
             "proteins": (proteins, {"preset": "protein"}),
+            "molecules": (molecules, {"preset": "smiles", "deduplicate": False}),
             "DNA": (dna, {"preset": "dna", "max_documents": 200}),
         }
+        common = {"workers": 1, "valid_fraction": 0.1}
         lines = [
-            words("prepare", source, output_dir=folder / f"data {i}")
-            + words("", **{"workers": 1, "valid_fraction": 0.1} | flags)[1:]
+            words("prepare", source, output_dir=folder / f"data {i}", **common | flags)
             for i, (source, flags) in enumerate(ones.values())
         ]
         old = folder / "data 0" / "tokenizer"

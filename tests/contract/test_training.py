@@ -28,7 +28,8 @@ def recipe(folder: Path, name: str) -> Path:
 
 def outcome(run: Path) -> Outcome:
     """What is measured of a finished run."""
-    found: Outcome = {"log": adapter.metrics(run), BITS: {}}
+    events = [[event["step"], event["topic"]] for event in adapter.events(run)]
+    found: Outcome = {"log": adapter.metrics(run), "events": events, BITS: {}}
     if (run / "generator-stage").is_dir():
         found["first stage"] = adapter.metrics(run / "generator-stage")
     for part, folder in adapter.exports(run).items():
@@ -75,8 +76,9 @@ def test_shipped_recipes(agrees: Any) -> None:
     agrees("shipped recipes", measure)
 
 
-def test_flags_reach_the_recipe(program: Program, data: Path, tmp_path: Path) -> None:
-    """As they are written on a command line."""
+def test_flags_reach_the_recipe(program: Program, tmp_path: Path) -> None:
+    """As they are written on a command line, with a text in place of a prepared corpus."""
+    text = material.prose(tmp_path / "prose.txt", size=50_000)
     flags = {
         "term_weights": "generator=1,rtd=20",
         "mask_mix": "1,0,0",
@@ -89,7 +91,7 @@ def test_flags_reach_the_recipe(program: Program, data: Path, tmp_path: Path) ->
         "tie": "none",
     }
     run = tmp_path / "run"
-    program.one("pretrain", data, config=recipe(tmp_path, "electra"), output_dir=run, **flags)
+    program.one("pretrain", text, config=recipe(tmp_path, "electra"), output_dir=run, **flags)
     found = adapter.recipe_of(run)
     assert {name: found[name] for name in flags} == flags | {
         "term_weights": {"generator": 1.0, "rtd": 20.0},
