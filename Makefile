@@ -40,7 +40,7 @@ contract: install
 	$(CONTRACT) -n 2 --dist loadfile $(if $(AGAINST),--against $(AGAINST))
 
 contract-record: install
-	$(CONTRACT) --record -k agrees
+	$(CONTRACT) --record
 
 size:
 	$(PYTHON) benchmarks/size.py

@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kills", type=int, default=3, help="random SIGKILLs of each kind of run")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only what is compared, where it is recorded or compared with another checkout."""
+    if config.getoption("--record") or config.getoption("--against"):
+        items[:] = [i for i in items if "agrees" in getattr(i, "fixturenames", ())]
+
+
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     cache = tmp_path_factory.mktemp("cache")

@@ -24,7 +24,7 @@ def differences(was: Any, now: Any, *, exact: bool, at: str = "") -> list[str]:
     """Where two outcomes differ."""
     if isinstance(was, dict) and isinstance(now, dict):
         names = [n for n in {**was, **now} if exact or n != BITS]
-        missing = object()
+        missing = "nothing"
         return [
             line
             for n in names
