@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-learning check audit install clean
+.PHONY: demo test test-slow test-learning contract contract-record size check audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,17 @@ test-learning: install
 	$(if $(wildcard $(LEARNING)),,$(error nothing was run: test-learning trains on \
 $(LEARNING), which is not there; put a text of some MB there, compressed with xz))
 	$(BIN)/python -m pytest -m learning -n 2
+
+# The program from outside: tests/contract/README.md. AGAINST=CLONE compares with another checkout.
+CONTRACT := $(BIN)/python -m pytest tests/contract --confcutdir tests/contract --timeout 1800
+contract: install
+	$(CONTRACT) -n 2 --dist loadfile $(if $(AGAINST),--against $(AGAINST))
+
+contract-record: install
+	$(CONTRACT) --record
+
+size:
+	$(PYTHON) benchmarks/size.py
 
 check: install
 	$(BIN)/ruff check src tests benchmarks
