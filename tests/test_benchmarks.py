@@ -349,6 +349,24 @@ def test_a_visit_that_is_killed_leaves_its_lines(carried: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_a_training_that_is_too_long_is_saved(carried: Path, tmp_path: Path) -> None:
+    import gpu_visit  # pyright: ignore[reportMissingImports]
+    from gpu_pack import unpack  # pyright: ignore[reportMissingImports]
+
+    out, work = carried / "out", tmp_path / "work"
+    out.mkdir()
+    until = time.monotonic() + 500
+    v = gpu_visit.Visit(2, out, work, carried, ["HEAD"], until, dry=True, cache=work / "cache")
+    unpack(carried / "data.tar", work / "data")
+    endless = gpu_visit.Training("electra-small", 1, equal=True)
+    assert gpu_visit.train(v, endless, work / "data", seconds=60, flops=1e18) < 1e18
+    (ended,) = lines_of(2, carried)["trained"]
+    assert ended["status"] == 75
+    assert list((work / "electra-small").glob("checkpoint-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_visit_ends_by_itself(carried: Path) -> None:
     """While its sides compile."""
     assert visit(4, carried, "--limit", "40").wait() == 0
