@@ -99,6 +99,7 @@ class Measured:
         return {
             "graphs": counters["stats"]["unique_graphs"],
             "graph_breaks": sum(counters["graph_break"].values()),
+            "cache_hits": counters["inductor"]["fxgraph_cache_hit"],
             "cudagraph_skips": counters["inductor"]["cudagraph_skips"],
             "peak_gib": peak,
         }
