@@ -10,9 +10,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-# The cluster that `prepare --engine ray` is tested on: 80 MB to download, and only slow tests start one.
-$(VENV)/.ray: $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+# Only slow tests need these: the cluster that `prepare --engine ray` is tested on (80 MB to
+# download), and triton, which torch's compiler asks about when it writes code for a GPU (290 MB).
+$(VENV)/.slow: $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]' triton
 	touch $@
 
 install: $(VENV)/.installed
@@ -24,7 +25,7 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
-test-slow: $(VENV)/.ray
+test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 # Without that text every test of it is skipped, which would look like success.

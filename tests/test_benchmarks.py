@@ -15,7 +15,9 @@ import sys
 import tarfile
 import time
 from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -137,6 +139,25 @@ def test_busy(tmp_path: Path) -> None:
         assert found["threads"]["one thread"] == 1
         assert found["threads"]["as it comes"] == cores()
         assert all(rate > 0 for rates in found["tokens_per_s"].values() for rate in rates)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(
+    find_spec("triton") is None or which("g++") is None,
+    reason="g++ or the package triton is not installed (`make test-slow` installs triton)",
+)
+def test_launches_and_bytes_of_an_update(tmp_path: Path) -> None:
+    """electra-small with two layers, compiled for a GPU by torch 2.13. Higher numbers are slower
+    updates; a change that lowers them also lowers these."""
+    command = [sys.executable, str(BENCHMARKS / "kernels.py"), "small", "128x128", "--layers", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    parts = ("forward", "backward", "outside")
+    assert [found[part]["launches"] for part in parts] == [105, 175, 186]
+    gigabytes = [found[part]["bytes"] / 1e9 for part in parts]
+    assert gigabytes == pytest.approx([2.02, 3.64, 0.26], abs=0.005)
 
 
 @pytest.mark.timeout(300)
