@@ -364,7 +364,7 @@ def same_ending(a: Path, b: Path, *, step: int) -> None:
     }
 
 
-CLOSE = 1e-5
+CLOSE = 1e-6
 
 
 def same_numbers(a: Path, b: Path, *, but: tuple[str, ...] = ()) -> None:

@@ -155,9 +155,13 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_rounding_is_not_a_wrong_number(tmp_path, architecture):
-    """Sharp attention makes float32 differ by more than the tolerance between two right
-    computations; float64 then decides."""
+def test_rounding_is_not_a_wrong_number(tmp_path, monkeypatch, architecture):
+    """Sharp attention amplifies rounding, which may exceed the tolerance of float32 between two
+    right computations. float64 then decides."""
+    # By how much depends on the weights: 10 to 1e5 times over seeds. Whether float32 exceeds 1e-5
+    # also depends on the processor's order of summation, so here no difference of float32 passes.
+    # That of float64 is at most about 1e5 * 1.1e-16 = 1e-11.
+    monkeypatch.setitem(agreement.TOLERANCE, torch.float32, -1.0)
     width = MLM.model.hidden_size
     config = with_model(MLM, num_hidden_layers=6, architecture=architecture, embedding_size=width)
     run = tmp_path / "run"
@@ -168,7 +172,7 @@ def test_rounding_is_not_a_wrong_number(tmp_path, architecture):
             block.qkv.weight *= 15
     export_run(run, built)
     worst = agreement.check_folder(run / "discriminator", built.kept, SPECIAL)
-    assert 0 < worst < 1e-9
+    assert worst < 1e-9
 
 
 def masked_lm(architecture: str) -> PretrainConfig:

@@ -208,8 +208,8 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
         "mlm_share": 0.5,
         "correction": "none",
         "fsdp": fsdp,
-        "max_steps": 8,
-        "save_steps": 2,
+        "max_steps": 52,
+        "save_steps": 13,
         "save_total_limit": 4,
         "logging_steps": 1,
         "warmup_steps": 0,
@@ -221,7 +221,7 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
     done = torchrun(pretrain_words(small_data, two, **fields), tmp_path).end()
     assert done.status == 0, done.err
     same_numbers(one, two)
-    at = [load_file(two / f"checkpoint-{step}" / "model.safetensors") for step in (2, 4, 6, 8)]
+    at = [load_file(two / f"checkpoint-{step}" / "model.safetensors") for step in (13, 26, 39, 52)]
     for before, after in pairwise(range(4)):
         for n in at[0]:
             if n.startswith(("head.", "corrector.")):
