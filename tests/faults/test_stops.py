@@ -28,7 +28,7 @@ from small import (
 SIGNALS = ("term", "int", "usr1", "hup")
 # Where a run of SHORT is met, and the checkpoints that it then leaves.
 PHASES = {
-    "electrify.pretraining.running:begin@1": [],
+    "electrify.train.run:begin@1": [],
     f"{UPDATE}@11": [7, 11],
     "electrify.train.loop:evaluate@1": [7, 10],
     "electrify.train.checkpoint:save@3": [14, 21],
