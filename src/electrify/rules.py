@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from .errors import UserError
 from .recipe import (
+    GENERATOR_SIZES,
     Corruption,
     Model,
     Recipe,
@@ -15,7 +16,7 @@ from .recipe import (
     stages_of,
     starts_of,
 )
-from .tables import ARCHITECTURES, OBJECTIVES
+from .tables import OBJECTIVES
 
 POSITIONS = "max_position_embeddings"
 
@@ -33,7 +34,7 @@ def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
 
 def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
     """A sentence for each rule that the recipe breaks. Later rules rely on earlier ones."""
-    yield from _model(recipe)
+    yield from _encoder(recipe)
     if recipe.corruption.row.learned:
         yield from _generator(recipe.model)
     yield from _corruption(recipe)
@@ -45,72 +46,48 @@ def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
     yield from _idle(recipe, given)
 
 
-def _model(recipe: Recipe) -> Iterator[str]:
+def _encoder(recipe: Recipe) -> Iterator[str]:
     m, c = recipe.model, recipe.corruption
-    if m.init not in m.row.inits:
-        yield (
-            f"init {m.init} does not exist for architecture {m.architecture}. Use "
-            f"{' or '.join(m.row.inits)}"
-        )
-    if not m.row.narrow_embeddings and m.embedding_size != m.hidden_size:
-        yield (
-            f"embedding_size must equal hidden_size {m.hidden_size} in architecture "
-            f"{m.architecture}, not {m.embedding_size}"
-        )
-    yield from _heads("", m.hidden_size, m.num_attention_heads, rotary=m.row.rotary)
-    if not c.row.learned:
-        own = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
-        names = [f"generator_{name}" for name in (*own, "dropout")]
-        for name in (*names, "tie_layers"):
-            if getattr(m, name) is not None:
-                yield f"{name}: corruptor {c.corruptor} has no generator"
-    shapes = [{"hidden_size": m.hidden_size, "num_attention_heads": m.num_attention_heads}]
-    shapes += [m.generator_numbers()] if c.row.learned else []
-    narrow = min(s["hidden_size"] // s["num_attention_heads"] for s in shapes)
-    if m.init == "local" and min(narrow, m.embedding_size) < 4:
-        yield f"init local needs heads and embeddings of at least 4. Use init {m.row.inits[0]}"
+    row, own = m.row, m.generator_numbers()
+    if m.init not in row.inits:
+        yield f"init must be {' or '.join(row.inits)} in {m.architecture}, not {m.init}"
+    if not row.narrow_embeddings and m.embedding_size != m.hidden_size:
+        yield f"embedding_size must be hidden_size {m.hidden_size} in {m.architecture}"
+    yield from _heads("", m.hidden_size, m.num_attention_heads, rotary=row.rotary)
+    for name in (*(f"generator_{n}" for n in GENERATOR_SIZES), "generator_dropout", "tie_layers"):
+        if getattr(m, name) is not None and not c.row.learned:
+            yield f"{name}: corruptor {c.corruptor} has no generator"
+    narrow = min(m.embedding_size, m.hidden_size // m.num_attention_heads)
+    if c.row.learned:
+        narrow = min(narrow, own["hidden_size"] // own["num_attention_heads"])
+    if m.init == "local" and narrow < 4:
+        yield f"init local needs heads and embeddings of at least 4, not {narrow}"
 
 
 def _heads(whose: str, width: int, heads: int, *, rotary: bool) -> Iterator[str]:
     if width % heads:
-        yield (
-            f"{whose}hidden_size {width} is not a multiple of {whose}num_attention_heads {heads}"
-        )
+        yield f"{whose}hidden_size {width} must be a multiple of its {heads} attention heads"
     if rotary and width // heads % 2:
-        yield (
-            f"{whose}num_attention_heads: rotary positions need heads of an even width, not "
-            f"{width // heads}"
-        )
+        yield f"{whose}num_attention_heads: rotary heads need an even width, not {width // heads}"
 
 
 def _generator(m: Model) -> Iterator[str]:
     own = m.generator_numbers()
-    odd = [
-        f"generator_{name} {own[name]} for {getattr(m, name)}"
-        for name in own
-        if own[name] != getattr(m, name)
-    ]
-    if not m.row.narrow_embeddings and m.tie != "none" and own["hidden_size"] != m.hidden_size:
-        yield (
-            f"tie {m.tie} in architecture {m.architecture} needs a generator of hidden_size "
-            f"{m.hidden_size}, not {own['hidden_size']}. Use generator_size 1 and fewer "
-            "generator_num_hidden_layers, or tie none"
-        )
+    odd = [name for name in own if own[name] != getattr(m, name)]
+    differs = ", ".join(f"generator_{name} {own[name]} for {getattr(m, name)}" for name in odd)
+    if not m.row.narrow_embeddings and m.tie != "none" and "hidden_size" in odd:
+        yield f"tie must be none in {m.architecture}, or the generator as wide ({differs})"
     yield from _heads(
         "generator_", own["hidden_size"], own["num_attention_heads"], rotary=m.row.rotary
     )
     if m.tie == "all" and odd:
-        yield f"tie all needs generator_size 1: the generator has {', '.join(odd)}"
+        yield f"tie all needs equal networks, as generator_size 1 ({differs})"
     if m.generator_dropout is not None and m.tie not in ("none", "tokens", "gdes"):
-        yield (
-            f"generator_dropout cannot differ with tie {m.tie}, which shares the embedding layer. "
-            "Use tie tokens, none or gdes"
-        )
+        yield f"generator_dropout needs tie none, tokens or gdes, not {m.tie}"
     if (m.tie == "lower") != (m.tie_layers is not None):
-        yield "tie lower and tie_layers go together: give both or neither"
-    wide = [one for one in odd if not one.startswith("generator_num_hidden_layers")]
-    if m.tie == "lower" and wide:
-        yield f"tie lower needs equal widths: the generator has {', '.join(wide)}"
+        yield "tie_layers and tie lower go together: give both or neither"
+    if m.tie == "lower" and set(odd) - {"num_hidden_layers"}:
+        yield f"tie lower needs equal widths ({differs})"
     most = min(m.num_hidden_layers, own["num_hidden_layers"])
     if m.tie_layers is not None and m.tie_layers > most:
         yield f"tie_layers must be at most {most}, the layers that both have, not {m.tie_layers}"
@@ -118,59 +95,43 @@ def _generator(m: Model) -> Iterator[str]:
 
 def _corruption(recipe: Recipe) -> Iterator[str]:
     m, c, o = recipe.model, recipe.corruption, recipe.objective
+    row = c.row
     if len(c.mask_mix) != 3 or abs(sum(c.mask_mix) - 1) > 1e-6:
         yield f"mask_mix must be three shares that sum to 1, not {c.mask_mix}"
     if c.span_length != Corruption.span_length and c.mask_unit != "span":
         yield f"span_length is for mask_unit span, not {c.mask_unit}"
     if c.corruptor not in o.row.corruptors and ":" not in c.corruptor:
-        yield (
-            f"corruptor {c.corruptor} does not go with objective {o.objective}. Use "
-            f"{' or '.join(sorted(o.row.corruptors))}"
-        )
-    drawn = ("temperature", "temperature_end", "disallow_correct")
-    for name in drawn:
-        if not c.row.learned and getattr(c, name) != getattr(Corruption, name):
-            yield f"{name} is for learned corruptors, not {c.corruptor}"
-    if c.temperature_schedule == "exponential" and c.temperature_end in (None, c.temperature):
-        yield "temperature_schedule exponential needs another temperature_end to move to"
-    if (
-        c.temperature_schedule != "exponential"
-        and c.temperature_decay != Corruption.temperature_decay
-    ):
+        known = " or ".join(sorted(o.row.corruptors))
+        yield f"corruptor must be {known} for objective {o.objective}, not {c.corruptor}"
+    for name in ("temperature", "temperature_end", "disallow_correct"):
+        if not row.learned and getattr(c, name) != getattr(Corruption, name):
+            yield f"{name}: corruptor {c.corruptor} has no generator"
+    exponential = c.temperature_schedule == "exponential"
+    if exponential and c.temperature_end in (None, c.temperature):
+        yield "temperature_schedule exponential needs another temperature_end"
+    if not exponential and c.temperature_decay != Corruption.temperature_decay:
         yield "temperature_decay is for temperature_schedule exponential"
     if c.generator_training == "frozen":
-        if not c.row.has_generator:
-            yield f"generator_training frozen is for corruptor generator, not {c.corruptor}"
-        if o.row.rewarded:
-            yield f"generator_training frozen: objective {o.objective} trains its generator"
+        if not row.has_generator or o.row.rewarded:
+            yield "generator_training frozen needs corruptor generator and no rewards"
         if m.tie not in ("none", "gdes"):
             yield f"generator_training frozen needs tie none or gdes, not {m.tie}"
-    if m.tie in ("all", "lower") and c.row.learned and not c.row.has_generator:
+    if m.tie in ("all", "lower") and row.learned and not row.has_generator:
         yield f"tie {m.tie} is for corruptor generator, not {c.corruptor}"
-    blocks = m.generator_numbers()["num_hidden_layers"]
-    depths = list(c.read_outs)
-    if depths and (depths != sorted(set(depths)) or depths[-1] != blocks):
-        yield (
-            f"read_outs must be ascending and end with {blocks}, the generator's layers, not "
-            f"{','.join(map(str, depths))}"
-        )
+    layers, depths = m.generator_numbers()["num_hidden_layers"], list(c.read_outs)
+    if depths and (depths != sorted(set(depths)) or depths[-1] != layers):
+        yield f"read_outs must ascend to {layers}, the generator's layers, not {depths}"
 
 
 def _objective(recipe: Recipe) -> Iterator[str]:
     m, c, o = recipe.model, recipe.corruption, recipe.objective
+    heads = m.row.rtd_heads
     if m.init_rtd_bias != "zero" and o.row.logits != "replaced":
         yield f"init_rtd_bias is for RTD heads, and objective {o.objective} has none"
-    if "rtd_head" in o.row.options and o.rtd_head not in m.row.rtd_heads:
-        having = [name for name, row in ARCHITECTURES.items() if o.rtd_head in row.rtd_heads]
-        yield (
-            f"rtd_head {o.rtd_head} is for architecture {' or '.join(having)}, not "
-            f"{m.architecture}. Use {' or '.join(m.row.rtd_heads)}"
-        )
+    if "rtd_head" in o.row.options and o.rtd_head not in heads:
+        yield f"rtd_head must be {' or '.join(heads)} in {m.architecture}, not {o.rtd_head}"
     if m.mask_decoder and not (c.row.has_generator or (o.row.masked_lm and c.row.shows_mask)):
-        yield (
-            "mask_decoder is for a masked language model (corruptor generator, or objective mlm "
-            "with corruptor mask)"
-        )
+        yield "mask_decoder needs a masked language model: corruptor generator, or mask with mlm"
     if o.mlm_share and not c.row.has_generator:
         yield f"mlm_share needs corruptor generator, not {c.corruptor}"
     for option in o.row.uncovered:
@@ -181,7 +142,7 @@ def _objective(recipe: Recipe) -> Iterator[str]:
     if o.loss_on == "chosen" and o.correct_as_replaced:
         yield "correct_as_replaced needs loss_on all: otherwise every graded token is replaced"
     if o.loss_on == "chosen" and m.init_rtd_bias == "replaced":
-        yield "init_rtd_bias replaced is the share among all tokens, and loss_on chosen grades few"
+        yield "init_rtd_bias replaced needs loss_on all: it is a share of all tokens"
     if o.correction == "none" and not o.mlm_share:
         yield "correction none needs mlm_share. For detection alone use objective rtd"
     if o.contrast_rows == 1:
@@ -192,24 +153,23 @@ def _objective(recipe: Recipe) -> Iterator[str]:
 
 def _weights(recipe: Recipe) -> Iterator[str]:
     c, o = recipe.corruption, recipe.objective
-    weights = o.term_weights
+    weights, its = o.term_weights, o.row.optional
     losses = {*o.row.losses, *(["generator"] if learns_by_likelihood(recipe) else [])}
     values = vars(c) | vars(o) | o.objective_options
-    optional = {loss for loss, option in o.row.optional.items() if values[option]}
-    for loss, option in o.row.optional.items():
+    for loss, option in its.items():
         if loss in weights and not values[option]:
             yield f"term_weights: the loss {loss} needs {option} above 0"
         if option in o.options and values[option] and not weights.get(loss):
             yield f"{option} is for the loss {loss}: add {loss}=1 to term_weights"
     for objective, row in OBJECTIVES.items():
-        for loss in weights.keys() & row.optional.keys() - losses - optional:
-            needs = row.optional[loss]
-            yield f"term_weights: the loss {loss} is for objective {objective} with {needs}"
-    if not losses <= weights.keys() <= losses | optional:
-        right = sorted(losses | weights.keys() & optional)
-        shown = [f"{loss}={weights.get(loss, o.row.losses.get(loss, 1)):g}" for loss in right]
+        for loss in (weights.keys() & row.optional) - losses - its.keys():
+            needs = f"objective {objective} with {row.optional[loss]}"
+            yield f"term_weights: the loss {loss} is for {needs}"
+    if not losses <= weights.keys() <= losses | its.keys():
+        right = sorted(losses | weights.keys() & its)
+        shown = ",".join(f"{n}={weights.get(n, o.row.losses.get(n, 1)):g}" for n in right)
         why = f" ({_about_generator(recipe)})" if "generator" in losses ^ weights.keys() else ""
-        yield f"term_weights must be {','.join(shown)}, not {','.join(sorted(weights))}{why}"
+        yield f"term_weights must be {shown}, not {','.join(sorted(weights))}{why}"
     if not any(weights.values()):
         yield f"term_weights must not all be 0: {weights}"
     if o.mlm_share and not weights["correct"]:
@@ -226,9 +186,7 @@ def _about_generator(recipe: Recipe) -> str:
         return f"corruptor {c.corruptor} is trained with the loss generator"
     if not c.row.learned:
         return f"corruptor {c.corruptor} has no loss generator"
-    if o.row.rewarded:
-        return f"objective {o.objective} trains the generator with rewards"
-    return "a frozen generator has no loss"
+    return "rewards train the generator" if o.row.rewarded else "a frozen generator has no loss"
 
 
 def _training(recipe: Recipe) -> Iterator[str]:
@@ -239,15 +197,14 @@ def _training(recipe: Recipe) -> Iterator[str]:
         yield "clip apart needs a max_grad_norm above 0"
     if t.fsdp == "full_shard" and t.torch_compile:
         yield "fsdp full_shard and torch_compile exclude each other"
-    frozen = c.generator_training == "frozen"
-    trained = c.row.learned and (not frozen or t.generator_steps)
-    for name in ("generator_learning_rate", "generator_warmup_steps", "generator_weight_decay"):
-        if getattr(t, name) is not None and not trained:
-            yield f"{name}: no generator is trained here"
-    if t.clip == "apart" and (frozen or not c.row.learned):
-        yield "clip apart: no generator is trained with the encoder here"
-    if recipe.model.generator_dropout is not None and not trained:
-        yield "generator_dropout: no generator is trained here"
+    joint = c.row.learned and c.generator_training != "frozen"
+    if t.clip == "apart" and not joint:
+        yield "clip apart: no generator is trained with the encoder"
+    trained = joint or (c.row.learned and t.generator_steps)
+    of_generator = {f"generator_{n}" for n in ("learning_rate", "warmup_steps", "weight_decay")}
+    for name, value in (vars(t) | {"generator_dropout": recipe.model.generator_dropout}).items():
+        if name in of_generator | {"generator_dropout"} and value is not None and not trained:
+            yield f"{name}: no generator is trained"
     grows = recipe.data.seq_length_schedule or t.batch_size_schedule
     for name in ("non_finite", "spike"):
         if getattr(t, name) == "rollback" and grows:
@@ -257,9 +214,11 @@ def _training(recipe: Recipe) -> Iterator[str]:
 def _starts(recipe: Recipe) -> Iterator[str]:
     """Two stages, and networks that start from folders."""
     m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
-    if t.init_generator and not c.row.has_generator:
-        yield f"init_generator is for corruptor generator, not {c.corruptor}"
-    if c.generator_training == "frozen" and not (t.generator_steps or t.init_generator):
+    frozen = c.generator_training == "frozen"
+    if (t.init_generator or t.generator_steps) and not c.row.has_generator:
+        name = "init_generator" if t.init_generator else "generator_steps"
+        yield f"{name} is for corruptor generator, not {c.corruptor}"
+    if frozen and not (t.generator_steps or t.init_generator):
         yield "generator_training frozen needs generator_steps or init_generator"
     if m.init_rtd_bias != "zero" and t.init_discriminator:
         yield "init_rtd_bias and init_discriminator exclude each other"
@@ -274,19 +233,14 @@ def _starts(recipe: Recipe) -> Iterator[str]:
         if t.discriminator_start != "generator":
             yield f"discriminator_start {t.discriminator_start} needs generator_steps"
         return
-    if c.generator_training != "frozen" and not o.row.rewarded:
+    if not frozen and not o.row.rewarded:
         yield "generator_steps needs generator_training frozen, or objective adversarial"
-    if not c.row.has_generator:
-        yield f"generator_steps is for corruptor generator, not {c.corruptor}"
     if t.init_generator:
         yield "generator_steps and init_generator exclude each other"
     own = m.generator_numbers()
-    differs = any(own[name] != getattr(m, name) for name in own)
-    if t.discriminator_start == "generator" and (differs or t.init_discriminator):
-        yield (
-            "discriminator_start generator needs generator_size 1 and no init_discriminator. Use "
-            "discriminator_start random"
-        )
+    unlike = t.init_discriminator or any(own[name] != getattr(m, name) for name in own)
+    if t.discriminator_start == "generator" and unlike:
+        yield "discriminator_start generator needs generator_size 1 and no init_discriminator"
 
 
 def limit(recipe: Recipe) -> tuple[str, float]:
@@ -307,27 +261,18 @@ def extending(model: Model, number: str) -> str | None:
 
 def _lengths(recipe: Recipe) -> Iterator[str]:
     m, d, t = recipe.model, recipe.data, recipe.train
+    lengths, sizes = d.seq_length_schedule, t.batch_size_schedule
     name, most = limit(recipe)
-    for field, length in (
-        ("max_seq_length", d.max_seq_length),
-        *(("seq_length_schedule", length) for length in d.seq_length_schedule),
-    ):
+    for length in (d.max_seq_length, *lengths):
         if length > most:
+            field = "seq_length_schedule" if length in lengths else "max_seq_length"
             yield f"{field} {length} exceeds {name} {most}"
-    for field, schedule in (
-        ("seq_length_schedule", d.seq_length_schedule),
-        ("batch_size_schedule", t.batch_size_schedule),
-    ):
+    for field, schedule in (("seq_length_schedule", lengths), ("batch_size_schedule", sizes)):
         if sum(schedule.values()) >= 1:
             yield f"{field}: the shares must sum to less than 1, not {sum(schedule.values()):g}"
     for length in m.global_rope_theta_schedule:
-        if length not in d.seq_length_schedule:
-            yield f"global_rope_theta_schedule: seq_length_schedule has no rows of {length} tokens"
-        if length == d.max_seq_length:
-            yield (
-                f"global_rope_theta_schedule: rows of {length} tokens are the last ones, for which "
-                "global_rope_theta holds"
-            )
+        if length not in lengths or length == d.max_seq_length:
+            yield f"global_rope_theta_schedule: no earlier rows have {length} tokens"
     yield from periods(recipe)
 
 
@@ -341,16 +286,16 @@ def periods(recipe: Recipe) -> Iterator[str]:
 def _idle(recipe: Recipe, given: Iterable[str]) -> Iterator[str]:
     """Fields that many recipes carry along without effect, where the user wrote them."""
     m, c = recipe.model, recipe.corruption
-    without = {
-        "generator_size": c.row.learned,
-        "tie": c.row.learned,
-        "mask_mix": c.row.shows_mask or bool(c.row.leaves),
-        "local_amplitude": m.init == "local",
+    networks = c.row.learned or f"corruptor {c.corruptor}"
+    works = {
+        "generator_size": networks,
+        "tie": networks,
+        "mask_mix": c.row.shows_mask or bool(c.row.leaves) or f"corruptor {c.corruptor}",
+        "local_amplitude": m.init == "local" or f"init {m.init}",
     }
     for name in given:
-        if not without.get(name, True):
-            what = f"init {m.init}" if name == "local_amplitude" else f"corruptor {c.corruptor}"
-            yield f"{name} has no effect with {what}"
+        if works.get(name, True) is not True:
+            yield f"{name} has no effect with {works[name]}"
 
 
 def cautions(recipe: Recipe, asked: str = "max_steps") -> Iterator[str]:
@@ -361,10 +306,7 @@ def cautions(recipe: Recipe, asked: str = "max_steps") -> Iterator[str]:
     d = recipe.data
     for length in d.seq_length_schedule:
         if length >= d.max_seq_length:
-            yield (
-                f"seq_length_schedule: rows of {length} tokens are not shorter than max_seq_length "
-                f"{d.max_seq_length}"
-            )
+            yield f"seq_length_schedule: {length} is not below max_seq_length {d.max_seq_length}"
     *before, _ = stages_of(recipe)
     for stage, field in ((recipe, asked), *((one, "generator_steps") for one in before)):
         yield from _unused_parts(stage, field)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from .errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from .recipe import Model, Recipe
     from .recipe import Objective as ObjectiveSection
+    from .recipe import Recipe
 
 Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head predicts: a token, the log-odds that a token was replaced, an energy, or scores of a
@@ -78,8 +78,9 @@ class ObjectiveRow:
     """Heading of the model card."""
     tag: str
     """Tag of the model card."""
-    asked: str | Callable[[ObjectiveSection], str]
-    """What the encoder was trained for: `to predict ...`. Empty if nothing."""
+    asked: dict[str, str]
+    """What the encoder was trained for by each loss: `to predict ...`, with fields of the objective
+    in braces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,72 +129,9 @@ class ArchitectureRow:
     """Each `model_type` that is read as this architecture. The first is exported."""
 
 
-def _to(loss: str, text: str) -> Callable[[ObjectiveSection], str]:
-    """What a row is asked, if its loss has a weight."""
-    return lambda o: text if o.term_weights[loss] else ""
-
-
-_DETECTS = "to say of every token whether it is original or was replaced"
-
-
-def _rtd_asked(o: ObjectiveSection) -> str:
-    if not o.term_weights["rtd"]:
-        sentence = "to say of every text whether anything in it was replaced"
-        return sentence if o.term_weights.get("sentence") else ""
-    if o.correct_as_replaced:
-        return (
-            "to say of every token whether it is original or was drawn, where a draw that equals "
-            "the original counts as drawn (ELECTRA with Electric's labels)"
-        )
-    return f"{_DETECTS} (ELECTRA)"
-
-
-def _all_tokens_asked(o: ObjectiveSection) -> str:
-    if not o.term_weights["all_tokens"]:
-        return ""
-    gate = "the copy gate is not part of this folder" if o.copy_gate else "without a copy gate"
-    return f"to predict the original of every token (All-Tokens MLM, {gate})"
-
-
-_CORRECTIONS = {
-    "plain": "RTD and correction, after METRO-LM",
-    "gate": "RTD and correction weighted by a gate, as COCO-LM's code",
-    "copy": "RTD and correction with a copy mechanism, as COCO-LM",
-}
-
-
-def _corrective_asked(o: ObjectiveSection) -> str:
-    rtd, corrects = o.term_weights["rtd"], o.term_weights["correct"] and o.correction != "none"
-    asked = ""
-    if rtd and corrects:
-        asked = f"{_DETECTS}, and to predict the original of replaced tokens"
-        asked += f" ({_CORRECTIONS[o.correction]})"
-    elif rtd:
-        asked = f"{_DETECTS} (RTD)"
-    elif corrects:
-        asked = "to predict the original of replaced tokens (Replace MLM)"
-    if o.contrast_rows:
-        crops = f"to find the crop of a sequence among those of {o.contrast_rows} rows"
-        asked = f"{asked}, and {crops}" if asked else crops
-    first = f"after {o.mlm_share:.0%} of the run as a masked language model, "
-    return first + asked if o.mlm_share else asked
-
-
-def _selective_asked(o: ObjectiveSection) -> str:
-    found = f"that learned to find the original among {o.candidates} candidates"
-    if not o.term_weights["select"]:
-        return f"{_DETECTS} (RTD)" if o.term_weights["rtd"] else ""
-    if not o.term_weights["rtd"]:
-        return f"as all but the last layer of a branch {found} (multi-word selection, as TEAMS)"
-    return (
-        f"{_DETECTS}, beside a branch with another last layer {found} "
-        "(RTD and multi-word selection, as TEAMS)"
-    )
-
-
+_DETECT = "to say of every token whether it is original or was replaced"
 # The draws must come from the distribution that the loss is about.
 _DRAWING = ("temperature", "temperature_end", "temperature_schedule", "disallow_correct")
-_RTD = {"title": "ELECTRA discriminator", "tag": "replaced-token-detection"}
 
 OBJECTIVES: dict[str, ObjectiveRow] = {
     "mlm": ObjectiveRow(
@@ -204,7 +142,7 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         masked_lm=True,
         title="masked language model",
         tag="masked-language-modelling",
-        asked=_to("mlm", "to predict the original of the changed tokens (Replace MLM)"),
+        asked={"mlm": "to predict the original of the changed tokens (Replace MLM)"},
     ),
     "rtd": ObjectiveRow(
         cls="electrify.objectives.electra:Electra",
@@ -212,8 +150,9 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         losses={"rtd": 50.0},
         optional={"sentence": "clean_rate"},
         options=("rtd_head", "loss_on", "correct_as_replaced"),
-        asked=_rtd_asked,
-        **_RTD,
+        asked={"rtd": f"{_DETECT} (ELECTRA)", "sentence": "to detect changed texts"},
+        title="ELECTRA discriminator",
+        tag="replaced-token-detection",
     ),
     "all_tokens": ObjectiveRow(
         cls="electrify.objectives.all_tokens:AllTokensMLM",
@@ -224,7 +163,10 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         logits="token",
         title="All-Tokens masked language model",
         tag="all-tokens",
-        asked=_all_tokens_asked,
+        asked={
+            "all_tokens": "to predict the original of every token (All-Tokens MLM, whose copy gate "
+            "is not part of this folder)"
+        },
     ),
     "corrective": ObjectiveRow(
         cls="electrify.objectives.corrective:Corrective",
@@ -248,8 +190,14 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
                 trained=lambda o: bool(o.term_weights["correct"]) and o.correction != "none",
             )
         },
-        asked=_corrective_asked,
-        **_RTD,
+        asked={
+            "rtd": _DETECT,
+            "correct": "to predict the original of replaced tokens (correction {correction}, as in "
+            "COCO-LM and METRO-LM)",
+            "contrast": "to find the crop of a sequence among those of {contrast_rows} rows",
+        },
+        title="ELECTRA discriminator",
+        tag="replaced-token-detection",
     ),
     "selective": ObjectiveRow(
         cls="electrify.objectives.selective:Selective",
@@ -267,8 +215,13 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
                 trained=lambda o: bool(o.term_weights["select"]),
             )
         },
-        asked=_selective_asked,
-        **_RTD,
+        asked={
+            "rtd": _DETECT,
+            "select": "to share all but the last layer with a branch that finds the original among "
+            "{candidates} candidates (multi-word selection, as TEAMS)",
+        },
+        title="ELECTRA discriminator",
+        tag="replaced-token-detection",
     ),
     "adversarial": ObjectiveRow(
         cls="electrify.objectives.adversarial:Adversarial",
@@ -279,7 +232,7 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         rewarded=True,
         title="ELECTRA discriminator",
         tag="adversarial",
-        asked=_to("rtd", f"{_DETECTS} by a generator that was rewarded for fooling it"),
+        asked={"rtd": f"{_DETECT} by a generator that was rewarded for fooling it"},
     ),
     "electric": ObjectiveRow(
         cls="electrify.objectives.electric:Electric",
@@ -289,11 +242,10 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         logits="energy",
         title="Electric encoder",
         tag="electric",
-        asked=_to(
-            "nce",
-            "to give every token an energy, low where it fits its context (Electric). Minus the "
-            "sum of the energies is a pseudo-log-likelihood",
-        ),
+        asked={
+            "nce": "to give every token an energy, low where it fits its context (Electric). Minus "
+            "the sum of the energies is a pseudo-log-likelihood"
+        },
     ),
 }
 
@@ -474,15 +426,16 @@ def network_names(leaves: Collection[str] = ()) -> tuple[str, ...]:
     return (KEPT, *dict.fromkeys((*every_one_beside(), *leaves)))
 
 
-def asked_of(objective: ObjectiveSection) -> str:
-    """What the encoder was trained for, as its model card puts it."""
-    asked = objective.row.asked
-    return asked if isinstance(asked, str) else asked(objective)
+def asked_of(o: ObjectiveSection) -> str:
+    """What the encoder was trained for, as its model card puts it. Empty if nothing."""
+    texts = [text for loss, text in o.row.asked.items() if o.term_weights.get(loss)]
+    asked = ", and ".join(texts).format(**(vars(o) | o.objective_options))
+    first = f"after {o.mlm_share:.0%} of the run as a masked language model, "
+    return first + asked if o.mlm_share else asked
 
 
 _TIES = {
-    "gdes": "sharing word embeddings with the encoder by gradient-disentangled sharing (as in "
-    "DeBERTaV3, arXiv 2111.09543)",
+    "gdes": "with gradient-disentangled embedding sharing (as in DeBERTaV3, arXiv 2111.09543)",
     "lower": "sharing its embeddings and lowest layers with the encoder",
 }
 
@@ -490,20 +443,15 @@ _TIES = {
 def generator_words(recipe: Recipe, *, width: int | None = None) -> str:
     """The generator as the model card describes it. width: that of a generator loaded from a
     folder."""
-    m: Model = recipe.model
-    c = recipe.corruption
+    m, c = recipe.model, recipe.corruption
     width = width or m.generator_numbers()["hidden_size"]
     frozen = c.generator_training == "frozen"
-    words = ["a", "frozen"] if frozen else ["a"]
-    words += ["generator"] if width >= m.hidden_size else ["small", "generator"]
-    more = ["as wide as the encoder"] if width == m.hidden_size else []
-    more += ["wider than the encoder"] if width > m.hidden_size else []
-    more += ["without dropout"] if m.generator_dropout == 0 and m.dropout else []
-    shown = [" ".join([*words, " and ".join(more)]).rstrip()]
-    shown += [_TIES[m.tie]] if m.tie in _TIES else []
-    end = c.temperature if c.temperature_end is None else c.temperature_end
-    if end != c.temperature:
-        fast = frozen and end < c.temperature and c.temperature_schedule == "exponential"
-        falls = "falls exponentially (as in Fast-ELECTRA, arXiv 2310.07347)" if fast else "goes"
-        shown.append(f"whose temperature {falls} from {c.temperature:g} to {end:g}")
-    return ", ".join(shown) + ("," if len(shown) > 1 else "")
+    small = "small " if width < m.hidden_size else ""
+    how = ["as wide as the encoder"] if width == m.hidden_size else []
+    how += ["without dropout"] if m.generator_dropout == 0 and m.dropout else []
+    words = [f"a {'frozen ' if frozen else ''}{small}generator {' and '.join(how)}".rstrip()]
+    words += [_TIES[m.tie]] if m.tie in _TIES else []
+    if c.temperature_end not in (None, c.temperature):
+        words.append(f"whose temperature goes from {c.temperature:g} to {c.temperature_end:g}")
+        words[-1] += " (as in Fast-ELECTRA, arXiv 2310.07347)" if frozen else ""
+    return ", ".join(words) + ("," if len(words) > 1 else "")
