@@ -485,13 +485,9 @@ def about(name: str) -> dict[str, str]:
     return {k: known[k] for k in ("about", "source", "hardware", "note") if k in known}
 
 
-def listing(width: int = 120) -> list[list[str]]:
-    """A table of the shipped recipes, its head first. Parameters and FLOPs of training (matrix
-    products, backward twice forward) are for 30,522 tokens of vocabulary.
-
-    Args:
-        width: Characters of a line.
-    """
+def listing() -> list[list[str]]:
+    """A table of the shipped recipes, its head first: parameters and FLOPs for a vocabulary of
+    30,522, rough hours, what was measured or published."""
     rows = [["recipe", "layers", "width", "parameters", "FLOPs", "hours", "measured or published"]]
     for name in names():
         numbers = {k: v for fields in shipped(name).values() for k, v in fields.items()}
@@ -499,7 +495,9 @@ def listing(width: int = 120) -> list[list[str]]:
         flops, hidden = float(cost["flops"]), int(numbers["hidden_size"])
         machine, rate = next((m, r) for most, m, r in MACHINES if hidden <= most)
         cells = [name, numbers["num_hidden_layers"], str(hidden), f"{int(cost['parameters']):,}"]
-        cells += [f"{flops:.1e}".replace("e+", "e"), f"{flops / rate / 3600:,.2g} {machine}"]
+        hours = flops / rate / 3600
+        cells += [f"{flops:.1e}".replace("e+", "e")]
+        cells += [f"{hours:,.0f} {machine}" if hours > 9.5 else f"{hours:.2g} {machine}"]
         rows.append([*cells, about(name).get("note", "")])
     return rows
 
