@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli, faults
+from electrify import cli
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.oldfiles.reading import sha256_of
@@ -38,6 +38,7 @@ from small import (
     prepare_small,
     pretrain_words,
     records,
+    signalled,
     steps_of,
     write_text,
 )
@@ -484,7 +485,7 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
     parts = {"discriminator_start": "random", "init_discriminator": start, "tie": "none"}
     words = pretrain_words(small_data, tmp_path / "run", **STAGES | parts | {"save_steps": 3})
     with monkeypatch.context() as patch:
-        patch.setenv(faults.VARIABLE, "int:update@5")  # the first stage has 4
+        signalled(patch, step=5, number=signal.SIGINT)  # the first stage has 4
         assert electrify(*words) == 75
     assert steps_of(tmp_path / "run") == [3, 5]
     shutil.rmtree(start)
@@ -494,7 +495,7 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
 def begun_in_vain(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     """A run that is stopped in its first update, which has its header and no checkpoint."""
     with monkeypatch.context() as patch:
-        patch.setenv(faults.VARIABLE, "int:update@1")
+        signalled(patch, step=1, number=signal.SIGINT)
         assert electrify(*words) == 75
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify import faults
 from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
 from electrify.data.loader import Rows
 from electrify.errors import UserError
@@ -21,7 +21,7 @@ from electrify.pretraining.running import Job
 from electrify.pretraining.timed import FEWEST, FORWARD, Rate, measured, of_time
 from electrify.text.shards import Corpus
 from electrify.train import dist
-from small import SMALL, mistake, pretrain_words, run, same_ending
+from small import SMALL, mistake, pretrain_words, run, same_ending, signalled
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
@@ -210,10 +210,10 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
     """It begins anew; one that goes on says that it keeps its number."""
     measured_as(monkeypatch, PER_SLOT)
     words = pretrain_words(small_data, tmp_path / "run")
-    monkeypatch.setenv(faults.VARIABLE, "int:update@1")
-    assert run(*words, "--train-minutes", "1") == 75
+    with monkeypatch.context() as patch:
+        signalled(patch, step=1, number=signal.SIGINT)
+        assert run(*words, "--train-minutes", "1") == 75
     assert (tmp_path / "run" / "config.yaml").is_file()
-    monkeypatch.delenv(faults.VARIABLE)
     assert "not even 5 updates fit" in mistake(capsys, *words, "--train-minutes", "1e-9")
     # 28.8 s, of which the validation takes .85.
     short = ("--max-minutes", "1e-9", "--train-minutes")

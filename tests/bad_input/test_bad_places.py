@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,44 +35,6 @@ def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def model(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished / "discriminator", tmp_path / "model"))
-
-
-# ------------------------------------------------------- the folder in which the command is started
-
-GONE: dict[str, Callable[[Path, Path], list[str]]] = {
-    "prepare": lambda data, run: ["prepare", "a.txt", "--output-dir", "out"],
-    "prepare, input there": lambda data,
-    run: ["prepare", str(data.with_name(data.name + ".txt")), "--output-dir", "out", "--vocab-size",
-     "300"],
-    "pretrain": lambda data, run: pretrain_words(data, Path("out"), max_steps=1),
-    "export": lambda data, run: ["export", str(run), "--output-dir", "out"],
-    "finetune": lambda data, run: [
-        "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file",
-        "b.tsv", "--output-dir", "out",
-    ],
-    "detect": lambda data, run: ["detect", "./model", "a text"],
-    "evaluate": lambda data, run: ["evaluate", str(run / "discriminator"), "--data-dir", "pairs"],
-    "doctor": lambda data, run: ["doctor", "model"],
-    "demo": lambda data, run: ["demo", "--output-dir", "out", "--max-steps", "2"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", GONE)
-def test_the_current_folder_was_deleted(
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "here").mkdir()
-    os.chdir(tmp_path / "here")
-    (tmp_path / "here").rmdir()
-    assert "the folder in which this command was started has been deleted" in mistake(
-        capsys, *GONE[case](small_data, finished)
-    )
 
 
 # ------------------------------------------------------------------ no right to look

@@ -16,12 +16,12 @@ from electrify.config.embed import EmbedConfig
 from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.oldfiles.folders import aside, foreign, remove_temporaries
-from electrify.oldfiles.schema import SchemaError, check
-from electrify.oldfiles.whole import GoneError, write_atomically, written
 from electrify.inference.output import sink
 from electrify.inference.source import Head
 from electrify.inference.vectors import vector_sink
+from electrify.oldfiles.folders import aside, foreign, remove_temporaries
+from electrify.oldfiles.schema import SchemaError, check
+from electrify.oldfiles.whole import GoneError, write_atomically, written
 from electrify.pretraining import running
 from electrify.text.choosing import choose_sources
 from electrify.text.given import prepared

@@ -63,12 +63,12 @@ from electrify.downstream.babylm_tasks import BABYLM
 from electrify.downstream.known_tasks import TAGGING, TASKS
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
+from electrify.flops.count import recipe_flops
 from electrify.oldfiles import results as results_module
 from electrify.oldfiles.folders import fingerprint
 from electrify.oldfiles.lock import lock
 from electrify.oldfiles.results import RECORD
 from electrify.oldfiles.schema import check as check_schema
-from electrify.flops.count import recipe_flops
 from electrify.pretraining.pretrain import pretrain
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs

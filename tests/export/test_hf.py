@@ -364,7 +364,6 @@ def test_the_card_tells_the_run(tmp_path):
         "# my run: ELECTRA discriminator",
         "| tokens seen | 10,000 |",
         "| wall time | 40 s |",
-        "| energy | 10 kWh |",
         "| `rtd` | 0.4321 |",
         "| documents | 12 |",
         "d" * 64,
@@ -390,13 +389,12 @@ def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
     built = write_run(run, RTD)
     model = {n: p.detach() for n, p in built.objective.named_parameters()}
     used = {"step": 7, "tokens": 5000, "window": {"tokens": [2345.0, 0.0]}, "seconds": 38.0}
-    used |= {"joules": 1.8e7}
     checkpoint.save(run, 7, tensors={"model": model}, state=STATE | used, keep=None)
     lines = (run / "metrics.jsonl").read_text().splitlines()
     log = [json.loads(line) | {"epoch": 2.5} for line in lines]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     card = (export(run, output_dir=tmp_path / "out", step=7) / "README.md").read_text()
-    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s", "energy | 5 kWh"):
+    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s"):
         assert f"| {row} |" in card
     assert "passes over the corpus" not in card
 

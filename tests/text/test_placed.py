@@ -3,7 +3,6 @@ under the run."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from electrify import faults
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import prepare
+from electrify.text import merging, prepare
 from small import listing, write_text
 
 NAMES = [
@@ -40,14 +38,18 @@ def options(source: Path, out: Path) -> PrepareConfig:
 def disturbed(
     source: Path, out: Path, point: str, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs `prepare` and does something at a point of it."""
+    """Runs `prepare` and does something after one of its functions."""
 
-    def at(name: str, *more: object) -> None:
-        if name == point:
-            act()
+    module = merging if point in vars(merging) else prepare
+    work = getattr(module, point)
+
+    def acting(*given: object, **named: object) -> object:
+        found = work(*given, **named)
+        act()
+        return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "at", at)
+        patch.setattr(module, point, acting)
         prepare.prepare(options(source, out))
 
 
@@ -59,7 +61,7 @@ def stop() -> None:
 def begun(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose run was stopped when its texts were tokenised."""
     with pytest.raises(KeyboardInterrupt):
-        disturbed(source, tmp_path / "data", "encoded", stop, monkeypatch)
+        disturbed(source, tmp_path / "data", "write_part", stop, monkeypatch)
     return tmp_path / "data"
 
 
@@ -100,13 +102,13 @@ def test_a_file_of_the_user_that_comes_while_it_is_prepared(
 ) -> None:
     out = tmp_path / "data"
     with pytest.raises(UserError, match=f"{name} is not of this corpus"):
-        disturbed(source, out, "encoded", lambda: (out / name).write_text("mine"), monkeypatch)
+        disturbed(source, out, "write_part", lambda: (out / name).write_text("mine"), monkeypatch)
     assert (out / name).read_text() == "mine"
     (out / name).unlink()
     same_corpus(source, out)
 
 
-@pytest.mark.parametrize("point", ["joined", "before_data_manifest"])
+@pytest.mark.parametrize("point", ["_shards"])
 def test_our_own_files_are_known_after_a_stop(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -153,21 +155,6 @@ def test_a_pipe_with_the_name_of_a_part_is_not_waited_for(source: Path, begun: P
     same_corpus(source, begun)
 
 
-@pytest.mark.parametrize(
-    ("point", "name"), [("collected", "tokenizer"), ("collected", "parts"), ("tokenizer", "parts")]
-)
-def test_links_that_come_while_it_is_prepared(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, name: str
-) -> None:
-    out, outside = tmp_path / "data", tmp_path / "outside"
-    outside.mkdir()
-    with pytest.raises(UserError, match=f"{name} is a link"):
-        disturbed(
-            source, out, point, lambda: (out / "unfinished" / name).symlink_to(outside), monkeypatch
-        )
-    assert not list(outside.iterdir())
-
-
 def test_files_of_the_user_in_unfinished_stay(source: Path, begun: Path) -> None:
     for name in ("MINE", "parts/MINE", "parts/00000/MINE", "tokenizer/MINE"):
         (begun / "unfinished" / name).write_text("mine")
@@ -176,47 +163,6 @@ def test_files_of_the_user_in_unfinished_stay(source: Path, begun: Path) -> None
         "MINE", "parts/MINE", "parts/00000/MINE", "tokenizer/MINE",
     }  # fmt: skip
     same_corpus(source, begun)
-
-
-def emptied(folder: Path) -> None:
-    """As a removal does that another process writes into: the folder stays."""
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-@pytest.mark.parametrize("how", ["removed", "emptied", "moved", "its mark removed", "half removed"])
-@pytest.mark.parametrize(
-    "point", ["collected", "tokenizer", "encoded", "joined", "before_data_manifest"]
-)
-def test_a_folder_that_is_deleted_while_it_is_prepared(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, how: str
-) -> None:
-    """Whatever is left, the same command makes the corpus."""
-    out = tmp_path / "data"
-
-    def act() -> None:
-        match how:
-            case "removed":
-                shutil.rmtree(out, ignore_errors=True)
-            case "emptied":
-                emptied(out) if out.exists() else None
-            case "moved":
-                os.rename(out, tmp_path / "moved") if out.exists() else None
-            case "its mark removed":
-                (out / "unfinished" / "state.json").unlink(missing_ok=True)
-            case _:
-                shutil.rmtree(out / "unfinished", ignore_errors=True)
-                (out / "tokens-train-00000.bin").unlink(missing_ok=True)
-
-    said = "run the same command again"
-    with contextlib.suppress(UserError):
-        try:
-            disturbed(source, out, point, act, monkeypatch)
-        except UserError as e:
-            said = str(e)
-            raise
-    assert "run the same command again" in said
-    same_corpus(source, out)
 
 
 def test_a_folder_of_the_user_that_took_the_name_is_left_alone(
@@ -230,7 +176,7 @@ def test_a_folder_of_the_user_that_took_the_name_is_left_alone(
         (out / "thesis.txt").write_text("mine")
 
     with pytest.raises(UserError, match="run the same command again"):
-        disturbed(source, out, "encoded", act, monkeypatch)
+        disturbed(source, out, "write_part", act, monkeypatch)
     assert listing(out).keys() == {"thesis.txt"}
     with pytest.raises(UserError, match="holds other files"):
         prepare.prepare(options(source, out))

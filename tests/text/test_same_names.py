@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from electrify import faults
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.oldfiles.whole import temporary
+from electrify.text import merging
+from electrify.text import prepare as prepare_module
 from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.source import Source
@@ -54,7 +55,7 @@ def test_another_tokenizer_after_a_kill(
     options = PrepareConfig(
         inputs=(str(text),), output_dir=str(tmp_path / "data"), tokenizer=str(given), workers=1
     )
-    stop_at(monkeypatch, "encoded")
+    stop_encoding(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         prepare(options)
     shutil.rmtree(given)
@@ -64,14 +65,15 @@ def test_another_tokenizer_after_a_kill(
         prepare(options)
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Ends the program at a point, as Ctrl-C would."""
+def stop_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends the program when its first part is encoded, as Ctrl-C would."""
 
-    def at(name: str, step: int = 0) -> None:
-        if name == point:
-            raise KeyboardInterrupt
+    def write(path: Path, part: Any) -> None:
+        write_part(path, part)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(faults, "at", at)
+    write_part = prepare_module.write_part
+    monkeypatch.setattr(prepare_module, "write_part", write)
 
 
 def test_a_manifest_that_somebody_puts_there(
@@ -81,11 +83,12 @@ def test_a_manifest_that_somebody_puts_there(
     data = tmp_path / "data"
     options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
 
-    def at(name: str, step: int = 0) -> None:
-        if name == "joined":
-            (data / "manifest.json").write_text("mine")
+    def shards(*given: Any, **named: Any) -> Any:
+        (data / "manifest.json").write_text("mine")
+        return joined(*given, **named)
 
-    monkeypatch.setattr(faults, "at", at)
+    joined = merging._shards  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(merging, "_shards", shards)
     with pytest.raises(UserError, match="put there while the corpus was prepared"):
         prepare(options)
     assert (data / "manifest.json").read_text() == "mine"
@@ -103,7 +106,7 @@ def test_the_tokenizer_of_a_killed_command_is_whole(
         for d in ("whole", "data")
     )
     prepare(whole)
-    stop_at(monkeypatch, "encoded")
+    stop_encoding(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         prepare(data)
     monkeypatch.undo()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from electrify import faults
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
 from electrify.oldfiles.run_folder import numbered
 from electrify.pretraining.pretrain import pretrain
+from electrify.train.loop import Batch, Run
 from electrify.train.trunk import leaves_at
 from small import SMALL, same_ending
 
@@ -56,11 +56,13 @@ def test_a_checkpoint_that_was_read_is_let_go(
     trunk = trunk_of(small_data, tmp_path / "long", config)
     seen = []
 
-    def at(point: str, step: int = 0) -> None:
-        if point == "update":
-            seen.append([line for line in MAPS.read_text().splitlines() if str(trunk) in line])
+    update = Run.update
 
-    monkeypatch.setattr(faults, "at", at)
+    def looking(self: Run, batch: Batch) -> None:
+        seen.append([line for line in MAPS.read_text().splitlines() if str(trunk) in line])
+        update(self, batch)
+
+    monkeypatch.setattr(Run, "update", looking)
     pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
     assert seen
     assert not any(seen)

@@ -14,7 +14,6 @@ from pathlib import Path
 from ..config.doctor import DoctorConfig
 from ..config.given import must_be
 from ..console import harmless
-from ..torch_state import known_torch_state
 from .consistency import models_together, runs_together
 from .data import Data, examine_data
 from .findings import LEVELS, Diagnosis, Finding, Kind, Level
@@ -63,7 +62,6 @@ class Report:
         return json.dumps({"folders": folders, "counts": self.counts}, ensure_ascii=True)
 
 
-@known_torch_state()
 def diagnose(config: DoctorConfig | str | Path) -> Report:
     """Examines every folder. Raises UserError for a folder that does not exist or is none of the
     three kinds; damage is a finding. config: or the path of one folder."""

@@ -20,11 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .. import faults
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
-from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
+from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..config.export import ExportConfig
 from ..config.given import path_of
 from ..config.networks import KEPT, meaning_of, network_names
@@ -45,11 +44,9 @@ from ..oldfiles.tokenizers import (
 )
 from ..progress import say
 from ..tokens import SpecialIds
-from ..torch_state import known_torch_state
 from ..train import checkpoint
 from ..train.decisive import must_agree, must_be_of_recipe
 from ..train.facts import read_facts
-from ..train.memory import must_fit
 from ..train.saved import current_names, must_be_floats, must_be_state
 from . import card
 from .agreement import check_folder
@@ -74,14 +71,12 @@ def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
     built = built or _restored(config, facts, _checkpoint(run, None))[0]
     folders = {}
     for name in built.exports:
-        faults.at("export")
         folders[name] = _write(
             run, built, name, run / name, config=config, facts=facts, state=None, top=run
         )
     return folders
 
 
-@known_torch_state()
 def export(
     run: str | Path, *, output_dir: str | Path, part: str = KEPT, step: int | None = None
 ) -> Path:
@@ -171,8 +166,6 @@ def _restored(
 ) -> tuple[Built, dict[str, Any]]:
     """The networks of a checkpoint, and its state."""
     generator = _generator_shape(config, facts)
-    for shape in filter(None, (kept_shape(config.model, facts["vocab_size"]), generator)):
-        must_fit(shape, what=f"the run {path.parent}")
     built = compose(
         config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator
     )

@@ -46,16 +46,13 @@ def corpus_for(
     for start in new:
         check_place(start)
     if not is_prepared(data) and _may_be_text(data):
-        from ..train.board import must_have_tensorboard
-        from ..train.device import pick_device
         from ..train.folder import refuse, refuse_stages  # imports torch
+        from ..train.machine import pick_device
         from .batches import split_batch
 
         (refuse_stages if t.generator_steps else refuse)(output_dir, resume)
         if _processes() == 1:  # more of them take no text
             split_batch(config, 1)
-        if "tensorboard" in t.report_to:
-            must_have_tensorboard()
         pick_device(t.device)
         if new:
             from .starting import must_read_rows

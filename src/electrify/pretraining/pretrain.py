@@ -11,23 +11,20 @@ from ..config.check_lengths import check_minutes
 from ..config.checks import cautions, check
 from ..config.given import checked, must_be, path_of
 from ..config.networks import KEPT
-from ..config.pretrain import PretrainConfig, override
+from ..config.pretrain import PretrainConfig, load_file, override
 from ..config.schema import convert
 from ..config.stages import stages_of
 from ..draws import hashed
 from ..errors import UserError, need
 from ..export.starting_vocabulary import check_vocabulary
 from ..flops.count import outline
-from ..oldfiles.run_folder import GENERATOR_STAGE, numbered
+from ..oldfiles.run_folder import CONFIG, GENERATOR_STAGE, numbered
 from ..progress import say
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus
-from ..torch_state import known_torch_state
 from ..train import dist
-from ..train.allocator import keep_memory
-from ..train.device import pick_device
-from ..train.folder import Resume, find_checkpoint, refuse, refuse_stages
-from ..train.precision import with_precision
+from ..train.folder import Resume, find_checkpoint, has_begun, refuse, refuse_stages
+from ..train.machine import keep_memory, pick_device, with_precision
 from ..train.space import bytes_needed, require_space, sizes_of
 from .running import Job, Result, plan, train_run
 from .starting import from_folders
@@ -37,7 +34,6 @@ from .timed import in_time
 _ALONE = threading.Lock()
 
 
-@known_torch_state()
 def pretrain(
     data: str | Path,
     *,
@@ -99,8 +95,11 @@ def _pretrain(
     job = Job(data, output_dir, config, resume, starts, world, deadline, milestones, trunk)
     try:
         with dist.companions():
-            begun = [output_dir, output_dir / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
-            job = replace(job, config=with_precision(config, world, begun=begun))
+            folders = [output_dir, output_dir / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
+            with dist.together():
+                begun = next((folder for folder in folders if has_begun(folder)), None)
+                bf16 = load_file(begun / CONFIG, within=begun).train.bf16 if begun else None
+            job = replace(job, config=with_precision(config, world, begun=bf16))
             if train_minutes is not None:
                 with dist.together():
                     refuse(output_dir, resume)

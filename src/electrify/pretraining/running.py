@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from .. import faults
 from ..build import Built
 from ..config.pretrain import PretrainConfig
 from ..data.loader import Loader, Rows
@@ -25,16 +24,15 @@ from ..train import dist
 from ..train.claim import Loaded, claim
 from ..train.context import RunContext, TrainingData
 from ..train.decisive import decisive
+from ..train.dist import is_sharded
 from ..train.folder import Resume, earlier_threads, fingerprint, refuse
 from ..train.header import header_lost, write_header
 from ..train.home import Home
 from ..train.log import MetricsLog, begin_log
 from ..train.loop import Run, Summary
-from ..train.memory import run_must_fit
-from ..train.peak import machine_peak
-from ..train.sharding import is_sharded
+from ..train.machine import Threads, choose, computing_with, run_must_fit
+from ..train.meter import machine_peak
 from ..train.space import bytes_needed, require_space, sizes_of
-from ..train.threads import Threads, choose, computing_with
 from .announcing import announce, changed
 from .batches import split_batch
 from .frequencies import unigram_entropy
@@ -100,7 +98,6 @@ def train_run(job: Job) -> Result:
             computing_with(threads_of(config, planned.micro_rows, folder, loaded, world))
         )
         run, built = assembled(job, planned, fresh=loaded is None)
-        faults.at("build")
         with dist.together():
             begin(run, built, config, loaded, threads)
         if loaded:
@@ -120,7 +117,7 @@ def plan(job: Job) -> Planned:
     recipe = from_folders(job.config, job.folder, vocab_size)
     config, micro_rows = split_batch(recipe, job.world.size)
     shapes = shapes_of(config, job.folder, vocab_size)
-    run_must_fit(config, *shapes, rows=micro_rows, world=job.world)
+    run_must_fit(config, shapes[0], rows=micro_rows, world=job.world)
     segments, seed = config.data.num_segments, config.train.seed
     loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
     must_be_whole(config, loader, shapes[1])

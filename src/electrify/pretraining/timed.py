@@ -21,7 +21,7 @@ from ..progress import say
 from ..train.dist import World, any_across, sum_across, together
 from ..train.folder import has_begun
 from ..train.loop import Run
-from ..train.threads import computing_with
+from ..train.machine import computing_with
 from .running import Job, assembled, plan, threads_of
 
 # Updates that are not counted: the first ones compile, and fill memory.

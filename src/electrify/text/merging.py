@@ -13,7 +13,6 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from .. import faults
 from ..errors import UserError
 from ..oldfiles.reading import sha256_of
 from ..oldfiles.whole import temporary, written
@@ -94,7 +93,6 @@ def join(
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
         tokenizer_files=dict(sorted(tokenizer_files.items())),
     )
-    faults.at("before_data_manifest")
     _must_be_one(manifest, space)
     write_manifest(space.folder, manifest)
     return manifest
@@ -134,7 +132,6 @@ def _shards(
                 writer.add(*found[1][split])
             unigram += np.bincount(found[1]["train"][1], minlength=len(unigram))
             bar.advance()
-            faults.at("joined")
         return {split: writer.close() for split, writer in writers.items()}
 
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import faults
 from ..config.given import must_be
 from ..config.prepare import PrepareConfig
 from ..console import harmless
@@ -104,13 +103,11 @@ def _tell_of_archives(sources: list[Source]) -> None:
 def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:
     space.collect(workers=options.workers or cores())
     clock.ends("collect")
-    faults.at("collected")
     sample.tokenizer_for(options, space)
     tokenizer = load_tokenizer(space.tokenizer)
     special = special_ids(tokenizer)
     vocab_size = vocabulary_size(tokenizer)
     clock.ends("tokenizer")
-    faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
     space.must_be_unchanged()
@@ -202,7 +199,6 @@ class Plan:
             for encoded in pool.map(self._tasks(bar)):
                 write_part(self._making.popleft().path, encoded.part)
                 self.counts.update(encoded.counts)
-                faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
         if not self._train:

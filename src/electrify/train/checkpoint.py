@@ -30,7 +30,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .. import faults
 from ..errors import UserError, is_of_memory
 from ..oldfiles.folders import aside
 from ..oldfiles.reading import json_of, read_bytes, sha256_of
@@ -87,12 +86,10 @@ def _put(
 ) -> None:
     temporary, damaged = (run / f".tmp-{step}-{uuid.uuid4().hex}" for _ in range(2))
     try:
-        faults.at("before_tmp", step)
         run.mkdir(parents=True, exist_ok=True)
         _remove_temporaries(run)
         temporary.mkdir()
         _write_all(temporary, step, tensors, state)
-        faults.at("before_rename", step)
         if _nothing_but(final, written_here(final)):  # a damaged one, see `save`
             final.rename(damaged)
         elif (kept := aside(final)) is not None:
@@ -111,7 +108,6 @@ def _put(
         ) from e
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    faults.at("after_rename", step)
 
 
 def _write_all(
@@ -127,7 +123,6 @@ def _write_all(
         name = f"{group}.safetensors"
         assert Path(name).name == name, group
         save_file({k: t.detach().contiguous() for k, t in named.items()}, folder / name)
-        faults.at(f"mid_{group}", step)
         seal(name)
     (folder / STATE).write_text(
         json.dumps(state, sort_keys=True, indent=1) + "\n", encoding="utf-8"
@@ -136,7 +131,6 @@ def _write_all(
     for name in files:  # the library makes files that only their owner may read
         (folder / name).chmod(mode)
     seal(STATE)
-    faults.at("before_manifest", step)
     manifest = {"format": FORMAT, "step": step, "files": files}
     (folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
     sync(folder / MANIFEST)
@@ -172,7 +166,6 @@ def _retire(found: Found, run: Path, step: int) -> None:
     if _nothing_but(found.path, ours):
         gone = run / f".tmp-{found.step}-{uuid.uuid4().hex}"
         found.path.rename(gone)  # hidden at once, so that a kill leaves no half checkpoint
-        faults.at("during_rotation", step)
         _remove(gone)
         return
     # The manifest goes first: without it nobody takes the rest for a checkpoint.

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from .. import faults
 from ..build import Built
 from ..config.own_rows import needed
 from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override
@@ -27,9 +26,8 @@ from ..oldfiles.whole import write_atomically
 from ..progress import say
 from ..text.manifest import Manifest
 from .decisive import STARTS, contents_of_starts, decisive, differing
-from .device import describe
 from .facts import read_facts
-from .threads import Threads
+from .machine import Threads, describe
 
 
 def write_header(
@@ -68,7 +66,6 @@ def write_header(
         _keep_other(folder / name, text)
         # config.yaml comes first: it makes the folder recognisable as a run, however this ends.
         write_atomically(folder / name, text)
-        faults.at("header")
     if TOKENIZER in lost:
         publish_tokenizer(tokenizer, folder / TOKENIZER, ours=ours)
 

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from ..config.pretrain import TrainConfig
 from ..errors import UserError
 from .context import RunContext
+from .dist import gathered, like
 from .guard import Guard
 from .meter import Meter
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 from .saved import must_be_moments
-from .sharding import gathered, like
 from .sums import MetricSums
 
 
@@ -70,7 +70,6 @@ class RunState:
             "step": self.step,
             "tokens": self.tokens,
             "seconds": self.meter.seconds(),
-            "joules": self.meter.joules(),
             "window": self.sums.save(),
             "validation": self.validation,
             "monitor": self.monitor.state(),
@@ -98,7 +97,6 @@ class RunState:
         self.step = facts["step"]
         self.tokens = facts["tokens"]
         self.meter.seconds_before = facts["seconds"]
-        self.meter.joules_before = facts["joules"]
         self.sums.load(facts["window"], rank=rank)
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
@@ -149,9 +147,7 @@ def fresh_state(
         named,
         make_optimizer(c.optim, groups, betas=(c.adam_beta1, c.adam_beta2), eps=c.adam_epsilon),
         monitor=monitor,
-        meter=Meter(
-            world.device, flops=flops, peak=context.peak * world.size, alone=world.size == 1
-        ),
+        meter=Meter(world.device, flops=flops, peak=context.peak * world.size),
         guard=Guard(c, world),
         device=world.device,
     )

@@ -51,7 +51,6 @@ class State:
     step: Count
     tokens: Count
     seconds: float
-    joules: float | None
     window: dict[str, tuple[float, float]]
     validation: dict[str, Real]
     monitor: list[str]

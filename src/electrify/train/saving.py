@@ -65,11 +65,8 @@ class Saver:
         and about the data. Raises UserError if the folder cannot be written."""
         place = self.home.settle() if self.home else Place(self.context.folder)
         step = self.state.step
-        again = not place.ends and log.put_back()
         for warning in place.warnings:
             log.warn(step, "folder", warning)
-        if again:
-            log.warn(step, "log", LOG_AGAIN)
         for sentence in lost:
             if sentence not in self.lost:
                 log.warn(step, "data", f"{sentence}: {OPEN_HERE}")
@@ -77,5 +74,4 @@ class Saver:
         return place
 
 
-LOG_AGAIN = "metrics.jsonl was lost while the run trained; it is written again"
 OPEN_HERE = "it is still open here, so the run goes on; put it back before the run is continued"

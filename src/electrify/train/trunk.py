@@ -19,8 +19,8 @@ from ..text.manifest import Manifest
 from . import checkpoint
 from .decisive import differing
 from .folder import fingerprint
+from .optim import planned
 from .saved import current_names, must_go_on
-from .schedule import planned
 
 
 def can_share(config: PretrainConfig) -> bool:

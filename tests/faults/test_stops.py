@@ -1,5 +1,5 @@
-"""A fault at every named point of the code, then the same command again: what an undisturbed run
-leaves, to the byte."""
+"""A run that is stopped or killed in the middle of its work, then the same command again: what an
+undisturbed run leaves, to the byte."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from breaking import KILLED, SAVED, SHORT, core, run
+from breaking import KILLED, SAVED, SHORT, UPDATE, core, prepare_words, run
 
-from electrify import faults
-from electrify.oldfiles.run_folder import METRICS
-from electrify.train import log
 from small import (
     Process,
     electrify,
@@ -29,12 +26,14 @@ from small import (
 )
 
 SIGNALS = ("term", "int", "usr1", "hup")
-# Where in a short run each point is met: the third checkpoint is the first after which an older one
-# is removed.
-STEPS = {"batch": 0, "update": 11, "validation": 10} | dict.fromkeys(faults.SAVE_POINTS, 21)
-KILLS = [
-    f"{point}@{STEPS.get(point, 0)}" for point in faults.POINTS["pretrain"] if point != "batch"
-]
+# Where a run of SHORT is met, and the checkpoints that it then leaves.
+PHASES = {
+    "electrify.pretraining.running:begin@1": [],
+    f"{UPDATE}@11": [7, 11],
+    "electrify.train.loop:evaluate@1": [7, 10],
+    "electrify.train.checkpoint:save@3": [14, 21],
+    "electrify.export.hf:_write@1": [21, 24],
+}
 
 
 def no_leftovers(folder: Path) -> None:
@@ -43,14 +42,10 @@ def no_leftovers(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("fault", core(KILLS, "mid_optimizer@21"))
-def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str) -> None:
-    """Twice at the same point, where it can be met twice."""
+@pytest.mark.parametrize("point", core(PHASES, f"{UPDATE}@11"))
+def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    for _ in range(2):
-        run(words, tmp_path, fault=fault, expect=KILLED)
-        if fault.startswith(("after_rename", "during_rotation")):
-            break
+    run(words, tmp_path, fault=f"kill@{point}", expect=KILLED)
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
     assert len(steps_of(tmp_path / "run")) == 2
@@ -59,19 +54,10 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, fault: str)
     no_leftovers(tmp_path / "run")
 
 
-PHASES = (
-    "build",
-    "update",
-    "validation",
-    "mid_model",
-    "before_rename",
-    "during_rotation",
-    "export",
-)
 DAILY = [
-    ("update", "usr1"),
-    ("before_rename", "int"),
-    ("export", "term"),
+    (f"{UPDATE}@11", "usr1"),
+    ("electrify.train.checkpoint:save@3", "int"),
+    ("electrify.export.hf:_write@1", "term"),
 ]
 
 
@@ -79,15 +65,16 @@ DAILY = [
 def test_a_signal_in_every_phase(
     small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str
 ) -> None:
-    """Status 75, whatever the run is doing (the update that follows is the last), and the same
-    command continues."""
+    """Status 75, whatever the run is doing, and the same command continues."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    said = run(words, tmp_path, fault=f"{action}:{point}@{STEPS.get(point, 0)}", expect=SAVED)
+    said = run(words, tmp_path, fault=f"{action}@{point}", expect=SAVED)
     assert "run the same command again to continue" in said.splitlines()[-1]
-    saved = {"build": [], "update": [7, 11], "validation": [7, 11], "export": [21, 24]}.get(
-        point, [21, 22]
-    )
-    assert steps_of(tmp_path / "run") == saved
+    # A signal in a validation or a save is obeyed after the update that follows.
+    later = {
+        "electrify.train.loop:evaluate@1": [7, 11],
+        "electrify.train.checkpoint:save@3": [21, 22],
+    }
+    assert steps_of(tmp_path / "run") == later.get(point, PHASES[point])
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
 
@@ -103,13 +90,12 @@ def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "run"
 
 
-@pytest.mark.parametrize("point", core(("validation", "before_rename"), "validation"))
 def test_a_signal_at_the_end_of_a_first_stage(
-    small_data: Path, both_stages: Path, tmp_path: Path, point: str
+    small_data: Path, both_stages: Path, tmp_path: Path
 ) -> None:
     """It is too late to stop the first stage; the second does not begin."""
     words = pretrain_words(small_data, tmp_path / "run", **STAGES)
-    said = run(words, tmp_path, fault=f"term:{point}@4", expect=SAVED)
+    said = run(words, tmp_path, fault="term@electrify.train.loop:evaluate@2", expect=SAVED)
     assert "stopped after step 4 and saved" in said.splitlines()[-1]
     assert not (tmp_path / "run" / "config.yaml").exists()
     run(words, tmp_path)
@@ -155,46 +141,11 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Both while a checkpoint is written: the older ones are whole."""
+    """Both before a checkpoint is written: the older ones are whole."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    run(words, tmp_path, fault="term:update@16,term:mid_model@16", expect=-signal.SIGTERM)
+    fault = f"term@{UPDATE}@16,term@electrify.train.checkpoint:save@3"
+    run(words, tmp_path, fault=fault, expect=-signal.SIGTERM)
     assert steps_of(tmp_path / "run") == [7, 14]
-    run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
-FAILING = ("before_tmp", "mid_model", "mid_optimizer", "before_manifest", "before_rename")
-
-
-@pytest.mark.parametrize(
-    ("point", "error"),
-    core(product(FAILING, faults.ERRORS), ("mid_optimizer", "enospc")),
-)
-def test_a_save_that_fails(
-    small_data: Path, unbroken: Path, tmp_path: Path, point: str, error: str
-) -> None:
-    """Tried twice, written down, and the run goes on to its end without that checkpoint."""
-    whole = tmp_path / "run"
-    said = run(pretrain_words(small_data, whole, **SHORT), tmp_path, fault=f"{error}:{point}@14")
-    assert "trying once more" in said
-    assert "the run goes on, and tries again at its next save" in said
-    assert [
-        r["step"]
-        for r in log.read(whole / METRICS)
-        if "could not be written" in r.get("warning", "")
-    ] == [14]
-    same_ending(unbroken, whole, step=24)
-    no_leftovers(whole)
-
-
-@pytest.mark.slow
-def test_a_last_save_that_fails(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """The run ends with the sentence, keeps the earlier checkpoints, and continues when there is
-    room."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    said = run(words, tmp_path, fault="enospc:mid_optimizer@24", expect=2)
-    assert "free some space and run the same command again" in said.splitlines()[-1]
-    assert steps_of(tmp_path / "run") == [14, 21]
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
 
@@ -211,39 +162,17 @@ def data(text: Path) -> Path:
     return text.parent / "data"
 
 
-def prepare_words(text: Path, folder: Path) -> list[str]:
-    return [
-        "prepare",
-        str(text),
-        "--output-dir",
-        str(folder),
-        "--vocab-size",
-        "300",
-        "--workers",
-        "1",
-        "--valid-fraction",
-        "0.05",
-    ]
+POINTS = ("electrify.text.sample:tokenizer_for", "electrify.text.prepare:join")
+STOPS = [(POINTS[0], "term"), (POINTS[1], "kill")]
 
 
-STOPS = [
-    ("collected", "term"),
-    ("encoded", "kill"),
-    ("encoded", "int"),
-    ("joined", "usr1"),
-    ("before_data_manifest", "kill"),
-]
-
-
-@pytest.mark.parametrize(
-    ("point", "action"), core(product(faults.POINTS["prepare"], ("kill", *SIGNALS)), *STOPS)
-)
+@pytest.mark.parametrize(("point", "action"), core(product(POINTS, ("kill", *SIGNALS)), *STOPS))
 def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
     out = tmp_path / "data"
     said = run(
         prepare_words(text, out),
         tmp_path,
-        fault=f"{action}:{point}",
+        fault=f"{action}@{point}@1",
         expect=KILLED if action == "kill" else SAVED,
     )
     assert not (out / "manifest.json").exists()
@@ -255,20 +184,5 @@ def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str
     ]
     assert hashes[0] == hashes[1]
     reused = json.loads((out / "prepare.log.json").read_text())["parts_reused"]
-    assert (reused > 0) == (point in ("encoded", "joined", "before_data_manifest"))
+    assert (reused > 0) == (point == POINTS[1])
     no_leftovers(out)
-
-
-def test_nobody_can_ask_for_nothing(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The grammar of a wish, and that every point of the table stands in the code (KILLS would end
-    with status 0)."""
-    assert faults.asked("update", 3) == []
-    monkeypatch.setenv(faults.VARIABLE, "nan:batch@3,before_rename,eio:batch@5%1")
-    assert [faults.asked("batch", n) for n in (2, 3, 5)] == [[], ["nan"], []]
-    assert faults.asked("before_rename", 77) == ["kill"]
-    monkeypatch.setenv("RANK", "1")
-    assert faults.asked("batch", 5) == ["eio"]
-    with pytest.raises(OSError, match="Input/output error"):
-        faults.at("batch", 5)
