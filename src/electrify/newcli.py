@@ -33,7 +33,7 @@ from . import __version__, recipe
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, nearest
 from .progress import aligned, say, show
-from .train.signals import SAVED_EXIT, Interruptible
+from .train.signals import SAVED_EXIT, Stop
 from .values import Count, Options, kinds, plain_kind
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -93,18 +93,22 @@ def main(words: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # LC_ALL=C cannot encode all text
     command = words[0] if words and words[0] in COMMANDS else ""
     try:
-        with Interruptible():
+        with Stop(at_once=True):
             status = run(words)
-        sys.stdout.flush()
+            sys.stdout.flush()
     except BrokenPipeError:  # `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        status = 0
     except BaseException as e:
         sentence, status = ending(e, command)
         if sentence is None:
             raise
         sentence = as_flag(sentence, command) if isinstance(e, UserError) and command else sentence
         say(f"electrify {command}: {sentence}" if command else f"electrify: {sentence}")
+    try:
+        sys.stdout.flush()
+    except OSError:  # told before, and the interpreter would complain at its end once more
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return status
 
 
