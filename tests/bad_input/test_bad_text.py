@@ -226,47 +226,7 @@ def test_a_cut_parquet_file(tmp_path: Path, share: float) -> None:
         read(write(tmp_path, "cut.parquet", raw[: int(share * len(raw))]))
 
 
-def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sizes stand in the file's metadata: it is refused before anything is unpacked."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("electrify.text.parquet.BOMB_BYTES", 1 << 20)
-    table = pa.table({"text": ["\0" * (1 << 21)], "n": [1]})
-    pq.write_table(
-        table,
-        tmp_path / "a.parquet",
-        compression="zstd",
-        use_dictionary=False,
-        write_statistics=False,
-    )
-    with pytest.raises(UserError, match="unpacks to more than 250 times its size"):
-        read(tmp_path / "a.parquet")
-
-
-@pytest.mark.slow
-def test_ten_gigabytes_of_one_gzip_file_stop_in_bounded_memory(tmp_path: Path) -> None:
-    """10 MB that unpack to 10 GB (the most that gzip can): the guard stops after 250 times the
-    size, and memory stays that of a few pieces."""
-    member = gzip.compress(bytes(b"ten letters\n" * (1 << 22)), compresslevel=9)
-    path = write(tmp_path, "bomb.txt.gz", member * (10 * 1024 // 48))
-    done = measured(
-        ["prepare", str(path), "--output-dir", str(tmp_path / "out"), "--workers", "1"], tmp_path
-    )
-    assert done["status"] == 2
-    assert "unpacks to more than 250 times its size" in done["err"]
-    assert done["peak_mb"] < 1500
-
-
 # ------------------------------------------------------------------ things that are not files
-
-
-def test_pipes_and_devices(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Opening a pipe waits for a writer, and /dev/zero never ends."""
-    os.mkfifo(tmp_path / "pipe.txt")
-    (tmp_path / "zero.txt").symlink_to("/dev/zero")
-    for name in ("pipe.txt", "zero.txt"):
-        assert f"{name} is a pipe or a device" in refused(capsys, tmp_path / name, tmp_path)
-    write(tmp_path, "a.txt", TEXT)
-    assert [source.name for source in resolve((str(tmp_path),))[0]] == [f"{tmp_path.name}/a.txt"]
 
 
 def test_links_that_lead_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 from ..errors import UserError
-from ..oldfiles.tokenizers import TOKENIZER_FILE, VOCABULARY_FILES, must_be_plain, must_be_readable
+from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..progress import say
-from ..text.tokenizer import load_tokenizer, must_be_sound
+from ..text.tokenizer import load_tokenizer
 from .folders import said
 from .places import start_of
 from .quiet import quiet
@@ -36,7 +36,6 @@ def check_vocabulary(start: str, *, tokenizer: Path) -> None:
     if local:
         must_be_plain(Path(place))
         must_be_readable(Path(place))
-        must_be_sound(Path(place) / TOKENIZER_FILE)
     try:
         with quiet():
             theirs = AutoTokenizer.from_pretrained(

