@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 40
 ORDER = [
     {"console"},
     {"errors", "progress"},
-    {"cores", "files"},
+    {"cores", "files", "hub"},
     {"oldfiles"},
     {"config"},
     {"special"},
@@ -35,7 +35,7 @@ ORDER = [
     {"train"},
     {"export"},
     {"pretraining"},
-    {"downstream", "scoring", "doctor"},
+    {"downstream", "scoring", "checkup"},
     {"compare", "inference"},
     {"curves"},
     {"demo"},

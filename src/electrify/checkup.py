@@ -364,11 +364,10 @@ def run_progress(folder: Folder) -> Findings:
 
 def recipe_traps(recipe: PretrainConfig, tokens: int | None) -> Findings:
     """Numbers that can work together but are known not to work well. tokens: of the corpus."""
-    from .config.networks import is_untaught
     from .data.phases import phases_of
     from .train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 
-    t, m, c = recipe.train, recipe.model, recipe.corruption
+    t, m = recipe.train, recipe.model
     least, most = published_rate(m.hidden_size, t.train_batch_size, recipe.data.max_seq_length)
     fact = f"learning rate {t.learning_rate:g}; published for this width and batch: {least:.1e} to "
     fact += f"{most:.1e}"
@@ -391,6 +390,14 @@ def recipe_traps(recipe: PretrainConfig, tokens: int | None) -> Findings:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
         advice = f"more text, or --max-steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
         yield Finding("warning", "epochs", fact, advice)
+    yield from corruption_traps(recipe)
+
+
+def corruption_traps(recipe: PretrainConfig) -> Findings:
+    """The generator, the mask rate, and what the networks share."""
+    from .config.networks import is_untaught
+
+    t, m, c = recipe.train, recipe.model, recipe.corruption
     own = m.generator_numbers()
     share = own["hidden_size"] / m.hidden_size
     # In two stages and for shared encoders, equal size is part of the method; a given generator has

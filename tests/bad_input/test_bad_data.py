@@ -108,7 +108,7 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
     (missing, "named by the manifest is missing"),
     (without_documents, "named by the manifest is missing"),
     (beyond_the_vocabulary, "holds the token 65535, beyond its vocabulary of"),
-    (pickled_documents, "is damaged"),
+    (pickled_documents, "is missing or damaged"),
     (backward_documents, "does not agree with the manifest"),
     (short_unigram, "unigram.npy does not agree with the manifest"),
     (no_unigram, "unigram.npy is missing or damaged"),

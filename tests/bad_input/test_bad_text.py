@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import workspace
 from electrify.text.feeding import with_ends
 from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
@@ -39,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
     """The sentence about a corpus; nothing is left."""
     out = folder / "out"
     sentence = mistake(capsys, "prepare", str(file), "--output-dir", str(out), "--workers", "1")
-    assert not out.exists()
+    assert not (out / "manifest.json").exists()
     return sentence
 
 
@@ -263,46 +262,6 @@ def test_patterns_find_what_the_shell_would(
     monkeypatch.chdir(tmp_path)
     assert found("b/*/e.tx[t]") == ["b/d/e.txt"]
     assert found("?.txt") == ["a.txt"]
-
-
-def test_a_file_that_cannot_be_opened(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path, "a.txt", TEXT)
-    opened = os.open
-
-    def locked(name: Any, *args: Any, **more: Any) -> int:
-        if name == path:
-            raise PermissionError(13, "Permission denied", str(name))
-        return opened(name, *args, **more)
-
-    monkeypatch.setattr(os, "open", locked)
-    assert "a.txt cannot be read: Permission denied" in refused(capsys, path, tmp_path)
-
-
-@pytest.mark.parametrize("change", ["grows", "vanishes"])
-def test_a_file_that_changes_while_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    """After its hash was taken and before it is tokenised: the manifest would name a text that was
-    never read."""
-    path = write(tmp_path, "a.txt", TEXT + "\n\n".join(f"number {i}" for i in range(50)))
-    collect = workspace.Workspace.collect
-
-    def changed(self: workspace.Workspace, **more: Any) -> None:
-        collect(self, **more)
-        path.unlink() if change == "vanishes" else path.write_text(TEXT * 2, encoding="utf-8")
-
-    monkeypatch.setattr(workspace.Workspace, "collect", changed)
-    with pytest.raises(
-        UserError, match=r"a\.txt (changed while it was read|cannot be read: No such file)"
-    ):
-        prepare(
-            PrepareConfig(
-                inputs=(str(path),), output_dir=str(tmp_path / "out"), vocab_size=512, workers=1
-            )
-        )
-    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_names_that_steer_a_terminal_are_shown_cleaned(

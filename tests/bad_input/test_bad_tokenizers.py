@@ -105,7 +105,7 @@ def test_damaged_ones_are_found_before_any_text_is_read(
         "--workers",
         "1",
     )
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 FAILING: dict[str, tuple[dict[str, Any], str]] = {
@@ -211,7 +211,7 @@ def test_code_of_others_never_runs(capsys: pytest.CaptureFixture[str], tmp_path:
     )
     assert "brings Python code of its own (auto_map), which electrify never runs" in sentence
     assert not (tmp_path / "ran").exists()
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -249,4 +249,4 @@ def test_numbers_that_nobody_means(
     sentence = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", *words)
     assert says in sentence
     assert "\x1b" not in sentence
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "manifest.json").exists()

@@ -340,8 +340,7 @@ def test_patterns_say_what_they_leave_out(
     found = said_of(f"{tmp_path}/*", capsys)
     for part in (
         "folders into which this pattern does not lead: 2 (b, linked)",
-        "links that lead nowhere: 1 (dead.txt)",
-        "(pipe.txt)",
+        "links that lead nowhere, pipes or devices: 2 (dead.txt, pipe.txt)",
         "(d.png)",
     ):
         assert part in found
@@ -392,3 +391,14 @@ def test_a_quoted_header_of_a_tsv_is_read_as_its_rows_are(tmp_path: Path) -> Non
     path.write_text('"sentence"\t"label"\n"a nice film"\t1\n')
     (source,) = choosing.choose_sources(PrepareConfig(inputs=(str(path),), output_dir="x"))
     assert not source.column
+
+
+def test_folders_that_electrify_made_are_not_text(tmp_path: Path) -> None:
+    """Their vocabularies and cards have the endings of texts."""
+    put(tmp_path, "a.txt", "run/config.yaml", "run/run.json", "run/discriminator/README.md")
+    put(tmp_path, "model/electrify.json", "model/vocab.txt", "data/unfinished/state.json")
+    sources, left_out = resolve((str(tmp_path),))
+    assert [s.path.name for s in sources] == ["a.txt"]
+    assert [one.name for one in left_out if one.reason == walk.MADE] == ["data", "model", "run"]
+    with pytest.raises(UserError, match="is a folder that electrify made"):
+        resolve((str(tmp_path / "run"),))

@@ -96,7 +96,7 @@ def difference(
     for name in sorted(now.keys() | had.keys()):
         if had.get(name) != now.get(name):
             if name == TOKENIZER_CONTENT:
-                return "its tokenizer is another one of that name"
+                return "it was made with another tokenizer of that name"
             return f"its {name} is {had.get(name)!r}, now {now.get(name)!r}"
     if [row["name"] for row in had_sources] != [row["name"] for row in now_sources]:
         return "it was made from other inputs"
