@@ -17,8 +17,9 @@ MAX_FUNCTION_LINES = 80
 # own only.
 ORDER = [
     {"console"},
-    {"errors", "progress", "faults", "torch_state"},
-    {"cores", "files", "oldfiles"},
+    {"errors", "progress"},
+    {"cores", "files", "hub"},
+    {"oldfiles"},
     {"config"},
     {"special"},
     {"tokens", "draws"},
@@ -35,7 +36,7 @@ ORDER = [
     {"export"},
     {"train.start"},
     {"train.run"},
-    {"downstream", "scoring", "doctor"},
+    {"downstream", "scoring", "checkup"},
     {"compare", "inference"},
     {"curves"},
     {"demo"},

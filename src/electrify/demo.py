@@ -34,9 +34,9 @@ from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
 from .text.dedup import digest, is_held_out
-from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
+from .text.walk import is_made
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
 from .train.run import pretrain
 

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
     "compare": ("compare.options:CompareConfig", "Compare recipes at equal budgets"),
     "flops": ("flops.options:FlopsConfig", "Count the FLOPs of recipes"),
-    "doctor": ("doctor.options:DoctorConfig", "Check a corpus, run or model"),
+    "doctor": ("checkup:DoctorConfig", "Check a corpus, run or model"),
     "demo": ("newcli:Demo", "Run the whole path on the documentation of this Python"),
 }
 RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}

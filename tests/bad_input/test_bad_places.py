@@ -78,42 +78,6 @@ def locked() -> Any:
         path.chmod(mode)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "config.json",
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in ("tokenizer.json", "model.safetensors", "electrify.json")
-        ),
-    ],
-)
-def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -> None:
-    """Status 1 and a report; status 2 is a mistake in the command."""
-    locked(model / name)
-    done = powerless("doctor", model)
-    assert done.returncode == 1, done.stderr
-    assert f"{name} cannot be read (Permission denied)" in " ".join(done.stdout.split())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", [0, 0o444, 0o111])
-def test_doctor_of_a_run_whose_model_may_not_be_read(
-    finished: Path, tmp_path: Path, locked: Any, mode: int
-) -> None:
-    folder = shutil.copytree(finished, tmp_path / "run")
-    locked(folder / "discriminator", mode)
-    done = powerless("doctor", folder)
-    assert done.returncode == 1, done.stderr
-    assert "Permission denied" in done.stdout
-    assert "whole to the last byte" in done.stdout, "the rest is examined"
-
-
-def test_doctor_of_a_folder_that_may_be_listed_only(model: Path, locked: Any) -> None:
-    locked(model, 0o444)
-    assert powerless("doctor", model).returncode == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), [
     ("run.json", ["export", "RUN", "--output-dir", "OUT"]),

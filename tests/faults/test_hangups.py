@@ -103,7 +103,6 @@ STAGES = [
     Stage("evaluate", "electrify.scoring.evaluate:judge"),
     Stage("detect", "electrify.scoring.showing:main"),
     Stage("export", "electrify.export.hf:_write"),
-    Stage("doctor", "electrify.doctor.report:diagnose"),
     Stage("flops", "electrify.flops.report:report"),
 ]
 
@@ -147,7 +146,6 @@ def test_every_verb(
         ],
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
-        "doctor": [str(small_data)],
         "flops": [],
     }[stage.verb]
     before = listing(finished)

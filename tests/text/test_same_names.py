@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ import pytest
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.oldfiles.whole import temporary
-from electrify.text import merging
 from electrify.text import prepare as prepare_module
-from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
-from electrify.text.source import Source
 from electrify.text.vocabulary import train
 from small import mistake, run, write_text
 
@@ -74,68 +69,6 @@ def stop_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 
     write_part = prepare_module.write_part
     monkeypatch.setattr(prepare_module, "write_part", write)
-
-
-def test_a_manifest_that_somebody_puts_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    data = tmp_path / "data"
-    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
-
-    def shards(*given: Any, **named: Any) -> Any:
-        (data / "manifest.json").write_text("mine")
-        return joined(*given, **named)
-
-    joined = merging._shards  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(merging, "_shards", shards)
-    with pytest.raises(UserError, match="put there while the corpus was prepared"):
-        prepare(options)
-    assert (data / "manifest.json").read_text() == "mine"
-    monkeypatch.undo()
-    (data / "manifest.json").unlink()
-    prepare(options)
-
-
-def test_the_tokenizer_of_a_killed_command_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    whole, data = (
-        PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / d), vocab_size=512, workers=1)
-        for d in ("whole", "data")
-    )
-    prepare(whole)
-    stop_encoding(monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        prepare(data)
-    monkeypatch.undo()
-    (tmp_path / "data" / "unfinished" / "tokenizer" / "vocab.txt").write_text("[PAD]\nfoo\n")
-    prepare(data)
-    a, b = (read_manifest(tmp_path / d) for d in ("whole", "data"))
-    assert a.tokenizer_files == b.tokenizer_files
-
-
-def test_what_a_command_left_that_was_killed_at_its_end(tmp_path: Path) -> None:
-    """The log of `prepare` is written after the manifest."""
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    data = tmp_path / "data"
-    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
-    prepare(options)
-    before = sorted(path.name for path in data.iterdir())
-    temporary(data).write_text("half a log")
-    prepare(options)
-    assert sorted(path.name for path in data.iterdir()) == before
-
-
-def test_a_file_that_is_replaced_with_its_old_time(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "text.txt", size=1000)
-    source = Source(path.name, "text", path)
-    before = source.stamp()
-    times = os.stat(path)
-    path.write_text(path.read_text().swapcase())
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert source.stamp() != before
 
 
 SMALL_VOCABULARY: dict[str, Any] = {

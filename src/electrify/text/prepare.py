@@ -27,25 +27,23 @@ from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..cores import cores
 from ..errors import UserError
-from ..oldfiles.results import keep_changed
-from ..oldfiles.whole import write_atomically
+from ..files import write
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .dedup import Seen, digest, is_held_out, until
-from .encode import WITHOUT_TOKENS, Start, Task, version
+from .encode import WITHOUT_TOKENS, Start, Task
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
 from .part_files import read_part, write_part
 from .pool import Workers
-from .same_command import finished
 from .source import Source
 from .streams import has_checksum
 from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .unknown import must_know
-from .workspace import Workspace
+from .workspace import Workspace, finished
 
 TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
@@ -110,7 +108,6 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
     clock.ends("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
-    space.must_be_unchanged()
     clock.ends("encode")
     manifest = join(
         space,
@@ -130,8 +127,7 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
         "workers": plan.workers,
     }
     log["engine"] = options.engine
-    keep_changed(space.folder / LOG)
-    write_atomically(space.folder / LOG, json.dumps(log, indent=1) + "\n")
+    write(space.folder / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
 
 
@@ -184,7 +180,7 @@ class Plan:
         )
         # What affects the bytes of a part, its counts included, besides its documents.
         salt = [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
-        self._salt = json.dumps([*salt, *version(self._start.tokenizer)]).encode()
+        self._salt = json.dumps(salt).encode()
         self._train = 0  # documents
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from ..console import brief
-from ..errors import UserError, failing_as
-from ..progress import say
+from .console import brief
+from .errors import UserError, failing_as
+from .progress import say
 
 SECONDS = 10  # until an answer must be there
 _MODEL = ("config.json", "tokenizer_config.json", "tokenizer.json")
