@@ -37,6 +37,7 @@ from torch._dynamo.device_interface import CudaInterface
 from torch._inductor import config as inductor
 from torch._inductor import output_code
 from torch._inductor.graph import GraphLowering
+from torch._inductor.scheduler import ForeachKernelSchedulerNode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils, _triton
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,6 +51,8 @@ from electrify.train import loop
 LAUNCH = re.compile(
     r"^ +(?:\w+ = )?(?:triton_\w+\.run|(?:extern_kernels|torch\.ops|aten)\.[\w.]+)\(", re.MULTILINE
 )
+# The sum over what the blocks of a kernel have added up in float32: another launch.
+PARTIAL = re.compile(r"workspace_\w+\[.*\.view\((\d+), (\d+)\)\.sum\(")
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -176,8 +179,13 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
         """Stands in for the compilation of a graph. Its code returns tensors without data."""
         code = graph.codegen()[0].value
         part = "backward" if graph.is_backward else "forward"
-        work[part].launches += len(LAUNCH.findall(code))
-        work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in graph.scheduler.nodes)
+        partial = [4 * int(rows) * int(width) for rows, width in PARTIAL.findall(code)]
+        work[part].launches += len(LAUNCH.findall(code)) + len(partial)
+        for node in graph.scheduler.nodes:
+            # Parts of a combined kernel do not share what they read.
+            parts = node.snodes if isinstance(node, ForeachKernelSchedulerNode) else [node]
+            work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in parts)
+        work[part].bytes += 2 * sum(partial)  # written and read
         if folder is not None:
             (folder / f"{part}.py").write_text(code, encoding="utf-8")
         outputs: list[Any] = [
