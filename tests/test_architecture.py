@@ -18,8 +18,11 @@ MAX_FUNCTION_LINES = 80
 ORDER = [
     {"console"},
     {"errors", "progress"},
-    {"cores", "files", "hub"},
+    {"cores", "files", "hub", "values"},
     {"oldfiles"},
+    {"tables"},
+    {"recipe"},
+    {"rules"},
     {"config"},
     {"special"},
     {"tokens", "draws"},
@@ -41,7 +44,7 @@ ORDER = [
     {"curves"},
     {"demo"},
     {"verbs"},
-    {"cli"},
+    {"cli", "newcli"},
     {"__main__"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
