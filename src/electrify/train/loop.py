@@ -77,6 +77,8 @@ def compiler_options() -> dict[str, bool]:
     """Options of torch's compiler for a GPU, without those that this version does not have."""
     wanted = {
         "triton.cudagraphs": True,
+        # Small kernels side by side in one launch: the casts of 200 parameters, sums of gradients.
+        "combo_kernels": True,
         # One kernel for all gradients of a LayerNorm. By default only for at least 5 * 2^20
         # elements; a batch of 128 x 128 of width 256 has 4 * 2^20.
         "triton.mix_order_reduction_non_strict_mode": True,
