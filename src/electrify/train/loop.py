@@ -68,12 +68,14 @@ def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: 
     averaged over the ranks if each rank holds the whole model."""
     module: Any = Step(objective)
     if config.torch_compile:
-        module = torch.compile(module, dynamic=False, options=compiler_options() if graphs else {})
+        module = torch.compile(
+            module, dynamic=False, options=compiler_options() if graphs else None
+        )
     whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
     return averaging(module, config.reduce_dtype) if whole else module
 
 
-def compiler_options() -> dict[str, bool]:
+def compiler_options() -> dict[str, Any]:
     """Options of torch's compiler for a GPU, without those that this version does not have."""
     wanted = {
         "triton.cudagraphs": True,
