@@ -1,6 +1,6 @@
 """Kernel launches and bytes of one update as torch's compiler writes it for CUDA, without a GPU.
 
-    OMP_NUM_THREADS=1 python benchmarks/kernels.py SIZE ROWSxLENGTH [--layers N] [--dropout P]
+    OMP_NUM_THREADS=1 python benchmarks/gpu_kernels.py SIZE ROWSxLENGTH [--layers N] [--dropout P]
         [--code FOLDER] [--json FILE]
 
 Runs the update of `electrify pretrain --torch-compile` with CUDA tensors that have no data, on a
