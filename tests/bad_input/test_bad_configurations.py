@@ -310,7 +310,7 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(machine, "CGROUP", limit)
     limit.write_text("1000000\n", encoding="ascii")
     assert machine.available_bytes() == 1_000_000
-    with pytest.raises(UserError, match=r"needs at least .* MB of memory; 1\.0 MB are free"):
+    with pytest.raises(UserError, match=r"needs at least .* GB of memory; 1\.0 MB are free"):
         machine.run_must_fit(
             load_recipe("electra-small"),
             shapes(load_recipe("electra-small"), 30522)[0],

@@ -24,6 +24,7 @@ from ..oldfiles.models import SAVED_AGAIN, look_over, mark_named
 from ..oldfiles.reading import FileError
 from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
 from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
+from ..train.machine import loaded_must_fit
 from .places import check_place
 from .quiet import quiet
 
@@ -203,6 +204,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         )
     with quiet():
         computing_plainly(config)
+        loaded_must_fit(path, config)
     return config
 
 

@@ -17,6 +17,7 @@ from ..model.shape import Shape
 from ..oldfiles.models import look_over
 from ..oldfiles.reading import FileError
 from ..text.tokenizer import without_code
+from ..train.machine import loaded_must_fit
 from .folders import (
     SAFE_WEIGHTS,
     computing_plainly,
@@ -243,6 +244,7 @@ def _config(start: str, architecture: str) -> Any:
     config = known_as.as_read(config)
     with quiet():
         computing_plainly(config)
+        loaded_must_fit(start, config)
     return config
 
 

@@ -350,9 +350,34 @@ def run_must_fit(config: PretrainConfig, shape: Shape, *, rows: int, world: Worl
         if world.device.type == "cuda"
         else available_bytes()
     )
+    _must_fit(
+        f"{parameters:,} parameters with their optimiser, and {rows:,} rows of {length:,} tokens,",
+        need,
+        room,
+    )
+
+
+def loaded_must_fit(path: str, config: Any) -> None:
+    """Raises UserError if a model of the transformers library with this configuration exceeds the
+    memory or cannot be built. Nothing is allocated: a wrong number in a file must not take the
+    machine down."""
+    from transformers import AutoModel
+
+    try:
+        with torch.device("meta"):
+            parameters = sum(p.numel() for p in AutoModel.from_config(config).parameters())
+    except Exception as e:  # impossible sizes raise many kinds
+        raise UserError(
+            f"{path}: its config.json describes no model that can be built "
+            f"({' '.join(str(e).split())[:200]})"
+        ) from e
+    what = f"{path}: the model of its config.json has {parameters:,} parameters and"
+    _must_fit(what, 4 * parameters, available_bytes())
+
+
+def _must_fit(what: str, need: int, room: int) -> None:
     if need > room:
         raise UserError(
-            f"{parameters:,} parameters with their optimiser, and {rows:,} rows of {length:,} "
-            f"tokens, needs at least {size(need)} of memory; {size(room)} are free; choose smaller "
+            f"{what} needs at least {size(need)} of memory; {size(room)} are free; choose smaller "
             "numbers"
         )
