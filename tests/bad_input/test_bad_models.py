@@ -24,7 +24,7 @@ from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokeniz
 from transformers.utils import logging as hf_logging
 
 from electrify import cli
-from small import environment, flags, mistake, one_sentence, pretrain_words
+from small import environment, mistake, one_sentence, pretrain_words
 
 WORDS = [
     "[PAD]",
@@ -540,41 +540,6 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
         assert "Retrying" not in done.stderr
         assert time.monotonic() - began < 60
     assert not (tmp_path / "out").exists()
-
-
-# ------------------------------------------------------------------ runs (export)
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"hidden_size": 10**8}, "GB are free"),
-        ({"num_hidden_layers": 10**6}, "at most 1,000 are built"),
-        ({"vocab_size": 10**12}, "GB are free"),
-    ],
-)
-def test_a_run_folder_of_giant_sizes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str
-) -> None:
-    from electrify.config.pretrain import dump, load_recipe, override
-
-    run = tmp_path / "run"
-    run.mkdir()
-    sizes = {name: n for name, n in fields.items() if name != "vocab_size"}
-    (run / "config.yaml").write_text(
-        dump(override(load_recipe("bert-tiny"), sizes)), encoding="utf-8"
-    )
-    special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": []}
-    (run / "run.json").write_text(
-        json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}),
-        encoding="utf-8",
-    )
-    (run / "checkpoint-3").mkdir()
-    assert says in refused(
-        capsys,
-        ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)],
-        tmp_path,
-    )
 
 
 # ------------------------------ settings that are the caller's, and numbers of which lists are made
