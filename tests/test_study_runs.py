@@ -342,9 +342,9 @@ def test_max_minutes_are_those_of_both_stages(
 
     seen = []
 
-    def spied(job: Any) -> Any:
-        seen.append(job.deadline)
-        return train_run(job)
+    def spied(planned: Any) -> Any:
+        seen.append(planned.job.deadline)
+        return train_run(planned)
 
     train_run = pretraining.train_run
     monkeypatch.setattr(pretraining, "train_run", spied)

@@ -246,8 +246,8 @@ def test_a_hub_model_that_changed_since_the_plan_starts_nothing(
     work = replace(WORK, data=str(small_data), folder=str(out), starts=starts_of(config))
     newest = [one, two]
     monkeypatch.setattr(
-        "electrify.pretraining.starting.must_read_rows",
-        lambda _: (top / "refs" / "main").write_text(newest.pop(0)),
+        "electrify.train.start.with_shapes",
+        lambda *_, **__: (top / "refs" / "main").write_text(newest.pop(0)),
     )
     must_be_as_planned(work, config)
     with pytest.raises(UserError, match="me/start, where it starts, was changed since the study b"):

@@ -302,9 +302,9 @@ def test_a_probe_begins_with_the_first_update(
     """Whatever comes before: here a corpus that is opened for longer than the probe takes, and a
     first stage."""
     slow = (
-        "import time; from electrify.pretraining import running; plan = running.plan\n"
+        "import time; from electrify.train import run; plan = run.plan\n"
         "def late(job): time.sleep(1); return plan(job)\n"
-        "running.plan = late\n"
+        "run.plan = late\n"
         "from electrify.compare.cell import main; raise SystemExit(main())"
     )
     monkeypatch.setattr(processes, "CELL", [sys.executable, "-P", "-c", slow])

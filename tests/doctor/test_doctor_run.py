@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from electrify.train.saving import OPEN_HERE
 from folders import cut, damaged, edit, flip, levels, link_out, of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -532,7 +531,6 @@ def test_one_trouble_is_one_finding(tmp_path: Path) -> None:
         (f"{spike_text(5, 9.0, 4.0, 0.0)}: left out (1 so far, 9 allowed)", True, "note"),
         (slow_text(20_600, 3_100, device="cpu", threads=2), False, "note"),
         ("checkpoint-5 cannot be written (No space left): the run goes on", False, "note"),
-        (f"tokens-train-00000.bin cannot be found any more: {OPEN_HERE}", False, "warning"),
     ],
 )
 def test_only_what_is_judged_again_is_called_over(

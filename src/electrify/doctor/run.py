@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from ..architectures import architecture_named
 from ..config.checks import check
 from ..config.compare import STUDY
 from ..config.networks import KEPT, network_names
@@ -112,7 +113,8 @@ def facts_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
         )
     kept["facts"] = facts
     kept["special"] = ids
-    kept["shapes"] = facts.get("shapes", {})
+    kind = architecture_named(facts["architecture"]).shape_type
+    kept["shapes"] = {name: kind(**numbers) for name, numbers in facts["shapes"].items()}
 
 
 def tokenizer_findings(folder: Path, kept: dict[str, Any]) -> Iterator[Finding]:
