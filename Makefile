@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-learning check audit install clean
+.PHONY: demo test test-slow test-learning contract contract-record size check audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-# The cluster that `prepare --engine ray` is tested on: 80 MB to download, and only slow tests start one.
-$(VENV)/.ray: $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+# Only slow tests need these: the cluster that `prepare --engine ray` is tested on (80 MB to
+# download), and triton, which torch's compiler asks about when it writes code for a GPU (290 MB).
+$(VENV)/.slow: $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]' triton
 	touch $@
 
 install: $(VENV)/.installed
@@ -24,7 +25,7 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
-test-slow: $(VENV)/.ray
+test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 # Without that text every test of it is skipped, which would look like success.
@@ -33,6 +34,17 @@ test-learning: install
 	$(if $(wildcard $(LEARNING)),,$(error nothing was run: test-learning trains on \
 $(LEARNING), which is not there; put a text of some MB there, compressed with xz))
 	$(BIN)/python -m pytest -m learning -n 2
+
+# The program from outside: tests/contract/README.md. AGAINST=CLONE compares with another checkout.
+CONTRACT := $(BIN)/python -m pytest tests/contract --confcutdir tests/contract --timeout 1800
+contract: install
+	$(CONTRACT) -n 2 --dist loadfile $(if $(AGAINST),--against $(AGAINST))
+
+contract-record: install
+	$(CONTRACT) --record
+
+size:
+	$(PYTHON) benchmarks/size.py
 
 check: install
 	$(BIN)/ruff check src tests benchmarks

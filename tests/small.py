@@ -246,6 +246,22 @@ def stop_at(
     return process.end()
 
 
+def signalled(patch: pytest.MonkeyPatch, *, step: int, number: signal.Signals) -> None:
+    """Runs in this process get the signal in this update, between its gradients and its
+    optimiser."""
+    from electrify.train.loop import Run
+
+    accumulate = Run.accumulate
+
+    def hit(self: Run, parts: Any) -> Any:
+        found = accumulate(self, parts)
+        if self.step + 1 == step:
+            os.kill(os.getpid(), number)
+        return found
+
+    patch.setattr(Run, "accumulate", hit)
+
+
 def one_sentence(err: str) -> str:
     """The last line on stderr, which is the message of a user's mistake."""
     assert "Traceback" not in err, err
@@ -348,7 +364,7 @@ def same_ending(a: Path, b: Path, *, step: int) -> None:
     }
 
 
-CLOSE = 1e-5
+CLOSE = 1e-6
 
 
 def same_numbers(a: Path, b: Path, *, but: tuple[str, ...] = ()) -> None:

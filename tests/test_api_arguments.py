@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from electrify import (
-    DoctorConfig,
     FinetuneConfig,
     PrepareConfig,
     PretrainConfig,
     UserError,
     detect,
-    diagnose,
     export_run,
     finetune,
     load_recipe,
@@ -75,7 +73,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "seeds 1.0": (lambda: tune(seeds=1.0), "seeds must be of type int, not 1.0"),
     "settings": (lambda: tune(settings={}), "settings must be a FinetuneSettings, not {}"),
     "bf16": (lambda: FinetuneSettings(bf16=ANY or True), "bf16 cannot be True"),
-    "paths": (lambda: DoctorConfig(paths=ANY or "path"), "paths must be a list or a tuple"),
     "scored": (
         lambda: EvaluateConfig(models=ANY or "m", data_dir="d"),
         "models must be a list or a tuple",
@@ -90,8 +87,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "prepare": (lambda: prepare(ANY), "config must be a PrepareConfig, not None"),
     "finetune": (lambda: finetune(ANY), "config must be a FinetuneConfig, not None"),
     "evaluate": (lambda: evaluate(ANY), "config must be an EvaluateConfig, not None"),
-    "diagnose": (lambda: diagnose(ANY), "config must be a DoctorConfig, not None"),
-    "diagnose list": (lambda: diagnose(ANY or ["run"]), "config must be a DoctorConfig"),
     "recipe None": (lambda: load_recipe(ANY), "a recipe's name must be of type str, not None"),
     "recipe bytes": (lambda: load_recipe(ANY or b"x"), "a recipe's name must be of type str"),
     "pairs": (
@@ -161,4 +156,3 @@ def test_what_is_plainly_meant_is_taken(data: Path, tmp_path: Path) -> None:
     out = export_run(str(run), output_dir=str(tmp_path / "out"))
     (found,) = detect(out, ["a cat"], threads=1)  # type: ignore
     assert len(found.tokens) > 0
-    assert diagnose(str(run)).text() == diagnose(run).text()

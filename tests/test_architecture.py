@@ -17,8 +17,12 @@ MAX_FUNCTION_LINES = 80
 # own only.
 ORDER = [
     {"console"},
-    {"errors", "progress", "faults", "torch_state"},
-    {"cores", "files", "oldfiles"},
+    {"errors", "progress"},
+    {"cores", "files", "hub", "values"},
+    {"oldfiles"},
+    {"tables"},
+    {"recipe"},
+    {"rules"},
     {"config"},
     {"special"},
     {"tokens", "draws"},
@@ -35,12 +39,12 @@ ORDER = [
     {"export"},
     {"train.start"},
     {"train.run"},
-    {"downstream", "scoring", "doctor"},
+    {"downstream", "scoring", "checkup"},
     {"compare", "inference"},
     {"curves"},
     {"demo"},
     {"verbs"},
-    {"cli"},
+    {"cli", "newcli"},
     {"__main__"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -7,16 +7,25 @@ import json
 import os
 import re
 import runpy
+import shutil
+import signal
+import statistics
 import subprocess
 import sys
+import tarfile
+import time
+from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
+from typing import Any
 
+import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from electrify import curves
-from electrify.compare import run as run_module
-from electrify.compare.cost import Cost
-from electrify.compare.plan import Entry, cells
 from electrify.compare.results import Result, write_results
 from electrify.cores import cores
 from electrify.errors import UserError
@@ -132,6 +141,26 @@ def test_busy(tmp_path: Path) -> None:
         assert all(rate > 0 for rates in found["tokens_per_s"].values() for rate in rates)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(
+    find_spec("triton") is None or which("g++") is None,
+    reason="g++ or the package triton is not installed (`make test-slow` installs triton)",
+)
+def test_launches_and_bytes_of_an_update(tmp_path: Path) -> None:
+    """electra-small with two layers, compiled for a GPU by torch 2.13. Higher numbers are slower
+    updates; a change that lowers them also lowers these."""
+    script = str(BENCHMARKS / "gpu_kernels.py")
+    command = [sys.executable, script, "small", "128x128", "--layers", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    parts = ("forward", "backward", "outside")
+    assert [found[part]["launches"] for part in parts] == [59, 142, 186]
+    gigabytes = [found[part]["bytes"] / 1e9 for part in parts]
+    assert gigabytes == pytest.approx([1.95, 2.76, 0.26], abs=0.005)
+
+
 @pytest.mark.timeout(300)
 def test_loader(tmp_path: Path) -> None:
     run(tmp_path, "loader.py", "--json", "loader.json")
@@ -165,52 +194,212 @@ def test_where_the_time_goes(tmp_path: Path) -> None:
     assert "aten::" in out
 
 
-@pytest.mark.parametrize("vocab_size", [8192, 30522])
-def test_the_budgets_of_the_hour_on_a_gpu(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each ends after the warm-up of its recipes, so that none is refused there."""
+def test_what_travels_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trees of commits, without what was measured with them."""
+    if not (BENCHMARKS.parent / ".git").exists():
+        pytest.skip("this is no checkout of git")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from gpu_day import BUDGETS  # pyright: ignore[reportMissingImports]
+    import gpu_visit  # pyright: ignore[reportMissingImports]
 
-    entries = [Entry(name, name, {}) for name in ("bert-small", "electra-small")]
-    cost = Cost(vocab_size)
-    for text in BUDGETS:
-        budgets = [float(b) for b in text.split(",")]
-        assert len(cells(entries, budgets, [0], cost, schedule=None)) == 2 * len(budgets)
+    monkeypatch.setattr(gpu_visit, "prepare_site", lambda folder, needs: None)
+    gpu_visit.prepare(tmp_path / "carried", ["HEAD"])
+    with tarfile.open(tmp_path / "carried" / "HEAD.tar.xz") as tar:
+        names = tar.getnames()
+        assert re.fullmatch("[0-9a-f]{40}", tar.pax_headers["comment"])
+    assert {"src/electrify/__init__.py", "benchmarks/sides.py", "pyproject.toml"} < set(names)
+    assert not any(name.startswith("benchmarks/studies/S") for name in names)
 
 
-def test_a_study_has_time_to_save_before_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_in_one_file(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import gpu_day  # pyright: ignore[reportMissingImports]
+    from gpu_pack import pack, unpack  # pyright: ignore[reportMissingImports]
 
-    assert gpu_day.GRACE_S > run_module.GRACE_S
+    figures = pack(small_data, tmp_path / "data.tar")
+    assert unpack(tmp_path / "data.tar", tmp_path / "again") == figures["tokens"]
+    names = {p.relative_to(small_data) for p in small_data.rglob("*.*") if "log" not in p.name}
+    assert len(names) >= 8
+    for name in names:
+        assert (tmp_path / "again" / name).read_bytes() == (small_data / name).read_bytes(), name
+
+    changed = shutil.copytree(small_data, tmp_path / "changed")
+    shard = changed / "tokens-valid-00000.bin"
+    shard.write_bytes(shard.read_bytes()[:-2] + b"\5\0")
+    pack(changed, tmp_path / "changed.tar")
+    with pytest.raises(SystemExit, match=r"changed.tar: tokens-valid-00000.bin differs"):
+        unpack(tmp_path / "changed.tar", tmp_path / "refused")
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_model_in_parts(half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gpu_pack  # pyright: ignore[reportMissingImports]
+
+    monkeypatch.setattr(gpu_pack, "PART_BYTES", 9000)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    weights = np.random.default_rng(0).normal(0, 0.02, (50, 100)).astype(np.float32)
+    save_file({"layer.weight": weights}, model / "model.safetensors", {"format": "pt"})
+    parts = gpu_pack.split(model, tmp_path / "model", half=half)
+    assert [path.name for path in parts[:2]] == ["model.00", "model.01"]
+    assert all(path.stat().st_size <= 9000 for path in parts)
+    gpu_pack.join(tmp_path / "model", tmp_path / "again")
+    assert {path.name for path in (tmp_path / "again").iterdir()} == {
+        p.name for p in model.iterdir()
+    }
+    if half:
+        with safe_open(tmp_path / "again" / "model.safetensors", "np") as found:
+            assert found.metadata() == {"format": "pt"}
+            again = found.get_tensor("layer.weight")
+        assert again.dtype == np.float32
+        assert again == pytest.approx(weights, rel=5e-4, abs=1e-7)
+    else:
+        written = (tmp_path / "again" / "model.safetensors").read_bytes()
+        assert written == (model / "model.safetensors").read_bytes()
+
+
+@pytest.fixture
+def carried(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This working tree as the side HEAD, a side that fails, and a corpus."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gpu_pack import pack  # pyright: ignore[reportMissingImports]
+
+    root, folder = BENCHMARKS.parent, tmp_path / "carried"
+    folder.mkdir()
+    with tarfile.open(folder / "HEAD.tar.xz", "w:xz", preset=0) as tar:
+        for path in (
+            root / "src",
+            root / "tests",
+            root / "pyproject.toml",
+            *root.glob("bench*/*.py"),
+        ):
+            tar.add(path, path.relative_to(root))
+    (tmp_path / "sides.py").write_text("raise RuntimeError('no such operator')")
+    with tarfile.open(folder / "broken.tar.xz", "w:xz") as tar:
+        tar.add(tmp_path / "sides.py", "benchmarks/sides.py")
+    pack(small_data, folder / "data.tar")
+    return folder
+
+
+def visit(number: int, carried: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Begins a visit in its small form, in a group of its own processes."""
+    command = [sys.executable, str(BENCHMARKS / "gpu_visit.py"), str(number), "--dry-run"]
+    command += ["--carried", str(carried), "--out", str(carried / "out"), "--sides", "HEAD"]
+    command += ["--limit", "3000", *words]  # a busy machine is no failure
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def lines_of(number: int, carried: Path) -> dict[str, list[dict[str, Any]]]:
+    """The lines of a visit, by their kind."""
+    found = defaultdict(list)
+    path = carried / "out" / f"visit-{number}.jsonl"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        record = json.loads(line)
+        found[record["kind"]].append(record)
+    return found
 
 
 @pytest.mark.slow
-def test_an_hour_on_a_gpu(tmp_path: Path) -> None:
-    """Every part in its shortest form, each once; the second call finds them done."""
-    command = [sys.executable, str(BENCHMARKS / "gpu_day.py"), "--output-dir", str(tmp_path)]
-    first = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stdout + first.stderr
-    lines = first.stdout.splitlines()
-    assert [line.split()[0] for line in lines][:3] == ["tests", "step-small", "step-base"]
-    assert len(lines) == 8
-    assert all("done" in line for line in lines)
-    listed = [*command, "--dry-run", "--list"]
-    second = subprocess.run(listed, capture_output=True, text=True, check=True)
-    assert second.stdout.count(" done ") == len(lines)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("number", [1, 3, 4])
+def test_a_visit_that_times_updates(number: int, carried: Path) -> None:
+    """A side that fails is a line with its reason."""
+    assert visit(number, carried, "--sides", "broken,HEAD").wait() == 0
+    found = lines_of(number, carried)
+    sides = ["HEAD", "transformers compiled"][: 1 if number == 4 else 2]
+    assert found["ceilings"][0]["copy_gb_s"] > 0
+    assert [line["side"] for line in found["compiled"]] == sides
+    (failed,) = found["failed"]
+    assert (failed["side"], failed["reason"]) == ("broken", "RuntimeError: no such operator")
+    assert [line["side"] for line in found["reading"]] == sides + sides[::-1]
+    assert len(found["tests"]) == (number == 1)
+    for side, line in zip(sides, found["summary"], strict=True):
+        walls = [r["wall_ms"] for r in found["reading"] if r["side"] == side]
+        assert line["wall_ms"] == pytest.approx(statistics.mean(walls))
+        assert line["tokens_per_s"] == pytest.approx(4 * 32 / line["wall_ms"] * 1e3)
+        assert line["kernel_ms"] > 0
+        assert line["host_ms"] > 0
+        assert line["cudagraph_skips"] == 0
+    assert found["summary"][0]["ratio"] == 1
+    assert found["cache"][0]["saved"]
+    if number == 4:  # the next visit takes it
+        shutil.move(carried / "out" / "cache.00", carried)
+        assert visit(number, carried).wait() == 0
+        hits = [line["cache_hits"] for line in lines_of(number, carried)["compiled"]]
+        assert hits[0] == 0 < hits[1]
 
 
-def test_a_dry_run_is_not_the_hour_on_a_gpu(tmp_path: Path) -> None:
-    out = ["--output-dir", str(tmp_path), "--data", str(tmp_path), "--tasks", str(tmp_path)]
-    command = [sys.executable, str(BENCHMARKS / "gpu_day.py"), *out]
-    real = tmp_path / "study-2e16.txt"
-    real.write_text("of a real run")
-    dry = [*command, "--dry-run", "--only", "study-2e16"]
-    assert " done:" in subprocess.run(dry, capture_output=True, text=True, check=True).stdout
-    listed = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True).stdout
-    assert "study-2e16" in listed
-    assert "done" not in listed
-    assert real.read_text() == "of a real run"
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("number", "runs"),
+    [
+        (2, ["electra-small"]),
+        (5, ["electra-small", "bert-small"]),
+        (6, ["corrective-small", "bert-modernbert-small"]),
+    ],
+)
+def test_a_visit_that_trains(number: int, runs: list[str], carried: Path, tmp_path: Path) -> None:
+    """Its models come back in parts, and the parts make a model that the verbs read."""
+    from gpu_pack import join  # pyright: ignore[reportMissingImports]
+
+    assert visit(number, carried).wait() == 0
+    found = lines_of(number, carried)
+    assert [line["run"] for line in found["model"]] == runs
+    assert {line["status"] for line in found["trained"]} == {0}
+    assert {line["run"] for line in found["valid"]} == set(runs)
+    flops = {line["run"]: line["flops"] for line in found["train"]}
+    if number == 5:
+        assert flops["bert-small"] == pytest.approx(flops["electra-small"], rel=0.05)
+    join(carried / "out" / runs[0], tmp_path / "model")
+    words = ["-m", "electrify", "detect", str(tmp_path / "model"), "kada poli", "--json"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    assert all(0 < token["probability"] < 1 for token in json.loads(done.stdout)["tokens"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_visit_that_is_killed_leaves_its_lines(carried: Path) -> None:
+    begun = visit(2, carried)
+    while "train" not in lines_of(2, carried):
+        assert begun.poll() is None
+        time.sleep(0.1)
+    os.killpg(begun.pid, signal.SIGKILL)
+    begun.wait()
+    found = lines_of(2, carried)
+    assert found["ceilings"]
+    assert found["train"][0]["tokens"] > 0
+    assert not found["end"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_training_that_is_too_long_is_saved(carried: Path, tmp_path: Path) -> None:
+    import gpu_visit  # pyright: ignore[reportMissingImports]
+    from gpu_pack import unpack  # pyright: ignore[reportMissingImports]
+
+    out, work = carried / "out", tmp_path / "work"
+    out.mkdir()
+    until = time.monotonic() + 500
+    v = gpu_visit.Visit(2, out, work, carried, ["HEAD"], until, dry=True, cache=work / "cache")
+    unpack(carried / "data.tar", work / "data")
+    endless = gpu_visit.Training("electra-small", 1, equal=True)
+    assert gpu_visit.train(v, endless, work / "data", seconds=60, flops=1e18) < 1e18
+    (ended,) = lines_of(2, carried)["trained"]
+    assert ended["status"] == 75
+    assert list((work / "electra-small").glob("checkpoint-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_visit_ends_by_itself(carried: Path) -> None:
+    """While its sides compile."""
+    assert visit(4, carried, "--limit", "40").wait() == 0
+    found = lines_of(4, carried)
+    assert [line["seconds"] for line in found["limit"]] == [40]
+    assert found["end"][0]["seconds"] < 60
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ from small import (
     prepare_small,
     pretrain_words,
     records,
-    signalled_at,
+    signalled,
     steps_of,
     write_text,
 )
@@ -459,7 +459,8 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
     shutil.copytree(finished / "discriminator", start)
     parts = {"discriminator_start": "random", "init_discriminator": start, "tie": "none"}
     words = pretrain_words(small_data, tmp_path / "run", **STAGES | parts | {"save_steps": 3})
-    with signalled_at(5):  # the first stage has 4
+    with monkeypatch.context() as patch:
+        signalled(patch, step=5, number=signal.SIGINT)  # the first stage has 4
         assert electrify(*words) == 75
     assert steps_of(tmp_path / "run") == [3, 5]
     shutil.rmtree(start)
@@ -468,7 +469,8 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
 
 def begun_in_vain(*words: str) -> None:
     """A run that is stopped in its first update, which has its header and no checkpoint."""
-    with signalled_at(1):
+    with pytest.MonkeyPatch.context() as patch:
+        signalled(patch, step=1, number=signal.SIGINT)
         assert electrify(*words) == 75
 
 

@@ -22,7 +22,7 @@ from small import (
 )
 from systems import FEW_ROWS, SYSTEMS
 
-EXACT: dict[str, Any] = {"max_steps": 24, "logging_steps": 1, "eval_steps": 12, "save_steps": 1000}
+EXACT: dict[str, Any] = {"max_steps": 50, "logging_steps": 1, "eval_steps": 25, "save_steps": 1000}
 # Of the two intervals none divides the other: a checkpoint stands in the middle of a log line.
 BROKEN: dict[str, Any] = DROPOUT | {
     "max_steps": 40,

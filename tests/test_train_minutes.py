@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from electrify.text.shards import Corpus
 from electrify.train import dist
 from electrify.train import run as timed
 from electrify.train.run import FEWEST, FORWARD, Job, measured, of_time, pretrain
-from small import SMALL, mistake, pretrain_words, run, same_ending, signalled_at
+from small import SMALL, mistake, pretrain_words, run, same_ending, signalled
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
@@ -213,7 +214,8 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
     """It begins anew; one that goes on says that it keeps its number."""
     measured_as(monkeypatch, PER_SLOT)
     words = pretrain_words(small_data, tmp_path / "run")
-    with signalled_at(1):
+    with monkeypatch.context() as patch:
+        signalled(patch, step=1, number=signal.SIGINT)
         assert run(*words, "--train-minutes", "1") == 75
     assert (tmp_path / "run" / "config.yaml").is_file()
     assert "not even 5 updates fit" in mistake(capsys, *words, "--train-minutes", "1e-9")

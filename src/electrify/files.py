@@ -1,7 +1,7 @@
 """Files and folders: a file is written whole or not at all, a folder has one writer and is ours.
 
 A folder is ours if it is new, empty, or holds the mark that its command writes first (run.json of a
-run, manifest.json of a corpus, study.yaml of a study). Never because of its name.
+run, unfinished/state.json of a corpus, study.yaml of a study). Never because of its name.
 """
 
 from __future__ import annotations
@@ -94,10 +94,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_ours(folder: Path, mark: str) -> bool:
-    """Whether a command may write there: the folder is new, empty, or holds the mark."""
+    """Whether a command may write there: the folder is new, empty but for hidden names (our lock,
+    what a kill has left), or holds the mark."""
     if not folder.is_dir():
         return not folder.exists()
-    return (folder / mark).is_file() or not any(p.name != LOCK for p in folder.iterdir())
+    return (folder / mark).is_file() or all(p.name.startswith(".") for p in folder.iterdir())
 
 
 def must_be_ours(folder: Path, mark: str) -> None:

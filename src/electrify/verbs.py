@@ -257,14 +257,9 @@ def flops(args: argparse.Namespace) -> int:
 def doctor(args: argparse.Namespace) -> int:
     config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
 
-    from .doctor.kind import kind_of
+    from .checkup import doctor as checked
 
-    for path in config.paths:
-        kind_of(Path(path))
-
-    from .doctor.report import diagnose
-
-    report = diagnose(config)
+    report = checked(*config.paths)
     show(report.as_json() if config.json else report.text())
     return report.status
 

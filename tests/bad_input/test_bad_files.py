@@ -15,8 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify.config.doctor import DoctorConfig
-from electrify.doctor.report import diagnose
 from electrify.oldfiles.seals import SEAL, seal_of
 from electrify.oldfiles.seals import text_of as manifest_text
 from small import mistake, pretrain_words, run, write_text
@@ -377,22 +375,6 @@ def test_a_snapshot_of_the_hubs_cache(model: Path, tmp_path: Path, small_data: P
         shutil.copy(path, top / "blobs" / name)
         (snapshot / path.name).symlink_to(Path("..", "..", "blobs", name))
     assert run(*verbs(snapshot, tmp_path, small_data)["detect"]) == 0
-
-
-def test_doctor_names_links_that_leave_a_model(model: Path, secret: Path) -> None:
-    (model / "notes").symlink_to(secret)
-    (found,) = diagnose(DoctorConfig(paths=(str(model),))).folders
-    assert any(f.code == "link-out" and "notes" in f.fact for f in found.findings)
-
-
-def test_doctor_does_not_print_what_a_link_leads_to(
-    capsys: pytest.CaptureFixture[str], model: Path, secret: Path
-) -> None:
-    secret.write_text("root:x:0:0\n", encoding="utf-8")
-    (model / "vocab.txt").unlink()
-    (model / "vocab.txt").symlink_to(secret)
-    assert run("doctor", str(model)) == 1
-    assert "root:x" not in "".join(capsys.readouterr())
 
 
 # ---------------------------------------------------------- records of finetune, unfinished folders

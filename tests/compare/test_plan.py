@@ -19,7 +19,7 @@ from electrify.config.entries import Entry, joined, read_entry
 from electrify.config.pretrain import override
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.train.schedule import planned
+from electrify.train.optim import planned
 
 V = 1000
 COST = Cost(V)

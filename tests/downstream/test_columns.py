@@ -157,8 +157,9 @@ def test_a_model_learns_from_what_is_known(zoo: Path, tmp_path: Path) -> None:
     ]
     text = "text,film,good\n" + "".join(",".join(row) + "\n" for row in blank)
     task = own(tmp_path, text, Columns(label="film,good"))
+    # Until it has learnt them: after 60 epochs, a rounding decides whether accuracy is above 0.8.
     settings = FinetuneSettings(
-        num_train_epochs=60,
+        num_train_epochs=180,
         max_seq_length=16,
         bf16="false",
         learning_rate=5e-3,

@@ -25,7 +25,7 @@ from electrify.downstream.names import folder_name, short
 from electrify.downstream.one_run import Outcome
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
-from electrify.oldfiles.hub import file_of, must_be_reachable
+from electrify.hub import file_of, must_be_reachable
 from electrify.oldfiles.lock import lock
 from small import listing
 

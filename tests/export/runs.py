@@ -32,7 +32,7 @@ from electrify.train.run import decisive
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]
 STATE = {
-    "tokens": 100, "seconds": 1.0, "joules": 0.0, "window": {}, "validation": {}, "monitor": [],
+    "tokens": 100, "seconds": 1.0, "window": {}, "validation": {}, "monitor": [],
     "conditions": {}, "left_out": 0,
 }  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -143,8 +143,7 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     records = [
-        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "joules": 3.6e6 * s}
-        for s in range(5, 11, 5)
+        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0} for s in range(5, 11, 5)
     ]
     records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]
     (folder / "metrics.jsonl").write_text(

@@ -155,9 +155,13 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_rounding_is_not_a_wrong_number(tmp_path, architecture):
-    """Sharp attention makes float32 differ by more than the tolerance between two right
-    computations; float64 then decides."""
+def test_rounding_is_not_a_wrong_number(tmp_path, monkeypatch, architecture):
+    """Sharp attention amplifies rounding, which may exceed the tolerance of float32 between two
+    right computations. float64 then decides."""
+    # By how much depends on the weights: 10 to 1e5 times over seeds. Whether float32 exceeds 1e-5
+    # also depends on the processor's order of summation, so here no difference of float32 passes.
+    # That of float64 is at most about 1e5 * 1.1e-16 = 1e-11.
+    monkeypatch.setitem(agreement.TOLERANCE, torch.float32, -1.0)
     width = MLM.model.hidden_size
     config = with_model(MLM, num_hidden_layers=6, architecture=architecture, embedding_size=width)
     run = tmp_path / "run"
@@ -168,7 +172,7 @@ def test_rounding_is_not_a_wrong_number(tmp_path, architecture):
             block.qkv.weight *= 15
     export_run(run, built)
     worst = agreement.check_folder(run / "discriminator", built.kept, SPECIAL)
-    assert 0 < worst < 1e-9
+    assert worst < 1e-9
 
 
 def masked_lm(architecture: str) -> PretrainConfig:
@@ -372,7 +376,6 @@ def test_the_card_tells_the_run(tmp_path):
         "# my run: ELECTRA discriminator",
         "| tokens seen | 10,000 |",
         "| wall time | 40 s |",
-        "| energy | 10 kWh |",
         "| `rtd` | 0.4321 |",
         "| documents | 12 |",
         "d" * 64,
@@ -398,13 +401,12 @@ def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
     built = write_run(run, RTD)
     model = {n: p.detach() for n, p in built.objective.named_parameters()}
     used = {"step": 7, "tokens": 5000, "window": {"tokens": [2345.0, 0.0]}, "seconds": 38.0}
-    used |= {"joules": 1.8e7}
     checkpoint.save(run, 7, {"model": model}, STATE | used, keep=None)
     lines = (run / "metrics.jsonl").read_text().splitlines()
     log = [json.loads(line) | {"epoch": 2.5} for line in lines]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     card = (export(run, output_dir=tmp_path / "out", step=7) / "README.md").read_text()
-    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s", "energy | 5 kWh"):
+    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s"):
         assert f"| {row} |" in card
     assert "passes over the corpus" not in card
 

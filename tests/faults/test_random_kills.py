@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from breaking import KILLED, SHORT, begin, run
+from breaking import KILLED, SAVED, SHORT, begin, prepare_words, run
 
-from small import listing, model_files, pretrain_words, same_ending
+from small import listing, model_files, pretrain_words, same_ending, write_text
 
 ROUNDS = 30
 RECIPES: tuple[dict[str, Any], ...] = (
@@ -52,11 +54,7 @@ def test_thirty_random_kills(small_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_random_kills_of_prepare(tmp_path: Path) -> None:
-    """Fifteen, over the whole of its time: the same bytes."""
-    from test_points import prepare_words
-
-    from small import write_text
-
+    """Fifteen kills and five SIGTERM, over the whole of its time: the same bytes."""
     text = write_text(tmp_path / "corpus.txt", size=300_000)
     began = time.monotonic()
     run(prepare_words(text, tmp_path / "whole"), tmp_path)
@@ -65,6 +63,12 @@ def test_random_kills_of_prepare(tmp_path: Path) -> None:
     words = prepare_words(text, tmp_path / "broken")
     for _ in range(15):
         begin(words, tmp_path).kill_after(chance.uniform(0, seconds))
+    for _ in range(5):
+        process = begin(words, tmp_path)
+        process.process.join(chance.uniform(0.2, 1) * seconds)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.end() in (SAVED, 0), process.said()
+        assert "Traceback" not in process.said()
     run(words, tmp_path)
     whole, broken = (
         {n: h for n, h in listing(tmp_path / name).items() if n != "prepare.log.json"}

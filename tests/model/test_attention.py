@@ -371,6 +371,15 @@ def test_blocks_where_they_pay() -> None:
     assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
 
 
+@pytest.mark.parametrize("window", [None, 32])
+def test_blocks_need_a_window(window: int | None) -> None:
+    """They were computed with one of 0, in which a token sees itself alone."""
+    with pytest.raises(ValueError, match="blocks needs a window shorter than a row of 33 tokens"):
+        AttentionContext(
+            random_rows(33, seed=0), torch.float32, backend="blocks", reach=Reach(window=window)
+        )
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
     """Wherever the kernel for packed sequences does not serve (float32, dropout, older GPUs)."""

@@ -93,6 +93,21 @@ def test_token_ce_with_probabilities_that_are_there() -> None:
     assert torch.equal(p, kept)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_token_ce_has_the_same_gradient_when_compiled(dtype: torch.dtype) -> None:
+    """A compiled backward pass does not scatter. No bit differs."""
+    rng = torch.Generator().manual_seed(0)
+    logits = (5 * torch.randn(64, 300, generator=rng)).to(dtype).requires_grad_()
+    target, weight_N = torch.randint(0, 300, (64,), generator=rng), torch.randn(64, generator=rng)
+    torch.compiler.reset()
+    compiled = torch.compile(token_ce, backend="aot_eager", fullgraph=True)
+    plain, traced = (
+        torch.autograd.grad((f(logits, target) * weight_N).sum(), logits)[0]
+        for f in (token_ce, compiled)
+    )
+    assert torch.equal(plain, traced)
+
+
 def test_token_ce_leaves_its_inputs_alone() -> None:
     logits = torch.randn(3, 5, requires_grad=True)
     before, target = logits.detach().clone(), torch.tensor([0, 4, 2])

@@ -23,12 +23,12 @@ from electrify.objectives.objective import Step
 from electrify.oldfiles.run_folder import METRICS
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
-from electrify.train import log, schedule
+from electrify.train import log
 from electrify.train import run as run_module
 from electrify.train.dist import World
-from electrify.train.evaluate import shown
 from electrify.train.loop import Run
-from electrify.train.monitor import unigram_entropy
+from electrify.train.monitor import shown, unigram_entropy
+from electrify.train.optim import factor
 from electrify.train.run import split_batch
 from electrify.train.start import kept_names
 from electrify.train.state import RunContext, TrainingData
@@ -173,9 +173,9 @@ def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
         == 0
     )
     for r in records(tmp_path / "run", "train"):
-        factor = schedule.factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
+        now = factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
         assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx(
-            (2e-3 * factor, 1e-3 * factor)
+            (2e-3 * now, 1e-3 * now)
         )
 
 

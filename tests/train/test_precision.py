@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from electrify.config.pretrain import load_recipe, override
-from electrify.train import precision
+from electrify.train import machine as machine_module
 from electrify.train.dist import World
 from electrify.train.run import pretrain
 from small import SMALL, electrify, pretrain_words, records, run, same_ending, steps_of
@@ -24,7 +24,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Sets whether this machine has arithmetic in bfloat16."""
 
     def has(able: bool) -> None:
-        monkeypatch.setattr(precision, "supports_bf16", lambda device: able)
+        monkeypatch.setattr(machine_module, "supports_bf16", lambda device: able)
 
     return has
 
@@ -107,7 +107,7 @@ def test_a_run_that_leaves_a_trunk_computes_as_that(
     pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
     assert written(tmp_path / "new") is True
     asked = override(config, {"bf16": False})
-    assert precision.with_precision(asked, ALONE, earlier=True) is asked
+    assert machine_module.with_precision(asked, ALONE, begun=True) is asked
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from electrify.objectives.metrics import BINS
 from electrify.terms import Term
 from electrify.tokens import Tokens
 from electrify.train.dist import World
-from electrify.train.evaluate import evaluate
-from electrify.train.state import MetricSums
+from electrify.train.monitor import evaluate
+from electrify.train.sums import MetricSums
 
 CPU = torch.device("cpu")
 ALONE = World(rank=0, size=1, device=CPU)

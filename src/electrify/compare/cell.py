@@ -13,7 +13,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memor
 from ..oldfiles.run_folder import FACTS, GENERATOR_STAGE, METRICS
 from ..oldfiles.schema import check
 from ..progress import say
-from ..train.signals import SAVED_EXIT, Interruptible, Stopped
+from ..train.signals import SAVED_EXIT, Stop, Stopped
 from . import measures
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Outcome:
     tokens: float
     seconds: float
     parameters: int
-    joules: float | None
     validation: dict[str, Any]
     scores: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -87,7 +86,7 @@ def main() -> int:
 
     die_with(work.parent)
     try:
-        with Interruptible():
+        with Stop(at_once=True):
             own_rows.load()
             do(work)
     except UserError as e:
@@ -137,7 +136,6 @@ def do(work: Work) -> None:
         result.summary.tokens + (_last(first, "tokens") or 0.0),
         result.summary.seconds + (_last(first, "seconds") or 0.0),
         read_json(run / FACTS)["parameters"],
-        joules_of(work, [place for place in (first, run) if place.is_dir()]),
         result.summary.validation,
     )
     write(outcome, folder)
@@ -154,13 +152,6 @@ def write(outcome: Outcome, folder: Path) -> None:
     from ..oldfiles.whole import json_text, write_atomically
 
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
-
-
-def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
-    """The energy of both stages; None where that of one was not measured. A cell that has a core of
-    its own has others at its side, and a processor measures them together."""
-    found = [_last(run, "joules") for run in runs] if work.core is None else [None]
-    return None if None in found else sum(x for x in found if x is not None)
 
 
 def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
@@ -187,12 +178,12 @@ def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
 
 def _last(run: Path, name: str) -> float | None:
     """The number of this name in the last record of a run's log that has one; None if there is
-    none, or if it is null there: a run whose energy is not known from some update on."""
+    none."""
     from ..train import log
 
     records = log.read(run / METRICS) if (run / METRICS).is_file() else []
     found = [r[name] for r in records if name in r]
-    return None if not found or found[-1] is None else float(found[-1])
+    return float(found[-1]) if found else None
 
 
 def output_name(task: str) -> str:

@@ -23,7 +23,7 @@ from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
 from ..config.stages import endless_warmups
 from ..errors import UserError
-from ..train.schedule import planned
+from ..train.optim import planned
 from .cost import Cost
 
 # Fields that a study sets for all recipes alike, and by what.

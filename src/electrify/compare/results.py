@@ -82,7 +82,6 @@ class Result:
     """Task -> {"metric", "scores", one for each seed of the task}."""
     failed: Reasons = field(default_factory=dict)
     """Task, or PRETRAIN -> the reason."""
-    joules: float | None = None
     validation: Figures = field(default_factory=dict)
 
     @property

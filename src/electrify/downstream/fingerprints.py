@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..oldfiles.hub import at_commit
+from ..hub import at_commit
 from ..oldfiles.reading import sha256_of
 from ..oldfiles.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 

@@ -182,11 +182,7 @@ def _reading(name: str) -> tuple[str, ...]:
 
 
 def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict[str, Any]:
-    joules = last.get("joules")
     heads = shape.num_attention_heads
-    energy = None
-    if isinstance(joules, int | float) and joules:
-        energy = f"{joules / 3.6e6:.3g} kWh"
     return {
         "parameters": f"{parameters:,}",
         "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
@@ -196,7 +192,6 @@ def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict
         "tokens seen": number(last.get("tokens")),
         "passes over the corpus": number(last.get("epoch")),
         "wall time": wall_time(last.get("seconds")),
-        "energy": energy,
     }
 
 

@@ -44,7 +44,6 @@ from ..oldfiles.tokenizers import (
 )
 from ..progress import say
 from ..tokens import SpecialIds
-from ..torch_state import known_torch_state
 from ..train import checkpoint
 from . import card
 from .agreement import check_folder
@@ -81,7 +80,6 @@ def export_run(
     }
 
 
-@known_torch_state()
 def export(
     run: str | Path, *, output_dir: str | Path, part: str = KEPT, step: int | None = None
 ) -> Path:

@@ -124,11 +124,9 @@ def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dic
     """What the run has used: by the last line of its log, or by a checkpoint after that line."""
     last = records[-1] if records else {}
     if state is None or last.get("step") == state["step"]:
-        # A validation has no energy.
-        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
-        return last | {"joules": joules}
+        return last
     since, _ = state["window"].get("tokens", (0, 0))
-    known = {name: state[name] for name in ("step", "seconds", "joules")}
+    known = {name: state[name] for name in ("step", "seconds")}
     return known | {"tokens": int(state["tokens"] + since)}
 
 

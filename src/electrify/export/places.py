@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from ..errors import UserError
-from ..oldfiles.hub import must_be_reachable
+from ..hub import must_be_reachable
 from ..oldfiles.model_folder import must_be_whole
 from ..oldfiles.models import look_over
 from ..oldfiles.reading import is_there

@@ -83,7 +83,11 @@ class AttentionContext:
         reach: Reach | None = None,
     ) -> None:
         """dtype: dtype of queries, keys and values. dropout: on the attention weights (0 outside
-        training). reach: by default the whole sequence, without positions."""
+        training). reach: by default the whole sequence, without positions.
+
+        Raises:
+            ValueError: for `blocks` without a window, or with one that limits nothing in a row.
+        """
         rotary, window = (reach.rotary, reach.window) if reach is not None else (None, None)
         self.turn = None if rotary is None else rotary.turn(tokens.pos_T, dtype)
         # A window that no pair of tokens in a row exceeds does not limit anything.
@@ -101,8 +105,13 @@ class AttentionContext:
         # On every device: a masked row of a window would need memory for the square of its length.
         if self.backend == "auto" and self.window and pays(self.window, self.length):
             self.backend = "blocks"
-        self.blocks = Blocks(tokens, self.window or 0) if self.backend == "blocks" else None
-        if self.blocks is not None:
+        self.blocks: Blocks | None = None
+        if self.backend == "blocks":
+            if self.window is None:
+                raise ValueError(
+                    f"backend blocks needs a window shorter than a row of {self.length} tokens"
+                )
+            self.blocks = Blocks(tokens, self.window)
             self.where = self.blocks.bias(tokens, dtype, direction)
         elif self.backend == "varlen":
             self.where = run_starts(tokens)

@@ -43,10 +43,12 @@ class Block(nn.Module):
 
     def after(self, x_TD: Tensor, mixed_TD: Tensor) -> Tensor:
         """The block's result from its input and what its attention has mixed."""
+        # CUDA's autocast returns float32 from a norm. The residual stream keeps its dtype.
+        dtype = x_TD.dtype
         a_TD = self.out(mixed_TD)
-        x_TD = self.norm1(x_TD + drop(a_TD, self.dropout, self.training))
+        x_TD = self.norm1(x_TD + drop(a_TD, self.dropout, self.training)).to(dtype)
         f_TD = self.down(F.gelu(self.up(x_TD)))
-        return self.norm2(x_TD + drop(f_TD, self.dropout, self.training))
+        return self.norm2(x_TD + drop(f_TD, self.dropout, self.training)).to(dtype)
 
     def attention_flops(self, row_length: int) -> float:
         """FLOPs of the matrix products of attention for one token, in addition to those of its

@@ -95,8 +95,9 @@ class Encoder(nn.Module):
         return x_TD
 
     def read(self, x_TD: Tensor) -> Tensor:
-        """The states that a head reads, after the last block or an earlier one."""
-        return x_TD if self.norm is None else self.norm(x_TD)
+        """The states that a head reads, after the last block or an earlier one, in the dtype of the
+        residual stream."""
+        return x_TD if self.norm is None else self.norm(x_TD).to(x_TD.dtype)
 
     def forward(self, tokens: Tokens, added: Added | None = None) -> Tensor:
         x_TD = self.embed(tokens, added)

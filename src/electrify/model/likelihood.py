@@ -33,8 +33,15 @@ class _TokenCE(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         p_NV, target_N = ctx.saved_tensors
-        gradient_NV = p_NV * grads[0][:, None]
-        gradient_NV.scatter_add_(-1, target_N[:, None], -grads[0][:, None])
+        gradient_N1 = grads[0][:, None]
+        gradient_NV = p_NV * gradient_N1
+        if torch.compiler.is_compiling():
+            # The same numbers in one kernel; scatter_add_ would write float32 and read it again.
+            word_V = torch.arange(p_NV.shape[1], device=p_NV.device)
+            here_NV = word_V == target_N[:, None]
+            gradient_NV = torch.where(here_NV, gradient_NV - gradient_N1, gradient_NV)
+        else:
+            gradient_NV.scatter_add_(-1, target_N[:, None], -gradient_N1)
         return gradient_NV.to(ctx.dtype), None, None
 
 

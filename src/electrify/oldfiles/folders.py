@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ..errors import OutputError
-from .hub import at_commit
+from ..hub import at_commit
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
 from .tokenizers import TOKENIZER_FILES

@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .. import faults
 from ..errors import OutputError, UserError
 from ..progress import say
 from . import seals
@@ -240,7 +239,6 @@ def _replace(staged: Path, target: Path, changed: list[str], gone: list[str]) ->
         (target / CONFIG).unlink(missing_ok=True)
         changed = [name for name in changed if name != CONFIG] + [CONFIG]
     for name in changed:
-        faults.at("replace")
         os.replace(staged / name, target / name)
     for name in gone:
         (target / name).unlink(missing_ok=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ..errors import UserError
+from ..hub import file_of
 from .folders import MARK
 from .followed import CONFIG, MAX_CONFIG_BYTES
-from .hub import file_of
 from .reading import (
     MB,
     FileError,

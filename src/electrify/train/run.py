@@ -47,18 +47,21 @@ from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER
 from ..progress import say
 from ..text.given import is_prepared, prepared
 from ..text.shards import Corpus, verify_sample
-from ..torch_state import known_torch_state
 from . import checkpoint, dist
-from .allocator import keep_memory
-from .board import must_have_tensorboard
-from .device import describe, pick_device
 from .log import MetricsLog, begin_log
 from .loop import Run, Summary
-from .memory import run_must_fit
+from .machine import (
+    Threads,
+    choose,
+    computing_with,
+    describe,
+    keep_memory,
+    pick_device,
+    run_must_fit,
+    with_precision,
+)
+from .meter import machine_peak
 from .monitor import unigram_entropy
-from .peak import machine_peak
-from .precision import with_precision
-from .sharding import is_sharded
 from .start import (
     GENERATOR,
     Starts,
@@ -71,7 +74,6 @@ from .start import (
     with_shapes,
 )
 from .state import RunContext, TrainingData
-from .threads import Threads, choose, computing_with
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
@@ -135,7 +137,6 @@ class Result:
 # ------------------------------------------------------------------ the way of a run
 
 
-@known_torch_state()
 def pretrain(
     data: str | Path,
     *,
@@ -170,8 +171,6 @@ def pretrain(
     if train_minutes is not None:
         check_minutes(config, train_minutes)
     t, folder = config.train, Path(output_dir)
-    if "tensorboard" in t.report_to:
-        must_have_tensorboard()
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
     world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
@@ -182,7 +181,7 @@ def pretrain(
                 begun = [folder, folder / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
                 earlier = next(filter(None, map(facts_of, begun)), None)
             bf16 = earlier["recipe"]["bf16"] if earlier else None
-            config = with_precision(config, world, earlier=bf16)
+            config = with_precision(config, world, begun=bf16)
             with dist.together():
                 config, _ = split_batch(config, world.size)
                 starts = starts_of(config)
@@ -268,7 +267,7 @@ def plan(job: Job) -> Planned:
             for start in starts_of(config).values():
                 must_know_the_words(start, corpus.folder / TOKENIZER)
         kept = kept_shape(config.model, vocab_size)
-        run_must_fit(config, kept, generator, rows=micro_rows, world=job.world)
+        run_must_fit(config, kept, rows=micro_rows, world=job.world)
         must_have_room(job.folder, config, kept.least_parameters)
         segments, seed = config.data.num_segments, config.train.seed
         loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
@@ -318,7 +317,7 @@ def train_run(planned: Planned) -> Result:
     exported: dict[str, Path] = {}
     with dist.together():
         if summary.finished and world.is_main:
-            whole = not any(map(is_sharded, run.state.named.values()))
+            whole = not any(map(dist.is_sharded, run.state.named.values()))
             exported = export_run(
                 folder,
                 built if whole else None,

@@ -10,25 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows
-from ..objectives.metrics import summarise
-from ..terms import Term, Terms
 from ..text.judged import more_validation
 from .checkpoint import Groups, State
-from .dist import World, sum_across
+from .dist import World, gathered, like
 from .guard import Guard
 from .meter import Meter
 from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
-from .sharding import gathered, like
+from .sums import MetricSums
 
 # ------------------------------------------------------------------ what a run is given
 
@@ -92,65 +90,6 @@ class TrainingData:
 # ------------------------------------------------------------------ what a checkpoint holds
 
 
-class MetricSums:
-    """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
-    exactly, so the log of a resumed run equals that of an uninterrupted one."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.sums: Terms = {}
-
-    def add(self, terms: Terms) -> None:
-        for name, term in terms.items():
-            total = term.sum.detach().double()
-            count = term.count.detach().double()
-            if name in self.sums:
-                self.sums[name].sum.add_(total)
-                self.sums[name].count.add_(count)
-            else:
-                self.sums[name] = Term(total.clone(), count.clone(), term.kind)
-
-    def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros if `unless` is 1, because the sums may then be NaN or
-        infinite. unless: 0-dim, on the device."""
-        bad = unless > 0
-        self.add(
-            {
-                name: replace(
-                    term, sum=term.sum.masked_fill(bad, 0.0), count=term.count.masked_fill(bad, 0.0)
-                )
-                for name, term in other.sums.items()
-            }
-        )
-
-    def across(self) -> Terms:
-        """The sums over all ranks (a copy)."""
-        copies = {
-            name: replace(term, sum=term.sum.clone(), count=term.count.clone())
-            for name, term in sorted(self.sums.items())
-        }
-        sum_across([t for term in copies.values() for t in (term.sum, term.count)])
-        return copies
-
-    def means(self) -> dict[str, float]:
-        return summarise(self.across())
-
-    def save(self) -> dict[str, list[float]]:
-        """JSON that `load` reads back to the bit (scalars only)."""
-        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
-
-    def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
-        because all ranks must add up the same list."""
-
-        def number(x: float) -> Tensor:
-            return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
-
-        self.sums = {
-            name: Term(number(total), number(count)) for name, (total, count) in saved.items()
-        }
-
-
 class RunState:
     """The state of a run: at step 0 until `load` is called."""
 
@@ -182,9 +121,7 @@ class RunState:
         self.named = named
         self.optimizer = make_optimizer(c.optim, groups, betas=betas, eps=c.adam_epsilon)
         self.monitor = monitor
-        self.meter = Meter(
-            world.device, flops=flops, peak=context.peak * world.size, alone=world.size == 1
-        )
+        self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
         self.guard = Guard(c, world)
         self.sums = MetricSums(world.device)
         self.step = 0
@@ -212,7 +149,6 @@ class RunState:
             "step": self.step,
             "tokens": self.tokens,
             "seconds": self.meter.seconds(),
-            "joules": self.meter.joules(),
             "window": self.sums.save(),
             "validation": self.validation,
             "monitor": self.monitor.state(),
@@ -229,7 +165,6 @@ class RunState:
         self.step = facts["step"]
         self.tokens = facts["tokens"]
         self.meter.seconds_before = facts["seconds"]
-        self.meter.joules_before = facts["joules"]
         self.sums.load(facts["window"], rank=rank)
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
