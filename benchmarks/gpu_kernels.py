@@ -37,7 +37,8 @@ from torch._dynamo.device_interface import CudaInterface
 from torch._inductor import config as inductor
 from torch._inductor import output_code
 from torch._inductor.graph import GraphLowering
-from torch._inductor.scheduler import ForeachKernelSchedulerNode
+from torch._inductor.ir import NonOwningLayout
+from torch._inductor.scheduler import ForeachKernelSchedulerNode, FusedMixOrderReductions
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils, _triton
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -182,6 +183,10 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
         partial = [4 * int(rows) * int(width) for rows, width in PARTIAL.findall(code)]
         work[part].launches += len(LAUNCH.findall(code)) + len(partial)
         for node in graph.scheduler.nodes:
+            if isinstance(node, FusedMixOrderReductions):
+                # Such a gradient would be lost (pytorch issue 193061, seen in the code of 2.13).
+                layouts = [output.node.get_layout() for output in node.get_outputs()]
+                assert not any(isinstance(layout, NonOwningLayout) for layout in layouts)
             # Parts of a combined kernel do not share what they read.
             parts = node.snodes if isinstance(node, ForeachKernelSchedulerNode) else [node]
             work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in parts)

@@ -119,3 +119,18 @@ def test_both_numbers_on_this_machine(small_data: Path, tmp_path: Path) -> None:
     )
     assert first != second
     assert first == pytest.approx(second, rel=0.02)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_products_of_float32_on_a_gpu_use_tf32(
+    machine: Callable[[bool], None], device: str
+) -> None:
+    machine(True)
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_tf32
+    world = World(0, 1, torch.device(device))
+    try:
+        precision.with_precision(load_recipe("electra-tiny"), world, begun=[])
+        assert matmul.allow_tf32 is (device == "cuda")
+    finally:
+        matmul.allow_tf32 = False

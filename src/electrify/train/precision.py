@@ -1,4 +1,5 @@
-"""Whether a run computes in bfloat16: as its recipe says, as it began, or as the device can.
+"""Whether a run computes in bfloat16: as its recipe says, as it began, or as the device can. On a
+GPU, products of float32 matrices use TF32.
 
 A processor without arithmetic in bfloat16 emulates it: an update of bert-tiny takes twelve times as
 long as in float32 (docs/log.md).
@@ -24,6 +25,9 @@ def with_precision(
 ) -> PretrainConfig:
     """The recipe with `bf16` true or false. begun: folders in which the run may have begun, or from
     which it starts; the first one decides, so that a run goes on on any machine as it began."""
+    if world.device.type == "cuda":
+        # Without it, they do not use the tensor cores.
+        torch.backends.cuda.matmul.allow_tf32 = True
     able = supports_bf16(world.device)
     bf16 = config.train.bf16
     if bf16 is None:
