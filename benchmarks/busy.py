@@ -80,7 +80,7 @@ def fine_tuning(*, quick: bool) -> Callable[[], int]:
     from transformers import ElectraConfig, ElectraForSequenceClassification
 
     from electrify.downstream.loop import computes_in_bf16, most_tokens, pieces
-    from electrify.train.allocator import keep_memory
+    from electrify.train.machine import keep_memory
 
     keep_memory()
     cpu, rng = torch.device("cpu"), torch.Generator().manual_seed(0)
@@ -125,7 +125,7 @@ def work(side: str, name: str, quick: bool) -> None:
         wait_briefly()
     import torch
 
-    from electrify.train.threads import choose
+    from electrify.train.machine import choose
 
     given = {"one thread": "1", "default": "auto"}.get(side, str(cores()))
     threads = choose(

@@ -37,8 +37,13 @@ from electrify.build import Vocabulary, build
 from electrify.config.pretrain import load_recipe, override
 from electrify.special import SpecialIds
 from electrify.tokens import from_sequences
-from electrify.train.allocator import keep_memory
-from electrify.train.device import describe, peak_memory_bytes, pick_device, supports_bf16
+from electrify.train.machine import (
+    describe,
+    keep_memory,
+    peak_memory_bytes,
+    pick_device,
+    supports_bf16,
+)
 
 SIDES = ("electrify", "transformers")
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)

@@ -19,11 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import torch.distributed
 from pairs import in_turns, spread, table, write_json
 from sides import WARM, Case, Ours, timed
 
 from electrify.train import dist
-from electrify.train.device import pick_device
+from electrify.train.machine import pick_device
 
 UPDATES = 10
 
@@ -55,7 +56,7 @@ def work(updates: int, words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         step = Ours(case, Path(folder), world=world)
         timed(step, WARM, world.device)
-        dist.barrier()
+        torch.distributed.barrier()
         seconds = timed(step, updates, world.device)
     if world.is_main:
         print(seconds)

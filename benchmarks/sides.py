@@ -30,14 +30,13 @@ from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
 from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
-from electrify.pretraining.starting import kept_names
 from electrify.special import SpecialIds
 from electrify.text.shards import Corpus
-from electrify.train.allocator import keep_memory
-from electrify.train.context import RunContext, TrainingData
-from electrify.train.device import peak_memory_bytes, supports_bf16
 from electrify.train.dist import World
 from electrify.train.loop import Run
+from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16
+from electrify.train.start import kept_names
+from electrify.train.state import RunContext, TrainingData
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
 from corpora import lognormal_lengths, write_corpus

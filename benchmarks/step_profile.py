@@ -17,7 +17,7 @@ from sides import WARM, Case, Ours
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from electrify.train.device import describe, pick_device
+from electrify.train.machine import describe, pick_device
 
 ROWS = 20
 

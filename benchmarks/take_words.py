@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from electrify.errors import UserError
-from electrify.files.whole import write_atomically
+from electrify.oldfiles.whole import write_atomically
 from electrify.text.streams import COMPRESSIONS, read_chunks
 
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")

@@ -20,12 +20,12 @@ from electrify.draws import Draws, draws_for, hashed
 from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
-from electrify.pretraining.running import kept_names
 from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
-from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.loop import Run
+from electrify.train.start import kept_names
+from electrify.train.state import RunContext, TrainingData
 
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from electrify.files.run_folder import METRICS, numbered
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import checkpoint, log
 
 SMALL: dict[str, Any] = {
@@ -246,6 +246,22 @@ def stop_at(
     return process.end()
 
 
+def signalled(patch: pytest.MonkeyPatch, *, step: int, number: signal.Signals) -> None:
+    """Runs in this process get the signal in this update, between its gradients and its
+    optimiser."""
+    from electrify.train.loop import Run
+
+    accumulate = Run.accumulate
+
+    def hit(self: Run, parts: Any) -> Any:
+        found = accumulate(self, parts)
+        if self.step + 1 == step:
+            os.kill(os.getpid(), number)
+        return found
+
+    patch.setattr(Run, "accumulate", hit)
+
+
 def one_sentence(err: str) -> str:
     """The last line on stderr, which is the message of a user's mistake."""
     assert "Traceback" not in err, err
@@ -275,6 +291,23 @@ def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path, longest: int
     return sentence
 
 
+@contextlib.contextmanager
+def signalled_at(step: int, number: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+    """Runs in this process get a signal in this update."""
+    from electrify.train.loop import Run
+
+    update = Run.update
+
+    def signalled(self: Run, batch: Any) -> None:
+        if self.step == step - 1:
+            os.kill(os.getpid(), number)
+        update(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "update", signalled)
+        yield
+
+
 # ------------------------------------------------------------------ what a run left
 
 
@@ -293,7 +326,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def steps_of(run: Path) -> list[int]:
     """Steps of the checkpoint folders, whatever is in them."""
-    return sorted(found.step for found in numbered(run))
+    return checkpoint.steps(run)
 
 
 def parameters_sha256(run: Path, step: int) -> str:

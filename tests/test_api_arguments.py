@@ -3,7 +3,6 @@ what they plainly mean."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,11 @@ import numpy as np
 import pytest
 
 from electrify import (
-    DoctorConfig,
     FinetuneConfig,
     PrepareConfig,
     PretrainConfig,
     UserError,
     detect,
-    diagnose,
     export_run,
     finetune,
     load_recipe,
@@ -34,8 +31,6 @@ from electrify.config.evaluate import EvaluateConfig
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.config.objective_options import CorrectiveOptions, RTDOptions
 from electrify.config.sections import DataConfig, ObjectiveConfig
-from electrify.pretraining import pretrain as pretraining
-from electrify.pretraining.running import train_run
 from electrify.scoring.evaluate import evaluate
 from small import SMALL, prepare_small
 
@@ -78,7 +73,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "seeds 1.0": (lambda: tune(seeds=1.0), "seeds must be of type int, not 1.0"),
     "settings": (lambda: tune(settings={}), "settings must be a FinetuneSettings, not {}"),
     "bf16": (lambda: FinetuneSettings(bf16=ANY or True), "bf16 cannot be True"),
-    "paths": (lambda: DoctorConfig(paths=ANY or "path"), "paths must be a list or a tuple"),
     "scored": (
         lambda: EvaluateConfig(models=ANY or "m", data_dir="d"),
         "models must be a list or a tuple",
@@ -93,8 +87,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "prepare": (lambda: prepare(ANY), "config must be a PrepareConfig, not None"),
     "finetune": (lambda: finetune(ANY), "config must be a FinetuneConfig, not None"),
     "evaluate": (lambda: evaluate(ANY), "config must be an EvaluateConfig, not None"),
-    "diagnose": (lambda: diagnose(ANY), "config must be a DoctorConfig, not None"),
-    "diagnose list": (lambda: diagnose(ANY or ["run"]), "config must be a DoctorConfig"),
     "recipe None": (lambda: load_recipe(ANY), "a recipe's name must be of type str, not None"),
     "recipe bytes": (lambda: load_recipe(ANY or b"x"), "a recipe's name must be of type str"),
     "pairs": (
@@ -111,26 +103,6 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "name of a recipe": (
         lambda: pretrain("data", output_dir="o", config=ANY or "electra-tiny"),
         "config must be a PretrainConfig, not 'electra-tiny'; load_recipe",
-    ),
-    "resume": (
-        lambda: pretrain("data", output_dir="o", config=config(), resume=ANY or "x"),
-        "resume cannot be 'x'; known: auto, must, never",
-    ),
-    "minutes": (
-        lambda: pretrain("data", output_dir="o", config=config(), train_minutes=ANY or "5"),
-        "train_minutes must be of type float, not '5'",
-    ),
-    "minutes True": (
-        lambda: pretrain("data", output_dir="o", config=config(), train_minutes=True),
-        "train_minutes must be of type float, not True",
-    ),
-    "milestones": (
-        lambda: pretrain("data", output_dir="o", config=config(), milestones=ANY or 5),
-        "milestones must be a list or a tuple, not 5",
-    ),
-    "trunk": (
-        lambda: pretrain("data", output_dir="o", config=config(), trunk=ANY or 5),
-        "trunk must be a path, as text or as a Path, not 5",
     ),
     "an option": (
         lambda: replace(config().objective, options=RTDOptions(loss_on=ANY or "chosn")),
@@ -184,28 +156,3 @@ def test_what_is_plainly_meant_is_taken(data: Path, tmp_path: Path) -> None:
     out = export_run(str(run), output_dir=str(tmp_path / "out"))
     (found,) = detect(out, ["a cat"], threads=1)  # type: ignore
     assert len(found.tokens) > 0
-    assert diagnose(str(run)).text() == diagnose(run).text()
-
-
-def test_a_second_pretraining_in_the_same_process_is_refused(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed: list[str] = []
-
-    def second() -> None:
-        with pytest.raises(UserError, match="this process is already pre-training") as raised:
-            pretrain(data, output_dir=tmp_path / "second", config=config())
-        failed.append(str(raised.value))
-
-    def train(job: Any) -> Any:
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join()
-        return train_run(job)
-
-    monkeypatch.setattr(pretraining, "train_run", train)
-    pretrain(data, output_dir=tmp_path / "first", config=config())
-    monkeypatch.undo()
-    assert failed
-    assert not (tmp_path / "second").exists()
-    pretrain(data, output_dir=tmp_path / "second", config=config())

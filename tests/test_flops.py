@@ -16,9 +16,16 @@ from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
 from electrify.config.flops import Convention
 from electrify.config.objectives import OBJECTIVES as ROWS
-from electrify.config.pretrain import load_file, load_recipe, override
+from electrify.config.pretrain import load_file, load_recipe, override, recipe_names
 from electrify.errors import UserError
-from electrify.flops.count import flops_per_token, forward_flops, passes_flops, recipe_flops
+from electrify.flops.complete import must_count_all
+from electrify.flops.count import (
+    flops_per_token,
+    forward_flops,
+    outline,
+    passes_flops,
+    recipe_flops,
+)
 from electrify.flops.paper import published
 from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, binary_flops
@@ -263,6 +270,12 @@ def test_what_nobody_counted_is_refused(
     times = 3 if convention == "hardware" else 2
     gru = times * 2 * 6 * width * width - (1 if convention == "paper" else 0) * times
     assert cost("CountedRecurrent") - cost("Detector") == pytest.approx(gru, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.endswith("-tiny")])
+def test_every_matrix_of_a_run_is_counted(name: str) -> None:
+    """Runs do not look any more."""
+    must_count_all(outline(load_recipe(name), vocab_size=VOCAB).objective, "hardware")
 
 
 def test_shares_are_the_mask_rate() -> None:

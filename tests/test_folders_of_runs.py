@@ -4,21 +4,20 @@ place of the machine."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 
 from electrify import cli
-from electrify.config.pretrain import RUN_MARK, dump, load_file, load_recipe
-from electrify.files.model_folder import model_mark
-from electrify.files.run_folder import METRICS
-from electrify.files.seals import sealed
+from electrify.config.pretrain import load_file
+from electrify.oldfiles.model_folder import model_mark
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import dist
-from electrify.train.folder import is_run, is_same_start
 from electrify.train.log import read
+from electrify.train.start import content_of, is_same
 from small import listing, mistake, model_files, parameters_sha256, pretrain_words
 
 SHORT: dict[str, Any] = {"max_steps": 4, "logging_steps": 2, "save_steps": 2}
@@ -48,7 +47,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
         "generator-stage/notes.txt",
         "discriminator/notes.txt",
         "tokenizer/mine.txt",
-        "run.json",
+        "checkpoint-3/notes.txt",
     ],
 )
 def test_foreign_files_with_our_names(
@@ -59,10 +58,7 @@ def test_foreign_files_with_our_names(
     (folder / name).write_text("seed: 5  # mine\n")
     before = listing(folder)
     sentence = mistake(capsys, *words(small_data, folder))
-    assert (
-        "is not the recipe of a run that electrify began" in sentence
-        or "is not empty and holds no run" in sentence
-    )
+    assert "holds no run.json, so it is not ours to write into" in sentence
     assert listing(folder) == before
 
 
@@ -81,47 +77,6 @@ def test_a_recipe_of_the_user_is_no_run(
         capsys, "pretrain", small_data, "--config", folder / "config.yaml", "--output-dir", folder
     )
     assert listing(folder) == before
-
-
-def test_a_recipe_that_is_a_link(
-    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path
-) -> None:
-    (run / "config.yaml").rename(tmp_path / "shared.yaml")
-    (run / "config.yaml").symlink_to(tmp_path / "shared.yaml")
-    before = listing(run)
-    sentence = mistake(capsys, *words(small_data, run))
-    assert "config.yaml is a link" in sentence
-    assert listing(run) == before
-
-
-def test_half_folders_of_the_user_are_found_before_the_training(
-    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path
-) -> None:
-    shutil.rmtree(run / "generator")
-    (run / "generator").mkdir()
-    (run / "generator" / "notes.txt").write_text("mine")
-    assert "generator is not a model that electrify wrote" in mistake(
-        capsys, *words(small_data, run)
-    )
-    assert [p.name for p in (run / "generator").iterdir()] == ["notes.txt"]
-
-
-@pytest.mark.parametrize(
-    "lost", ["mark", "mark, run.json", "mark, checkpoints", "mark, run.json, checkpoints"]
-)
-def test_runs_of_earlier_versions_are_known(run: Path, lost: str) -> None:
-    """By run.json, by a checkpoint, or by being to the byte what a recipe is written as; without
-    any of them it is somebody's file."""
-    path = run / "config.yaml"
-    path.write_text(path.read_text().removeprefix(RUN_MARK))
-    if "run.json" in lost:
-        (run / "run.json").unlink()
-    if "checkpoints" in lost:
-        for checkpoint in run.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
-    assert is_run(run)
-    path.write_text(path.read_text() + "# mine\n")
-    assert is_run(run) == (lost != "mark, run.json, checkpoints")
 
 
 def test_what_the_user_puts_into_a_model_folder_stays(small_data: Path, run: Path) -> None:
@@ -163,17 +118,6 @@ def test_a_linked_target_stays_a_link(run: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lnk", "real", "run"]
 
 
-def test_a_tokenizer_of_the_user_in_a_run_that_begins_anew(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    (folder / "tokenizer").mkdir(parents=True)
-    (folder / "config.yaml").write_text(dump(load_recipe("electra-tiny")))
-    (folder / "tokenizer" / "vocab.txt").write_text("mine")
-    assert "vocab.txt is neither of this tokenizer" in mistake(capsys, *words(small_data, folder))
-    assert (folder / "tokenizer" / "vocab.txt").read_text() == "mine"
-
-
 def test_folders_hold_relative_paths_only(
     small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,38 +143,20 @@ def test_folders_hold_relative_paths_only(
     assert cli.main(words(small_data, Path("runs/run"), **relative)) == 0
     assert cli.main(words(small_data, tmp_path / "whole", **starts)) == 0
     assert parameters_sha256(folder, 4) == parameters_sha256(tmp_path / "whole", 4)
-    before = listing(folder)
-    shutil.copytree(tmp_path / "models", tmp_path / "elsewhere")
-    assert (
-        cli.main(
-            words(
-                small_data,
-                folder,
-                init_discriminator="elsewhere/discriminator",
-                init_generator="elsewhere/generator",
-            )
-        )
-        == 2
-    )
-    assert {k: v for k, v in listing(folder).items() if k != ".lock"} == {
-        k: v for k, v in before.items() if k != ".lock"
-    }
     assert (
         json.loads((folder / "discriminator" / "electrify.json").read_text())["electrify"]
         == "model"
     )
 
 
-@pytest.mark.parametrize("earlier", [False, True])
 def test_a_run_and_its_start_may_be_moved(
     small_data: Path,
     finished: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    earlier: bool,
 ) -> None:
-    """The start is known again by its content; runs of earlier versions did not write that down."""
+    """The start is known again by its content, and not needed any more where it is gone."""
     monkeypatch.chdir(tmp_path)
     start = Path(shutil.copytree(finished / "discriminator", "start"))
     run, deep = Path("run"), Path("below/run")
@@ -240,188 +166,29 @@ def test_a_run_and_its_start_may_be_moved(
     run.rename(deep)
     other = Path(shutil.copytree(start, "other"))
     (other / "config.json").write_text((other / "config.json").read_text() + "\n")
-    if earlier:
-        facts = json.loads((deep / "run.json").read_text())
-        del facts["starts"], facts["seal"]
-        (deep / "run.json").write_text(json.dumps(sealed(facts)))
-    else:
-        said = mistake(capsys, *words(small_data, deep, init_discriminator=other))
-        assert "holds another run (init_discriminator" in said
-    hub = mistake(capsys, *words(small_data, deep, init_discriminator="me/start"))
-    assert "holds another run (init_discriminator" in hub
+    said = mistake(capsys, *words(small_data, deep, init_discriminator=other))
+    assert "--init-discriminator other is not the one that it started from" in said
+    moved = start.rename("renamed")
     assert cli.main(words(small_data, deep, init_discriminator=start, **stopped)) == 75
-    elsewhere = Path(shutil.copytree(other, "elsewhere/another"))
-    Path("moved").mkdir()
-    moved = start.rename("moved/start" if earlier else "moved/renamed")
-    odd = mistake(capsys, *words(small_data, deep, init_discriminator=elsewhere))
-    assert "holds another run (init_discriminator" in odd
     assert cli.main(words(small_data, deep, init_discriminator=moved)) == 0
     assert cli.main(words(small_data, Path("whole"), init_discriminator=moved)) == 0
     assert parameters_sha256(deep, 4) == parameters_sha256(Path("whole"), 4)
 
 
-def test_a_start_on_the_hub_is_no_folder_that_was_moved(run: Path) -> None:
-    for facts in ({"starts": {}}, {}):
-        (run / "run.json").write_text(json.dumps(facts))
-        start = str(run / "discriminator")
-        assert not is_same_start(run, "init_discriminator", "me/start", start)
-        assert is_same_start(run, "init_discriminator", start, start)
-
-
-# ------------------------------------------------------------------ what the user changed in a run
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_model_that_was_changed_is_found_before_the_training(
-    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, name: str
+def test_what_tells_a_start(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = run / "discriminator" / name
-    path.write_bytes(path.read_bytes() + b" ")
-    before = {k: v for k, v in listing(run).items() if k != ".lock"}
-    for command in (
-        words(small_data, run),
-        ["export", str(run), "--output-dir", str(run / "discriminator")],
-    ):
-        assert f"{name} was changed after electrify wrote it; move it away or remove it" in mistake(
-            capsys, *command
-        )
-        assert {k: v for k, v in listing(run).items() if k != ".lock"} == before
-    path.unlink()
-    assert cli.main(words(small_data, run)) == 0
-
-
-@pytest.mark.parametrize(
-    "name", ["discriminator", "generator", "tokenizer", "tensorboard", "generator-stage"]
-)
-def test_a_link_in_a_run_is_not_written_through(
-    capsys: pytest.CaptureFixture[str], small_data: Path, run: Path, tmp_path: Path, name: str
-) -> None:
-    outside = tmp_path / "outside"
-    if (run / name).exists():
-        (run / name).rename(outside)
-    else:
-        outside.mkdir()
-    (run / name).symlink_to(outside)
-    before = listing(tmp_path)
-    assert f"{name} is a link, and files would be written through it" in mistake(
-        capsys, *words(small_data, run, report_to="tensorboard")
-    )
-    assert listing(tmp_path) == before
-
-
-@pytest.mark.parametrize("where", ["checkpoint-2", "checkpoint-2/x", "checkpoint-9"])
-def test_no_verb_writes_into_a_checkpoint(
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    finished: Path,
-    run: Path,
-    tmp_path: Path,
-    where: str,
-) -> None:
-    out = run / where
-    (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4)
-    (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text(
-        '{"sentence_good": "the one", "sentence_bad": "one the"}\n'
-    )
-    model, files = (
-        str(finished / "discriminator"),
-        ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")],
-    )
-    before = listing(run)
-    for verb in (
-        ["prepare", str(tmp_path / "a.csv")],
-        words(small_data, Path("x"))[:2],
-        ["export", str(finished)],
-        ["finetune", model, *files],
-        ["finetune", model, *files, "--hyperparameter-search", "learning_rate=1e-4"],
-        ["evaluate", model, "--data-dir", str(tmp_path / "pairs")],
-        ["demo"],
-    ):
-        sentence = mistake(capsys, *verb, "--output-dir", out, longest=760)
-        assert "checkpoint of a run, which the run may remove" in sentence, verb
-        assert listing(run) == before
-
-
-def test_a_run_json_that_was_changed_is_written_again_and_kept(
-    small_data: Path, run: Path, tmp_path: Path
-) -> None:
-    """Known by its seal: one digit of a count."""
-    for k, change in enumerate(
-        (
-            lambda text: text.replace('"vocab_size": ', '"vocab_size": 1'),
-            lambda text: '{"mine": 1}\n',
-        )
-    ):
-        folder = Path(shutil.copytree(run, tmp_path / f"run{k}"))
-        shutil.rmtree(folder / "checkpoint-4")
-        wanted, path = (folder / "run.json").read_text(), folder / "run.json"
-        path.write_text(change(wanted))
-        assert cli.main(words(small_data, folder)) == 0
-        assert json.loads(path.read_text())["vocab_size"] == json.loads(wanted)["vocab_size"]
-        assert (folder / "run.json.changed").read_text() == change(wanted)
-        assert model_files(folder / "discriminator") == model_files(run / "discriminator")
-
-
-def test_a_folder_where_run_json_was(small_data: Path, run: Path) -> None:
-    (run / "run.json").unlink()
-    (run / "run.json").mkdir()
-    (run / "run.json" / "notes.txt").write_text("mine")
-    assert cli.main(words(small_data, run)) == 0
-    assert (run / "run.json.changed" / "notes.txt").read_text() == "mine"
-
-
-def test_files_of_the_user_in_checkpoints_stay(small_data: Path, run: Path) -> None:
-    """Through a resume that rotates and one that must write where a folder of the user stands."""
-    shutil.rmtree(run / "checkpoint-4")
-    (run / "checkpoint-2" / "notes.txt").write_text("mine")
-    (run / "checkpoint-4").mkdir()
-    (run / "checkpoint-4" / "thesis.txt").write_text("mine")
-    assert cli.main(words(small_data, run, save_total_limit=1)) == 0
-    assert [p.name for p in (run / "checkpoint-2").iterdir()] == ["notes.txt"]
-    assert (run / "checkpoint-4.changed" / "thesis.txt").read_text() == "mine"
-    assert cli.main(words(small_data, run, save_total_limit=1)) == 0
-
-
-def test_a_name_that_is_not_utf8_is_refused_before_anything_is_done(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / os.fsdecode(b"run\xff")
-    text = tmp_path / "a.txt"
-    text.write_text("one two\n")
-    for data in (small_data, text):
-        assert "not UTF-8" in mistake(capsys, *words(data, folder))
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_a_run_json_that_was_changed_where_the_run_began_from_a_folder(
-    small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    line = words(small_data, folder, init_discriminator=finished / "discriminator")
-    assert cli.main(line) == 0
-    card = (folder / "discriminator" / "README.md").read_text()
-    assert "init_discriminator: discriminator\n" in card
-    assert ".." not in card
-    wanted, path = (folder / "run.json").read_text(), folder / "run.json"
-    shutil.rmtree(folder / "checkpoint-4")
-    path.write_text(wanted.replace('"vocab_size": ', '"vocab_size": 1'))
-    assert cli.main(line) == 0
-    assert json.loads(path.read_text())["vocab_size"] == json.loads(wanted)["vocab_size"]
-    assert (folder / "run.json.changed").is_file()
-
-
-def test_notes_in_a_recipe_that_lies_where_the_run_begins_are_kept(
-    small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    mine = (finished / "config.yaml").read_text() + "# my notes\n"
-    (folder / "config.yaml").write_text(mine)
-    line = ["pretrain", str(small_data), "--output-dir", str(folder)]
-    assert cli.main([*line, "--config", str(folder / "config.yaml")]) == 0
-    assert (folder / "config.yaml.changed").read_text() == mine
-    assert "my notes" not in (folder / "config.yaml").read_text()
+    """A folder by its files; a model of the Hub by its name and the commit in the cache."""
+    cached = tmp_path / "snapshots" / "abc123" / "config.json"
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(cached))
+    content = content_of(str(finished / "discriminator"))
+    copy = Path(shutil.copytree(finished / "discriminator", tmp_path / "copy"))
+    (copy / "README.md").write_text("mine")
+    assert is_same(str(copy), content)
+    assert not is_same(str(finished / "generator"), content)
+    assert content_of("me/start") == "me/start@abc123"
+    assert is_same("me/start", "me/start@an-older-one"), "a run that goes on does not need it"
+    assert not is_same("me/start", "me/other@abc123")
 
 
 def test_the_last_updates_are_in_the_log(small_data: Path, tmp_path: Path) -> None:

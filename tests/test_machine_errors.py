@@ -13,9 +13,9 @@ import pytest
 from electrify import cli
 from electrify.cli import ending_of
 from electrify.errors import UserError
-from electrify.files.lock import lock
-from electrify.files.whole import sync
-from small import mistake, one_sentence, pretrain_words
+from electrify.oldfiles.lock import lock
+from electrify.oldfiles.whole import sync
+from small import one_sentence, pretrain_words
 
 MACHINE = """
     EAGAIN EBUSY ECONNREFUSED ECONNRESET EDQUOT EINVAL EIO EMLINK ENODEV ENOLCK ENOLINK ENOSYS
@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_replaced_is_named(
     monkeypatch.setattr(os, "replace", refused)
     assert cli.main(pretrain_words(small_data, tmp_path / "run", max_steps=1)) == 2
     said = one_sentence(capsys.readouterr().err)
-    assert f"{tmp_path / 'run' / 'config.yaml'}: {os.strerror(number)}; " in said
+    assert f"{tmp_path / 'run' / '.run.json.'}{os.getpid()}.part: {os.strerror(number)}; " in said
 
 
 def test_a_sync_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +94,3 @@ def test_a_lock_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     with pytest.raises(UserError, match=says), lock(tmp_path):
         pass
-
-
-def test_a_run_without_its_recipe(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", max_steps=1)
-    assert cli.main(words) == 0
-    (tmp_path / "run" / "config.yaml").unlink()
-    said = mistake(capsys, *words)
-    assert "no config.yaml" in said
-    assert "; restore it from a copy, or choose another --output-dir" in said

@@ -3,11 +3,11 @@ and the folders that it must refuse."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify import cli, faults
+from electrify import cli
 from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
-from electrify.files.reading import sha256_of
-from electrify.files.run_folder import METRICS, numbered
-from electrify.pretraining import starting
-from electrify.pretraining.batches import split_batch
+from electrify.files import claim
+from electrify.oldfiles.reading import sha256_of
+from electrify.oldfiles.run_folder import METRICS
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus
-from electrify.train import checkpoint, log
-from electrify.train.folder import refuse
+from electrify.train import checkpoint, log, start
+from electrify.train.run import must_be_free, split_batch
 from small import (
     SMALL,
     Process,
@@ -38,6 +37,7 @@ from small import (
     prepare_small,
     pretrain_words,
     records,
+    signalled,
     steps_of,
     write_text,
 )
@@ -153,11 +153,11 @@ def test_the_same_command_again_trains_nothing(
     """Not even with other intervals, which move no number."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, recipe="bert-tiny") == 0
-    before = {k: v for k, v in listing(run).items() if k != ".lock"}
+    before = {name: h for name, h in listing(run).items() if name != "discriminator/README.md"}
     assert capsys.readouterr().out == f"discriminator: {run / 'discriminator'}\n"
     for fields in ({}, {"logging_steps": 7, "save_steps": 3}):
         assert pretrain(small_data, run, recipe="bert-tiny", **fields) == 0
-        assert {k: v for k, v in listing(run).items() if k != ".lock"} == before
+        assert before.items() <= listing(run).items()
     assert "continuing after step 12" in capsys.readouterr().err
 
 
@@ -263,8 +263,8 @@ def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     stages = {"recipe": "two-stage-tiny", "generator_steps": 4}
     batch = {"train_batch_size": 10, "per_device_train_batch_size": 4}
     for run, fields, says in (
-        ("full", {}, "is not empty and holds no run"),
-        ("full", stages, "is not empty and holds no run"),
+        ("full", {}, "holds no run.json, so it is not ours"),
+        ("full", stages, "holds no run.json, so it is not ours"),
         ("run", {"device": "cuda:99"}, "device cuda:99 was asked for"),
         ("run", {"resume": "must"}, "has no checkpoint"),
         ("run", batch, "a batch of 10 rows cannot be cut evenly into 1 process with passes of 4"),
@@ -291,63 +291,40 @@ def test_a_start_below_the_home_folder(
     assert electrify(*words) == 0
 
 
-def test_numbers_that_others_overrule_are_named(
-    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    halves = {f"init_{part}": finished / part for part in BOTH}
-    wide = {"hidden_size": 64, "embedding_size": 32, "generator_size": 0.25, "max_steps": 1}
-    batch = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 2}
-    assert pretrain(small_data, tmp_path / "run", **halves, **wide, **batch) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "does nothing here" in line]
-    assert len(said) == 3
-    split = "--per-device-train-batch-size and --gradient-accumulation-steps make a batch of 2 rows"
-    assert f"--train-batch-size 4 does nothing here: {split}" in said
-    kept = f"--init-discriminator {finished / 'discriminator'}"
-    assert f"--hidden-size 64 does nothing here: {kept} has 32" in said
-    assert any(line.startswith("--generator-size 0.25 does nothing here: --init-") for line in said)
-
-
-def test_initial_values_that_folders_bring_are_named_and_not_computed(
-    capsys: pytest.CaptureFixture[str],
+def test_initial_values_that_folders_bring_are_not_computed(
     monkeypatch: pytest.MonkeyPatch,
     small_data: Path,
     finished: Path,
     tmp_path: Path,
 ) -> None:
-    """Word vectors, blocks, or all weights, where no network begins anew with them."""
+    """Word vectors, where no network begins anew with them."""
     computed = []
 
     def vectors(corpus: Any, dimensions: int, *, seed: int) -> torch.Tensor:
         computed.append(dimensions)
         return torch.ones(corpus.manifest.vocab_size, dimensions)
 
-    monkeypatch.setattr(starting, "word_vectors", vectors)
+    monkeypatch.setattr(start, "word_vectors", vectors)
     kept, generator = ({f"init_{part}": finished / part} for part in BOTH)
-    given = {"init_words": "cooccurrence", "init": "published", "init_scale": "depth"}
+    given = {"init_words": "cooccurrence"}
     teams = {"recipe": "teams-tiny", "tie": "embeddings", "tie_layers": "none"}
-    words, scale, values = "--init-words", "--init-scale", "--init"
-    cases: list[tuple[dict[str, Any], set[str]]] = [
-        (kept, {words}),
-        (kept | {"tie": "none"}, set()),
-        (kept | {"tie": "gdes"}, {words}),
-        (kept | {"tie": "all", "generator_size": 1.0}, {words, scale}),
-        (kept | {"recipe": "bert-tiny"}, {words, scale, values}),
-        (generator, {words}),
-        (generator | {"tie": "none"}, set()),
-        (generator | {"tie": "gdes"}, {words}),
-        (kept | generator | {"tie": "none"}, {words, scale, values}),
-        (kept | generator | teams, {words}),
-        (kept | generator | {"recipe": "corrective-tiny"}, {words, scale}),
+    cases: list[tuple[dict[str, Any], bool]] = [
+        (kept, False),
+        (kept | {"tie": "none"}, True),
+        (kept | {"tie": "gdes"}, False),
+        (kept | {"tie": "all", "generator_size": 1.0}, False),
+        (kept | {"recipe": "bert-tiny"}, False),
+        (generator, False),
+        (generator | {"tie": "none"}, True),
+        (generator | {"tie": "gdes"}, False),
+        (kept | generator | {"tie": "none"}, False),
+        (kept | generator | teams, False),
+        (kept | generator | {"recipe": "corrective-tiny"}, False),
     ]
-    for number, (fields, idle) in enumerate(cases):
+    for number, (fields, needed) in enumerate(cases):
         computed.clear()
         assert pretrain(small_data, tmp_path / str(number), **given, **fields, max_steps=1) == 0
-        lines = capsys.readouterr().err.splitlines()
-        idle_here = ("does nothing here: all", "is for heads that no folder holds: other weights")
-        said = {line.split()[0] for line in lines if any(says in line for says in idle_here)}
-        assert (said, not computed) == (idle, words in idle), fields
-    folders = " and ".join(f"--init-{part} {finished / part}" for part in BOTH)
-    assert f"--init-scale depth does nothing here: all blocks are those of {folders}" in lines
+        assert bool(computed) == needed, fields
 
 
 @pytest.mark.parametrize("half", BOTH)
@@ -358,10 +335,9 @@ def test_a_disentangled_table_starts_as_its_one_folder(
     fields = SMALL | {"tie": "gdes", f"init_{half}": str(finished / half)}
     config = override(load_recipe("electra-tiny"), fields)
     corpus = Corpus(small_data, "train")
-    config = starting.from_folders(config, None, corpus.manifest.vocab_size)
-    shape = starting.shapes_of(config, finished / "none", corpus.manifest.vocab_size)[1]
+    config, shape = start.with_shapes(config, {}, vocab_size=corpus.manifest.vocab_size)
     starts = {half: str(finished / half)}
-    b = starting.starting_point(config, shape, corpus, starts, fresh=True, main=True)
+    b = start.starting_point(config, shape, corpus, starts, fresh=True, main=True)
     theirs = load_file(finished / half / "model.safetensors")
     table = theirs["electra.embeddings.word_embeddings.weight"]
     words = b.kept.encoder.embeddings.words
@@ -484,17 +460,17 @@ def test_a_second_stage_continues_without_the_folder_that_it_started_from(
     parts = {"discriminator_start": "random", "init_discriminator": start, "tie": "none"}
     words = pretrain_words(small_data, tmp_path / "run", **STAGES | parts | {"save_steps": 3})
     with monkeypatch.context() as patch:
-        patch.setenv(faults.VARIABLE, "int:update@5")  # the first stage has 4
+        signalled(patch, step=5, number=signal.SIGINT)  # the first stage has 4
         assert electrify(*words) == 75
     assert steps_of(tmp_path / "run") == [3, 5]
     shutil.rmtree(start)
     assert electrify(*words) == 0
 
 
-def begun_in_vain(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+def begun_in_vain(*words: str) -> None:
     """A run that is stopped in its first update, which has its header and no checkpoint."""
-    with monkeypatch.context() as patch:
-        patch.setenv(faults.VARIABLE, "int:update@1")
+    with pytest.MonkeyPatch.context() as patch:
+        signalled(patch, step=1, number=signal.SIGINT)
         assert electrify(*words) == 75
 
 
@@ -511,10 +487,10 @@ def test_another_start_where_nothing_was_saved(
     wide = tmp_path / "wide" / "discriminator"
     start = {"init_discriminator": finished / "discriminator"}
     words = pretrain_words(small_data, run, **SHORT | start)
-    begun_in_vain(monkeypatch, *words)
+    begun_in_vain(*words)
     assert pretrain(small_data, run, init_discriminator=wide, hidden_size=64, max_steps=1) == 0
     again = tmp_path / "again"
-    begun_in_vain(monkeypatch, *pretrain_words(small_data, again, recipe="bert-tiny", **SHORT))
+    begun_in_vain(*pretrain_words(small_data, again, recipe="bert-tiny", **SHORT))
     start = {"init_generator": finished / "generator", "max_steps": 1}
     assert pretrain(small_data, again, **start) == 0
 
@@ -546,19 +522,19 @@ def test_init_says_what_was_missing(
     capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
 ) -> None:
     """The head taken out of a folder, and a weight put in that nobody knows."""
-    start = tmp_path / "start"
-    assert electrify("export", finished, "--output-dir", start) == 0
-    tensors = load_file(start / "model.safetensors")
+    folder = tmp_path / "start"
+    assert electrify("export", finished, "--output-dir", folder) == 0
+    tensors = load_file(folder / "model.safetensors")
     heads = [name for name in tensors if name.startswith("discriminator_predictions")]
     save_file(
         {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)},
-        start / "model.safetensors",
+        folder / "model.safetensors",
         metadata={"format": "pt"},
     )
-    (start / "electrify.json").unlink()  # with it, the change would be refused
-    assert pretrain(small_data, tmp_path / "run", init_discriminator=start, max_steps=1) == 0
+    (folder / "electrify.json").unlink()  # with it, the change would be refused
+    assert pretrain(small_data, tmp_path / "run", init_discriminator=folder, max_steps=1) == 0
     err = capsys.readouterr().err
-    assert f"discriminator: {start} has no weights of the head; it keeps its initial values" in err
+    assert f"discriminator: {folder}: it has no weights of the head, which keeps its" in err
     assert "ignored 1 weights without a place here (spare.weight)" in err
 
 
@@ -647,9 +623,8 @@ def test_init_mistakes(
                 small_data,
                 generator | {"embedding_size": 16, "tie": tie},
                 (
-                    f"has embedding_size 32 and the encoder 16, and with tie {tie} they share a "
-                    "word table; give the encoder the same (--embedding-size 32), or take --tie "
-                    "none"
+                    f"cannot share with the encoder what --tie {tie} says (embedding_size 32 "
+                    "there, 16 in the encoder); give the encoder the same, or take --tie none"
                 ),
             )
             for tie in ("embeddings", "tokens", "gdes")
@@ -771,29 +746,6 @@ def test_other_data_in_the_folder(
     assert listing(finished) == before
 
 
-def test_a_checkpoint_of_another_size(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
-    """config.yaml says the same as the command, the tensors do not; as in earlier versions the
-    checkpoint holds no recipe."""
-    from electrify.train import checkpoint
-
-    run = copied(finished, tmp_path / "run")
-    found = numbered(run)[0]
-    tensors, state = checkpoint.load(found.path)
-    found.path.rename(tmp_path / "with-recipe")
-    without = {name: value for name, value in state.items() if name != "recipe"}
-    checkpoint.save(run, found.step, tensors=tensors, state=without, keep=None)
-    path = run / "config.yaml"
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("intermediate_size: 64", "intermediate_size: 48"),
-        encoding="utf-8",
-    )
-    sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT, intermediate_size=48))
-    assert "holds another model" in sentence
-    assert "(16, 32) there and (16, 24) here" in sentence
-
-
 def copied(run: Path, to: Path) -> Path:
     import shutil
 
@@ -810,7 +762,8 @@ def test_resume_must_and_damaged_checkpoints(
     run = copied(finished, tmp_path / "run")
     (run / "checkpoint-12" / "model.safetensors").write_bytes(b"torn")
     assert electrify(*must) == 0  # from step 10
-    assert "passing over checkpoint-12: model.safetensors has 4 bytes" in capsys.readouterr().err
+    said = "checkpoint-12 is damaged: model.safetensors does not have the hash in state.json"
+    assert f"{said}; it is passed over" in capsys.readouterr().err
     assert parameters_sha256(run, 12) == parameters_sha256(finished, 12)
     assert records(run) == records(finished)
 
@@ -821,7 +774,7 @@ def test_resume_must_and_damaged_checkpoints(
         must,
         pretrain_words(small_data, run, **SHORT),
     ):  # beginning anew would overwrite what is left of the run
-        assert "none of them is complete" in mistake(capsys, *words)
+        assert "none of them is whole" in mistake(capsys, *words)
     assert listing(run) == before
 
 
@@ -831,16 +784,17 @@ def test_resume_must_and_damaged_checkpoints(
         ([], "auto", ""),
         ([], "never", ""),
         ([], "must", "has no checkpoint"),
-        ([".lock"], "auto", ""),
-        (["notes.txt"], "auto", "is not empty and holds no run"),
-        (["notes.txt"], "never", "is not empty and holds no run"),
-        (["config.yaml"], "auto", ""),  # killed before its first checkpoint: begins anew
-        (["config.yaml"], "never", "holds another run"),
-        (["config.yaml"], "must", "has no checkpoint"),
-        (["config.yaml", "checkpoint-5"], "auto", ""),
-        (["config.yaml", "checkpoint-5"], "must", ""),
-        (["checkpoint-5"], "never", "holds another run"),
-        (["config.yaml", "discriminator"], "auto", "whose checkpoints are gone"),
+        ([".electrify.lock"], "auto", ""),
+        (["notes.txt"], "auto", "is not ours to write into"),
+        (["config.yaml"], "auto", "is not ours to write into"),
+        (["checkpoint-5"], "auto", "is not ours to write into"),
+        (["run.json"], "auto", ""),  # killed before its first checkpoint: begins anew
+        (["run.json"], "never", "holds another run"),
+        (["run.json"], "must", "has no checkpoint"),
+        (["run.json", "checkpoint-5"], "auto", ""),
+        (["run.json", "checkpoint-5"], "must", ""),
+        (["run.json", "checkpoint-5"], "never", "holds another run"),
+        (["run.json", "discriminator"], "auto", "whose checkpoints are gone"),
     ],
 )
 def test_which_folders_are_refused(
@@ -848,39 +802,19 @@ def test_which_folders_are_refused(
 ) -> None:
     for name in names:
         (tmp_path / name).touch()
-    if "config.yaml" in names:
-        (tmp_path / "config.yaml").write_text(dump(load_recipe("bert-tiny")), encoding="utf-8")
-    if says:
-        with pytest.raises(UserError, match=says):
-            refuse(tmp_path, resume)
-    else:
-        refuse(tmp_path, resume)
+    with pytest.raises(UserError, match=says) if says else contextlib.nullcontext():
+        must_be_free(tmp_path, resume, stage=False)
 
 
 def test_a_folder_in_use(
     capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
 ) -> None:
-    """The lock is the kernel's: held here by a process that knows nothing of us."""
     run = copied(finished, tmp_path / "run")
-    code = (
-        "import fcntl, os, sys\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, "
-        "fcntl.LOCK_EX)\nprint(os.getpid(), file=f, flush=True)\n"
-    )
-    code += "print('held', flush=True)\ninput()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, run / ".lock"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdin is not None
-        assert other.stdout.readline() == "held\n"
+    with claim(run, "run.json"):
         before = listing(run)
         sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT))
-        assert f"is in use by process {other.pid}" in sentence
+        assert f"another process writes into {run}" in sentence
         assert listing(run) == before
-        other.stdin.close()
     assert pretrain(small_data, run) == 0
 
 
@@ -892,7 +826,7 @@ def test_two_runs_in_one_folder(
     words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000})
     with Process(words, tmp_path / "stderr.txt") as first:
         assert first.wait_for(lambda: logged_step(run) > 0)
-        assert f"is in use by process {first.popen.pid}" in mistake(capsys, *words)
+        assert f"another process writes into {run}" in mistake(capsys, *words)
         first.signal(signal.SIGTERM)
         assert first.end().status == 75
 
@@ -929,9 +863,9 @@ def test_a_disk_that_fills_up(
     words = pretrain_words(small_data, run, **SHORT)
     with files_of_at_most(50_000):
         sentence = mistake(capsys, *words)
-    assert "checkpoint 12 could not be written" in sentence, "the run has gone on after 5 and 10"
+    assert "checkpoint 5 could not be written" in sentence
     assert steps_of(run) == []
-    assert not list(run.glob(".tmp-*"))
+    assert not list(run.glob(".checkpoint-*"))
     assert electrify(*words) == 0
     assert parameters_sha256(run, 12) == parameters_sha256(finished, 12)
 
@@ -985,7 +919,7 @@ def test_a_gradient_that_is_not_finite(
     tensors, state = checkpoint.load(run / f"checkpoint-{step}")
     name = next(n for n in tensors["model"] if n.endswith("words.weight"))
     tensors["model"][name][5] = math.inf
-    checkpoint.save(run, step + 1, tensors=tensors, state=state | {"step": step + 1}, keep=None)
+    checkpoint.save(run, step + 1, tensors, state | {"step": step + 1}, keep=None)
     before = listing(run)
     sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT | {"max_steps": 30}))
     assert f"the loss or gradient of update {step + 2} is not finite" in sentence

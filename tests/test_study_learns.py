@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from electrify.config.pretrain import load_file
-from electrify.pretraining.frequencies import unigram_entropy
 from electrify.text.shards import Corpus
+from electrify.train.monitor import unigram_entropy
 from small import electrify, flags, records
 
 TEXT = Path(__file__).parents[2] / "shared" / "data" / "corpus" / "wiki-00.txt.xz"

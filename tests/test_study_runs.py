@@ -338,13 +338,13 @@ def test_max_minutes_are_those_of_both_stages(
 ) -> None:
     """The deadline is set once: a first stage that takes it all leaves the second one update a
     start."""
-    from electrify.pretraining import pretrain as pretraining
+    from electrify.train import run as pretraining
 
     seen = []
 
-    def spied(job: Any) -> Any:
-        seen.append(job.deadline)
-        return train_run(job)
+    def spied(planned: Any) -> Any:
+        seen.append(planned.job.deadline)
+        return train_run(planned)
 
     train_run = pretraining.train_run
     monkeypatch.setattr(pretraining, "train_run", spied)

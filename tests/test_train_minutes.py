@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify import faults
-from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override
+from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override, with_batch
 from electrify.data.loader import Rows
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.pretraining import timed
-from electrify.pretraining.pretrain import pretrain
-from electrify.pretraining.running import Job
-from electrify.pretraining.timed import FEWEST, FORWARD, Rate, measured, of_time
 from electrify.text.shards import Corpus
 from electrify.train import dist
-from small import SMALL, mistake, pretrain_words, run, same_ending
+from electrify.train import run as timed
+from electrify.train.run import FEWEST, FORWARD, Job, measured, of_time, pretrain
+from small import SMALL, mistake, pretrain_words, run, same_ending, signalled
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
@@ -35,11 +34,18 @@ def recipe(**fields: object) -> PretrainConfig:
 def measured_as(monkeypatch: pytest.MonkeyPatch, per_slot: float) -> None:
     """A machine whose slots take this many seconds, and on which measuring takes no time."""
 
-    def rate(job: Job, limit_s: float) -> Rate:
-        return Rate(per_slot, job.config.train.eval_rows)
+    def rate(job: Job, limit_s: float) -> tuple[float, int]:
+        return per_slot, job.config.train.eval_rows
 
     monkeypatch.setattr(timed, "measured", rate)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    stopped_clock(monkeypatch)
+
+
+def stopped_clock(monkeypatch: pytest.MonkeyPatch, *ticks: int) -> None:
+    """The clock by which updates are measured."""
+    clock = iter(ticks)
+    now = SimpleNamespace(monotonic=lambda: float(next(clock, 0)))
+    monkeypatch.setattr(timed, "time", now)
 
 
 def test_by_hand() -> None:
@@ -80,8 +86,8 @@ def test_only_rows_that_are_there_are_validated_on(
     found = []
     for asked in (rows - 1, 10 * rows):
         config = recipe(eval_rows=asked)
-        job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
-        found.append(measured(job, limit_s=0.0).eval_rows)
+        job = Job(small_data, tmp_path / "run", config, world, {})
+        found.append(measured(job, limit_s=0.0)[1])
     assert found == [rows - 1, rows]
 
 
@@ -111,8 +117,8 @@ def test_the_updates_are_those_of_the_batch_that_is_trained(
     found = []
     for batch in ({"train_batch_size": 64}, {"train_batch_size": 4} | split):
         world = dist.World(0, 1, torch.device("cpu"))
-        job = Job(small_data, tmp_path / "run", recipe(**batch), "auto", {}, world, None)
-        found.append(timed.in_time(job, 10.0).config.train)
+        job = Job(small_data, tmp_path / "run", with_batch(recipe(**batch)), world, {})
+        found.append(timed.in_time(job, 10.0).train)
     assert [t.train_batch_size for t in found] == [64, 64]
     assert found[0].max_steps == found[1].max_steps
 
@@ -126,13 +132,13 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
     """What was measured leaves no trace in the weights; the same command continues the run."""
     found = []
 
-    def once(job: Job, limit_s: float) -> Rate:
+    def once(job: Job, limit_s: float) -> tuple[float, int]:
         assert limit_s == 3.0
-        found.append(measured(job, limit_s=0.0).eval_rows)
-        return Rate(0.05, EVAL_ROWS)
+        found.append(measured(job, limit_s=0.0)[1])
+        return 0.05, EVAL_ROWS
 
     monkeypatch.setattr(timed, "measured", once)
-    monkeypatch.setattr(timed, "monotonic", lambda: 0.0)
+    stopped_clock(monkeypatch)
     folder = tmp_path / "timed"
     pretrain(small_data, output_dir=folder, config=recipe(), train_minutes=1)
     assert found == [EVAL_ROWS]
@@ -151,17 +157,16 @@ def test_the_measured_rate(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first updates are not counted, and at least five are."""
-    clock = iter(range(1000))
-    monkeypatch.setattr(timed, "monotonic", lambda: float(next(clock)))
+    stopped_clock(monkeypatch, *range(1000))
     config = recipe()
     world = dist.World(0, 1, torch.device("cpu"))
-    job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
+    job = Job(small_data, tmp_path / "run", config, world, {})
     # One tick an update; 4 rows of 16 tokens each.
-    assert measured(job, limit_s=0.0).per_slot == pytest.approx(6 / 5 / 64)
+    assert measured(job, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
     assert not (tmp_path / "run").exists()
     # The recipe's own length does not matter, though it is too short to be measured.
     short = replace(job, config=recipe(max_steps=2, warmup_steps=1))
-    assert measured(short, limit_s=0.0).per_slot == pytest.approx(6 / 5 / 64)
+    assert measured(short, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
 
 
 def test_the_dearer_part_of_a_run_is_foreseen(
@@ -169,8 +174,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
 ) -> None:
     """What is measured is the beginning, a masked language model; the FLOPs say how much more a
     token costs later, when crops are read too."""
-    clock = iter(range(1000))
-    monkeypatch.setattr(timed, "monotonic", lambda: float(next(clock)))
+    stopped_clock(monkeypatch, *range(1000))
     share, steps = 0.4, 1000
     fields = {"mlm_share": share, "max_steps": steps, "contrast_rows": 2}
     config = override(load_recipe("coco-lm-tiny"), SMALL | {"warmup_steps": 5} | fields)
@@ -179,8 +183,8 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     beginning = (whole.train - (1 - share) * steps * whole.step) / (share * steps)
     assert whole.step > 1.4 * beginning
     world = dist.World(0, 1, torch.device("cpu"))
-    job = Job(small_data, tmp_path / "run", config, "auto", {}, world, None)
-    assert measured(job, limit_s=0.0).per_slot == pytest.approx(
+    job = Job(small_data, tmp_path / "run", config, world, {})
+    assert measured(job, limit_s=0.0)[0] == pytest.approx(
         6 / 5 / 64 * (share + (1 - share) * whole.step / beginning)
     )
 
@@ -210,10 +214,10 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
     """It begins anew; one that goes on says that it keeps its number."""
     measured_as(monkeypatch, PER_SLOT)
     words = pretrain_words(small_data, tmp_path / "run")
-    monkeypatch.setenv(faults.VARIABLE, "int:update@1")
-    assert run(*words, "--train-minutes", "1") == 75
+    with monkeypatch.context() as patch:
+        signalled(patch, step=1, number=signal.SIGINT)
+        assert run(*words, "--train-minutes", "1") == 75
     assert (tmp_path / "run" / "config.yaml").is_file()
-    monkeypatch.delenv(faults.VARIABLE)
     assert "not even 5 updates fit" in mistake(capsys, *words, "--train-minutes", "1e-9")
     # 28.8 s, of which the validation takes .85.
     short = ("--max-minutes", "1e-9", "--train-minutes")

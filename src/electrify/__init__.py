@@ -1,7 +1,7 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
 The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`,
-`finetune`, `predict`, `embed`, `detect`, `diagnose` (the verb `doctor`). Each imports its own room
+`finetune`, `predict`, `embed`, `detect`, `doctor`. Each imports its own room
 when it is first asked for, so `import electrify` costs nothing.
 """
 
@@ -12,22 +12,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config.doctor import DoctorConfig
+    from .checkup import doctor
     from .config.embed import EmbedConfig
     from .config.finetune import FinetuneConfig
     from .config.predict import PredictConfig
     from .config.prepare import PrepareConfig
     from .config.presets import from_preset
     from .config.pretrain import PretrainConfig, load_recipe, override
-    from .doctor.report import diagnose
     from .downstream.finetune import finetune
     from .errors import UserError
     from .export.hf import export as export_run
     from .inference.embed import embed, embed_files
     from .inference.predict import predict, predict_files
-    from .pretraining.pretrain import pretrain
     from .scoring.detect import detect
     from .text.prepare import prepare
+    from .train.run import pretrain
 
 __version__ = "0.1.0.dev0"
 # What it needs of the system: signals, locks of files, folders that are replaced in one step.
@@ -35,18 +34,17 @@ POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 
 _HOMES = {
     "prepare": "text.prepare",
-    "pretrain": "pretraining.pretrain",
+    "pretrain": "train.run",
     "finetune": "downstream.finetune",
     "predict": "inference.predict",
     "predict_files": "inference.predict",
     "embed": "inference.embed",
     "embed_files": "inference.embed",
     "detect": "scoring.detect",
-    "diagnose": "doctor.report",
+    "doctor": "checkup",
     "UserError": "errors",
     "EmbedConfig": "config.embed",
     "PredictConfig": "config.predict",
-    "DoctorConfig": "config.doctor",
     "PrepareConfig": "config.prepare",
     "from_preset": "config.presets",
     "PretrainConfig": "config.pretrain",
@@ -55,7 +53,6 @@ _HOMES = {
     "override": "config.pretrain",
 }
 __all__ = [
-    "DoctorConfig",
     "EmbedConfig",
     "FinetuneConfig",
     "PredictConfig",
@@ -63,7 +60,7 @@ __all__ = [
     "PretrainConfig",
     "UserError",
     "detect",
-    "diagnose",
+    "doctor",
     "embed",
     "embed_files",
     "export_run",

@@ -9,7 +9,6 @@ again to continue), 128 plus the signal's number if a verb was stopped that cann
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import os
 import re
@@ -30,12 +29,10 @@ from .errors import (
     place_of,
 )
 from .progress import say
-from .train.signals import SAVED_EXIT, Interruptible
+from .train.signals import SAVED_EXIT, Stop
 
 # Verbs that the same command continues after they were stopped.
 CONTINUE = {"prepare", "pretrain", "finetune", "compare", "demo"}
-# Set in the environment of a process that `keep_docstrings` has started.
-RESTARTED = "ELECTRIFY_RESTARTED"
 HOSTILE = "its tokenizer.json is damaged or hostile"
 MAX_SENTENCE = 700  # a message repeats names given by others, which may be of any length
 
@@ -43,7 +40,6 @@ MAX_SENTENCE = 700  # a message repeats names given by others, which may be of a
 def program() -> NoReturn:
     """The main function of `electrify` and `python -m electrify`."""
     wait_briefly()
-    keep_docstrings()
     status = main()
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # DDP keeps gloo's threads beyond the end of their group. If one of them still frees a
@@ -55,41 +51,21 @@ def program() -> NoReturn:
     sys.exit(status)
 
 
-def keep_docstrings() -> None:
-    """Restarts Python if it strips docstrings (PYTHONOPTIMIZE=2, -OO): transformers builds its
-    classes from their docstrings and fails without them."""
-    if sys.flags.optimize < 2 or os.environ.get(RESTARTED):
-        return
-    words = sys.orig_argv[1:]
-    at = next(
-        (
-            i
-            for i, word in enumerate(words)
-            if not word.startswith("-") or word in ("-m", "-c", "-X", "-W")
-        ),
-        len(words),
-    )
-    options = ["-O" if word.startswith("-OO") else word for word in words[:at]]
-    command = [sys.executable, *options, *words[at:]]
-    environment = os.environ | {"PYTHONOPTIMIZE": "1", RESTARTED: "1"}
-    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell is needed
-
-
 def main(argv: list[str] | None = None) -> int:
-    for name in ("stdout", "stderr"):
-        # Closed by the shell (`>&-`); otherwise the next file that is opened would take its place.
-        if getattr(sys, name) is None:
-            # It stays open until the process ends.
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    """Runs the verb that the arguments name, and returns the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # An output that cannot encode a character of the text (LC_ALL=C).
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        words = sys.argv[1:] if argv is None else argv
-        status = started(words)
+        status = started(sys.argv[1:] if argv is None else argv)
     except BrokenPipeError:  # `| head`
         status = 0
-    return flushed(status)
+    try:
+        sys.stdout.flush()
+    except OSError:  # told before; the interpreter would complain at its end once more
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return status
 
 
 def started(words: list[str]) -> int:
@@ -113,10 +89,12 @@ def started(words: list[str]) -> int:
 def run(args: argparse.Namespace) -> int:
     """Runs a verb and returns its exit status; every mistake becomes one sentence."""
     try:
-        with Interruptible():
+        with Stop(at_once=True):
             from .verbs import VERBS
 
-            return VERBS[args.verb](args)
+            status = VERBS[args.verb](args)
+            sys.stdout.flush()
+            return status
     except BrokenPipeError:
         raise
     except BaseException as e:
@@ -129,11 +107,6 @@ def run(args: argparse.Namespace) -> int:
 def told(ending: Ending, name: str) -> int:
     """Says how `name` ended, and returns the exit status."""
     sentence = ending.sentence
-    if ending.status == 2 and not is_here():
-        sentence = (
-            "the folder in which this command was started has been deleted; change to one that "
-            "exists"
-        )
     if len(sentence) > MAX_SENTENCE:
         sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
     say(f"{name}: {sentence}")
@@ -160,10 +133,9 @@ def ending_of(e: BaseException, verb: str) -> Ending | None:
         case KeyboardInterrupt():
             return stopped(str(e) or "SIGINT", verb)
         case OSError():
-            refused = is_of_the_machine(e) or not is_here()
             advice = ADVICE.get(code_of(e), "")
             said = f"{place_of(e)}: {e.strerror}" + f"; {advice}" * bool(advice)
-            return Ending(said, 2) if refused else None
+            return Ending(said, 2) if is_of_the_machine(e) else None
     # The exceptions with which the Rust code of tokenizers gives up; nothing else raises them.
     if type(e).__name__ == "PanicException" or type(e) is Exception:
         return panicked(e)
@@ -186,26 +158,3 @@ def panicked(e: BaseException) -> Ending:
     if re.search(r"\(os error \d+\)", said):
         return Ending(f"a file could not be written or read ({said})", 2)
     return Ending(f"the tokenizer failed ({said}): {HOSTILE}", 2)
-
-
-def is_here() -> bool:
-    """Whether the working directory still exists; without it, relative paths lead nowhere."""
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
-
-
-def flushed(status: int) -> int:
-    """Flushes standard output and returns the status. If output fails, it is redirected to nowhere,
-    because the interpreter would complain otherwise."""
-    try:
-        sys.stdout.flush()
-    except OSError as e:
-        if not isinstance(e, BrokenPipeError) and not status:
-            say(f"electrify: standard output cannot be written: {e.strerror or e}")
-            status = 2
-        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    return status

@@ -10,11 +10,11 @@ from typing import Any
 from .config.pretrain import load_file
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
-from .files.run_folder import CONFIG, METRICS
-from .files.whole import written
-from .pretraining.frequencies import unigram_entropy
+from .oldfiles.run_folder import CONFIG, METRICS
+from .oldfiles.whole import written
 from .progress import say
 from .text.shards import Corpus
+from .train.monitor import unigram_entropy
 
 # Stored in the image file as the program that drew it.
 OURS = b"electrify demo"

@@ -27,20 +27,18 @@ from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
-from .files.folders import must_be_new, own_bytes
-from .files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from .files.lock import lock
-from .pretraining.pretrain import pretrain
+from .oldfiles.folders import must_be_new, own_bytes
+from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from .oldfiles.lock import lock
 from .progress import Progress, duration, say
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .text import pydocs
 from .text.dedup import digest, is_held_out
-from .text.made import is_made
 from .text.prepare import prepare
 from .text.summary import report
-from .torch_state import known_torch_state
-from .train.device import pick_device, supports_bf16
-from .train.threads import Threads, choose, computing_with
+from .text.walk import is_made
+from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
+from .train.run import pretrain
 
 VOCAB_SIZE = 8192
 RECIPE = "corrective-tiny"
@@ -61,7 +59,6 @@ SENTENCES = 200
 SHOWN = 6
 
 
-@known_torch_state()
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> None:
     """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
     plot already exist as something else, and Unfinished if a signal stopped the pre-training, which

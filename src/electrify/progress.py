@@ -244,3 +244,8 @@ class Waiting:
 
 def _short(x: float) -> str:
     return f"{x:,.0f}" if x == int(x) or abs(x) >= 100 else f"{x:.3g}"
+
+
+def show(text: object) -> None:
+    """Prints a result to standard output."""
+    print(harmless(str(text), keep="\n"))  # noqa: T201

@@ -77,15 +77,10 @@ def pretrain(args: argparse.Namespace) -> int:
             "electra-tiny"
         )
 
-    from .pretraining.before import corpus_for
-
-    given = section_of().keys() & vars(args).keys()
-    data = corpus_for(config, args.data, output_dir, resume=args.resume, given=given)
-
-    from .pretraining.pretrain import pretrain
+    from .train.run import pretrain
 
     result = pretrain(
-        data,
+        args.data,
         output_dir=output_dir,
         config=config,
         resume=args.resume,
@@ -262,14 +257,9 @@ def flops(args: argparse.Namespace) -> int:
 def doctor(args: argparse.Namespace) -> int:
     config = from_flags(DoctorConfig, args, paths=tuple(args.paths))
 
-    from .doctor.kind import kind_of
+    from .checkup import doctor as checked
 
-    for path in config.paths:
-        kind_of(Path(path))
-
-    from .doctor.report import diagnose
-
-    report = diagnose(config)
+    report = checked(*config.paths)
     show(report.as_json() if config.json else report.text())
     return report.status
 

@@ -28,7 +28,7 @@ from electrify.config.pretrain import (
     section_of,
 )
 from electrify.errors import UserError
-from electrify.train import memory
+from electrify.train import machine
 from electrify.train.dist import World
 from small import listing, mistake, pretrain_words
 
@@ -197,12 +197,12 @@ def test_any_values_are_a_recipe_or_one_sentence(fields: dict[str, Any]) -> None
     if "\udcff" not in repr(config) and "\\udc" not in repr(config):
         assert parse(dump(config), "again") == config
     try:
-        memory.run_must_fit(
-            config, *shapes(config), rows=config.train.train_batch_size, world=ALONE
+        machine.run_must_fit(
+            config, shapes(config)[0], rows=config.train.train_batch_size, world=ALONE
         )
     except UserError as e:
         said = str(e)
-    assert not said or "GB are free" in said or "layers; at most" in said
+    assert not said or "GB are free" in said
 
 
 def shapes(config: PretrainConfig, vocab_size: int = 500) -> Any:
@@ -253,10 +253,10 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
     )
     if config is None:
         return
-    shape, generator = shapes(config)
+    shape, _ = shapes(config)
     said = ""
     try:
-        memory.run_must_fit(config, shape, generator, rows=1, world=ALONE)
+        machine.run_must_fit(config, shape, rows=1, world=ALONE)
     except UserError as e:
         said = str(e)
     if not said:
@@ -271,12 +271,7 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
         ({"intermediate_size": 10**12}, "GB of memory; "),
         ({"embedding_size": 10**12, "init_words": "random"}, "GB of memory; "),
         ({"max_position_embeddings": 10**12}, "GB of memory; "),
-        ({"num_hidden_layers": 10**9}, "has 1,000,000,000 layers; at most 1,000 are built"),
-        (
-            {"generator_num_hidden_layers": 10**9},
-            "the generator of this recipe has 1,000,000,000 layers",
-        ),
-        ({"generator_hidden_size": 10**9}, "the generator of this recipe has"),
+        ({"num_hidden_layers": 10**9}, "GB of memory; "),
         ({"train_batch_size": 10**12}, "GB of memory; "),
         ({"max_seq_length": 10**11, "max_position_embeddings": 10**11}, "GB of memory; "),
         (
@@ -289,7 +284,6 @@ def test_what_fits_is_built_and_what_does_not_is_refused(fields: dict[str, int])
         ),
         ({"report_to": "wandbb"}, "--report-to has no tracker 'wandbb'"),
         ({"device": "tpu"}, "there is no device 'tpu'"),
-        ({"device": "cuda:99999999999999999999"}, "device cuda:99999999999999999999 was asked for"),
         ({"learning_rate": "inf"}, "--learning-rate must be a finite number"),
         ({"weight_decay": "inf"}, "--weight-decay must be a finite number"),
         ({"max_steps": "1e30"}, "--max-steps must be of type int"),
@@ -313,20 +307,20 @@ def test_runs_that_cannot_be(
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory, "CGROUP", limit)
+    monkeypatch.setattr(machine, "CGROUP", limit)
     limit.write_text("1000000\n", encoding="ascii")
-    assert memory.available_bytes() == 1_000_000
+    assert machine.available_bytes() == 1_000_000
     with pytest.raises(UserError, match=r"needs at least .* MB of memory; 1\.0 MB are free"):
-        memory.run_must_fit(
+        machine.run_must_fit(
             load_recipe("electra-small"),
-            *shapes(load_recipe("electra-small"), 30522),
+            shapes(load_recipe("electra-small"), 30522)[0],
             rows=8,
             world=ALONE,
         )  # type: ignore[arg-type]
     limit.write_text("max\n", encoding="ascii")
-    assert memory.available_bytes() > 1_000_000
+    assert machine.available_bytes() > 1_000_000
     tiny_one = tiny("electra-tiny")
-    memory.run_must_fit(tiny_one, *shapes(tiny_one), rows=4, world=ALONE)  # type: ignore[arg-type]
+    machine.run_must_fit(tiny_one, shapes(tiny_one)[0], rows=4, world=ALONE)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ the other verbs
@@ -465,11 +459,11 @@ def test_a_model_that_only_fits_in_shares(monkeypatch: pytest.MonkeyPatch) -> No
     """Two processes hold what one cannot."""
     recipe = load_recipe("electra-base")
     monkeypatch.setattr(
-        memory, "available_bytes", lambda: 10 * shapes(recipe, 30522)[0].least_parameters
+        machine, "available_bytes", lambda: 10 * shapes(recipe, 30522)[0].least_parameters
     )
     pair = dataclasses.replace(ALONE, size=2)
     with pytest.raises(UserError, match="GB are free"):
-        memory.run_must_fit(recipe, *shapes(recipe, 30522), rows=1, world=pair)  # type: ignore[arg-type]
-    memory.run_must_fit(
-        override(recipe, {"fsdp": "full_shard"}), *shapes(recipe, 30522), rows=1, world=pair
+        machine.run_must_fit(recipe, shapes(recipe, 30522)[0], rows=1, world=pair)  # type: ignore[arg-type]
+    machine.run_must_fit(
+        override(recipe, {"fsdp": "full_shard"}), shapes(recipe, 30522)[0], rows=1, world=pair
     )  # type: ignore[arg-type]

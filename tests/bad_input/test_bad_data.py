@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from electrify.files.reading import sha256_of
-from electrify.files.seals import SEAL, seal_of
-from electrify.files.seals import text_of as manifest_text
+from electrify.files import sha256
 from electrify.text.manifest import read_manifest
 from small import mistake, pretrain_words, run
 
@@ -34,11 +32,9 @@ def seal(data: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
     """The manifest with `changes`, and with the hashes of the files as they are now."""
     fields = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
     for shard in fields["splits"]["train"]:
-        shard["tokens_sha256"] = sha256_of(data / shard["tokens_file"])
-    fields |= {"unigram_sha256": sha256_of(data / "unigram.npy")} | dict(changes)
-    (data / "manifest.json").write_text(
-        manifest_text(fields | {SEAL: seal_of(fields)}), encoding="utf-8"
-    )
+        shard["tokens_sha256"] = sha256(data / shard["tokens_file"])
+    fields |= {"unigram_sha256": sha256(data / "unigram.npy")} | dict(changes)
+    (data / "manifest.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
 def cut(data: Path) -> None:
@@ -71,15 +67,6 @@ class Payload:
 
 def pickled_documents(data: Path) -> None:
     np.save(of(data, "documents"), np.array([Payload()], dtype=object), allow_pickle=True)
-
-
-def giant_documents(data: Path) -> None:
-    """A header that claims a petabyte."""
-    text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (140737488355328,), }"
-    text += b" " * (118 - len(text) - 1) + b"\n"
-    of(data, "documents").write_bytes(
-        b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(80)
-    )
 
 
 def backward_documents(data: Path) -> None:
@@ -115,29 +102,18 @@ def manifest(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
-def no_manifest(data: Path) -> None:
-    (data / "manifest.json").write_text("[" * 100_000, encoding="utf-8")
-
-
-def path_out(data: Path) -> None:
-    splits = json.loads((data / "manifest.json").read_text(encoding="utf-8"))["splits"]
-    splits["train"][0]["tokens_file"] = "../../../../etc/hostname"
-    seal(data, {"splits": splits})
-
-
 CASES: list[tuple[Callable[[Path], None], str]] = [
     (cut, "it is truncated"),
     (longer, "it is truncated"),
     (missing, "named by the manifest is missing"),
     (without_documents, "named by the manifest is missing"),
     (beyond_the_vocabulary, "holds the token 65535, beyond its vocabulary of"),
-    (pickled_documents, "is damaged"),
-    (giant_documents, "is damaged"),
+    (pickled_documents, "is missing or damaged"),
     (backward_documents, "does not agree with the manifest"),
     (short_unigram, "unigram.npy does not agree with the manifest"),
     (no_unigram, "unigram.npy is missing or damaged"),
     (other_tokenizer, "tokenizer.json does not have the hash in the manifest"),
-    (no_tokenizer, "tokenizer.json does not have the hash in the manifest"),
+    (no_tokenizer, "named by the manifest is missing"),
     (manifest(dtype="object"), "manifest.json is damaged"),
     (manifest(dtype="no type"), "manifest.json is damaged"),
     (manifest(vocab_size=-5), "manifest.json is damaged"),
@@ -146,23 +122,7 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
     (manifest(vocab_size=4 * 10**9), "GB are free"),
     (manifest(splits=[]), "manifest.json is damaged"),
     (manifest(splits={"train": [{"tokens": 1}]}), "manifest.json is damaged"),
-    (
-        manifest(special_ids={"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 9000, "others": []}),
-        "manifest.json is damaged",
-    ),
-    (manifest(extra=1), "manifest.json is damaged"),
-    (
-        manifest(tokenizer_files={"../../../../etc/hostname": "0" * 64}),
-        "the name of a file in the folder is needed",
-    ),
-    (manifest(tokenizer_files={"..": "0" * 64}), "the name of a file in the folder is needed"),
-    (
-        manifest(tokenizer_files={"tokenizer.json": 5}),
-        "tokenizer_files.tokenizer.json is 5, a SHA-256",
-    ),
-    (manifest(format=99), "has format 99, this version reads 1"),
-    (no_manifest, "manifest.json is damaged"),
-    (path_out, "manifest.json is damaged"),
+    (manifest(format=99), "manifest.json is damaged: format"),
 ]
 
 

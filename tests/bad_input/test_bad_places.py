@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,44 +35,6 @@ def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def model(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished / "discriminator", tmp_path / "model"))
-
-
-# ------------------------------------------------------- the folder in which the command is started
-
-GONE: dict[str, Callable[[Path, Path], list[str]]] = {
-    "prepare": lambda data, run: ["prepare", "a.txt", "--output-dir", "out"],
-    "prepare, input there": lambda data,
-    run: ["prepare", str(data.with_name(data.name + ".txt")), "--output-dir", "out", "--vocab-size",
-     "300"],
-    "pretrain": lambda data, run: pretrain_words(data, Path("out"), max_steps=1),
-    "export": lambda data, run: ["export", str(run), "--output-dir", "out"],
-    "finetune": lambda data, run: [
-        "finetune", str(run / "discriminator"), "--train-file", "a.tsv", "--validation-file",
-        "b.tsv", "--output-dir", "out",
-    ],
-    "detect": lambda data, run: ["detect", "./model", "a text"],
-    "evaluate": lambda data, run: ["evaluate", str(run / "discriminator"), "--data-dir", "pairs"],
-    "doctor": lambda data, run: ["doctor", "model"],
-    "demo": lambda data, run: ["demo", "--output-dir", "out", "--max-steps", "2"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", GONE)
-def test_the_current_folder_was_deleted(
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "here").mkdir()
-    os.chdir(tmp_path / "here")
-    (tmp_path / "here").rmdir()
-    assert "the folder in which this command was started has been deleted" in mistake(
-        capsys, *GONE[case](small_data, finished)
-    )
 
 
 # ------------------------------------------------------------------ no right to look
@@ -115,42 +76,6 @@ def locked() -> Any:
     yield take
     for path, mode in reversed(taken):
         path.chmod(mode)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "config.json",
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in ("tokenizer.json", "model.safetensors", "electrify.json")
-        ),
-    ],
-)
-def test_doctor_has_found_something_wrong(model: Path, locked: Any, name: str) -> None:
-    """Status 1 and a report; status 2 is a mistake in the command."""
-    locked(model / name)
-    done = powerless("doctor", model)
-    assert done.returncode == 1, done.stderr
-    assert f"{name} cannot be read (Permission denied)" in " ".join(done.stdout.split())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", [0, 0o444, 0o111])
-def test_doctor_of_a_run_whose_model_may_not_be_read(
-    finished: Path, tmp_path: Path, locked: Any, mode: int
-) -> None:
-    folder = shutil.copytree(finished, tmp_path / "run")
-    locked(folder / "discriminator", mode)
-    done = powerless("doctor", folder)
-    assert done.returncode == 1, done.stderr
-    assert "Permission denied" in done.stdout
-    assert "whole to the last byte" in done.stdout, "the rest is examined"
-
-
-def test_doctor_of_a_folder_that_may_be_listed_only(model: Path, locked: Any) -> None:
-    locked(model, 0o444)
-    assert powerless("doctor", model).returncode == 1
 
 
 @pytest.mark.slow

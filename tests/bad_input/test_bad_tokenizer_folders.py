@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from electrify.files.reading import sha256_of
+from electrify.oldfiles.reading import sha256_of
 from electrify.text.manifest import read_manifest, write_manifest
-from small import mistake, prepare_small, pretrain_words, run, write_text
+from small import run, write_text
 
 ROLES = {
     "unk_token": "[UNK]",
@@ -84,37 +82,6 @@ LEADING_OUT = {
 }
 
 
-@pytest.mark.parametrize("case", LEADING_OUT)
-def test_nothing_leads_out_of_a_tokenizer(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
-) -> None:
-    says, name = LEADING_OUT[case]
-    folder = write_tokenizer(tmp_path / "tokenizer")
-    leading_out(folder, case)
-    source = write_text(tmp_path / "a.txt", size=2000)
-    words = ["prepare", source, "--output-dir", tmp_path / "out", "--tokenizer", folder]
-    sentence = mistake(capsys, *words, "--workers", "1")
-    assert says in sentence
-    assert name in sentence
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("case", LEADING_OUT)
-def test_nothing_leads_out_of_the_tokenizer_of_a_corpus(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
-) -> None:
-    says, name = LEADING_OUT[case]
-    data = prepare_small(tmp_path / "data")
-    leading_out(data / "tokenizer", case)
-    seal_again(data)
-    assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=1))
-    assert run("doctor", str(data)) == 1
-    # Without spaces, for long paths are broken anywhere.
-    report = "".join(capsys.readouterr().out.split())
-    assert name in report
-    assert "restoreconfig.json" not in report
-
-
 def test_what_a_tokenizer_says_of_its_origin_is_not_published(tmp_path: Path) -> None:
     foreign = {
         "auto_map": {"AutoTokenizer": [None, "nobody/code--evil.X"]},
@@ -134,18 +101,3 @@ def test_what_a_tokenizer_says_of_its_origin_is_not_published(tmp_path: Path) ->
     names = {path.name for path in published.iterdir()}
     assert names == {"tokenizer.json", "tokenizer_config.json"}
     assert not (tmp_path / "data" / "unfinished").exists()
-
-
-def test_an_export_says_nothing_of_a_tokenizers_origin(tmp_path: Path) -> None:
-    """Also of a corpus that an earlier version made, which kept everything."""
-    data = prepare_small(tmp_path / "data")
-    path = data / "tokenizer" / "tokenizer_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(
-        json.dumps(settings | {"is_local": True, "auto_map": {"AutoTokenizer": [None, "a/b--c.D"]}})
-    )
-    seal_again(data)
-    assert run(*pretrain_words(data, tmp_path / "run", max_steps=1)) == 0
-    exported = tmp_path / "run" / "discriminator" / "tokenizer_config.json"
-    found = json.loads(exported.read_text(encoding="utf-8"))
-    assert not found.keys() & {"is_local", "auto_map"}

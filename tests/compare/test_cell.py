@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,6 @@ from electrify.compare.cell import (
     OUTCOME,
     Work,
     do,
-    joules_of,
     last_words,
     measured,
     must_be_as_planned,
@@ -34,9 +34,10 @@ from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
 from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
-from electrify.pretraining import pretrain as pretraining
 from electrify.text import pool
 from electrify.text.shards import Corpus
+from electrify.train import run as pretraining
+from small import signalled
 
 WORK = Work(
     data="",
@@ -246,8 +247,8 @@ def test_a_hub_model_that_changed_since_the_plan_starts_nothing(
     work = replace(WORK, data=str(small_data), folder=str(out), starts=starts_of(config))
     newest = [one, two]
     monkeypatch.setattr(
-        "electrify.pretraining.starting.must_read_rows",
-        lambda _: (top / "refs" / "main").write_text(newest.pop(0)),
+        "electrify.train.start.with_shapes",
+        lambda *_, **__: (top / "refs" / "main").write_text(newest.pop(0)),
     )
     must_be_as_planned(work, config)
     with pytest.raises(UserError, match="me/start, where it starts, was changed since the study b"):
@@ -300,21 +301,6 @@ def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path)
     assert json.loads((tmp_path / OUTCOME).read_text())["scores"] == {}
 
 
-def test_joules_of_a_part_are_not_those_of_all(tmp_path: Path) -> None:
-    """A run that went on where nothing measures energy; a second stage; neighbours."""
-    measured_once, not_from_then_on = tmp_path / "once", tmp_path / "then"
-    for run, last in ((measured_once, 80.0), (not_from_then_on, None)):
-        run.mkdir()
-        train = [{"kind": "train", "step": k, "joules": j} for k, j in ((1, 50.0), (9, last))]
-        records = [*train, {"kind": "valid", "step": 9}]
-        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    assert joules_of(WORK, [measured_once]) == 80.0
-    assert joules_of(WORK, [measured_once, measured_once]) == 160.0
-    assert joules_of(WORK, [not_from_then_on]) is None
-    assert joules_of(WORK, [measured_once, not_from_then_on]) is None
-    assert joules_of(replace(WORK, core=0), [measured_once]) is None
-
-
 def test_a_signal_in_the_last_update_ends_a_cell(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +308,7 @@ def test_a_signal_in_the_last_update_ends_a_cell(
     config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})
     work = replace(WORK, data=str(small_data), folder=str(tmp_path), tasks=(), recipe=dump(config))
     with monkeypatch.context() as patched:
-        patched.setenv("ELECTRIFY_FAULT_AT", "term:update@2")
+        signalled(patched, step=2, number=signal.SIGTERM)
         patched.setattr(cell_module, "measured", lambda *_: pytest.fail("it was measured"))
         with pytest.raises(Unfinished):
             do(work)

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from electrify.compare.cost import Cost, tokens_of
 from electrify.compare.plan import (
+    can_share,
     cells,
     configured,
+    leaves_at,
     of_length,
     steps_for,
 )
@@ -17,8 +19,7 @@ from electrify.config.entries import Entry, joined, read_entry
 from electrify.config.pretrain import override
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
-from electrify.train.schedule import planned
-from electrify.train.trunk import can_share, leaves_at
+from electrify.train.optim import planned
 
 V = 1000
 COST = Cost(V)

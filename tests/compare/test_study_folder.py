@@ -63,16 +63,16 @@ from electrify.downstream.babylm_tasks import BABYLM
 from electrify.downstream.known_tasks import TAGGING, TASKS
 from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
-from electrify.files import results as results_module
-from electrify.files.folders import fingerprint
-from electrify.files.lock import lock
-from electrify.files.results import RECORD
-from electrify.files.schema import check as check_schema
 from electrify.flops.count import recipe_flops
-from electrify.pretraining.pretrain import pretrain
+from electrify.oldfiles import results as results_module
+from electrify.oldfiles.folders import fingerprint
+from electrify.oldfiles.lock import lock
+from electrify.oldfiles.results import RECORD
+from electrify.oldfiles.schema import check as check_schema
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.text.shards import Corpus
+from electrify.train.run import pretrain
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
@@ -302,9 +302,9 @@ def test_a_probe_begins_with_the_first_update(
     """Whatever comes before: here a corpus that is opened for longer than the probe takes, and a
     first stage."""
     slow = (
-        "import time; from electrify.pretraining import running; plan = running.plan\n"
+        "import time; from electrify.train import run; plan = run.plan\n"
         "def late(job): time.sleep(1); return plan(job)\n"
-        "running.plan = late\n"
+        "run.plan = late\n"
         "from electrify.compare.cell import main; raise SystemExit(main())"
     )
     monkeypatch.setattr(processes, "CELL", [sys.executable, "-P", "-c", slow])

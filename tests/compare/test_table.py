@@ -106,16 +106,6 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
     assert not difference.excludes_zero
 
 
-def test_costs_are_those_that_were_measured() -> None:
-    results = []
-    for name, joules in (("one", [None, 100.0]), ("two", [None, None, 90.0]), ("none", [None])):
-        for seed, found in enumerate(joules):
-            results.append(replace(result(name, 1e14, seed, a=0.5), joules=found))
-    table = table_of(results, recipes=["one", "two", "none"], tasks=["a"])
-    assert [table.costs[name, 1e14]["joules"] for name in table.recipes] == [100.0, 90.0, None]
-    assert [cost["joules"] for cost in json.loads(as_json(table))["costs"]] == [100.0, 90.0, None]
-
-
 def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
     results = [result("first", 1e14, 0, a=0.5), result("other", 1e14, 1, a=0.6)]
     ranks = table_of(results, recipes=["first", "other"], tasks=["a"]).ranks[1e14]
@@ -257,7 +247,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert known["score"] == "mean rank over the tasks"
     assert "mean rank" in text(table)
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
-    for against in ("tokens", "seconds", "joules"):
+    for against in ("tokens", "seconds"):
         assert drawn(table, against=against)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from batches import one_update, tiny
+from electrify.compare.plan import can_share
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.train.trunk import can_share
 
 SHALLOW = {"generator_size": 1.0, "generator_num_hidden_layers": 2}
 LOWER = SHALLOW | {"tie": "lower", "tie_layers": 2}

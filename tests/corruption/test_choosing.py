@@ -25,11 +25,11 @@ from electrify.config.sections import CorruptionConfig
 from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.plan import count
 from electrify.corruption.sampling import Sampling
-from electrify.pretraining.frequencies import counts_of_chosen
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
 from electrify.text.word_edges import word_edges
 from electrify.tokens import Tokens
+from electrify.train.monitor import counts_of_chosen
 
 EDGES = VOCABULARY.edges
 assert EDGES is not None

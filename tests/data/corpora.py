@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from electrify.files.reading import sha256_of
+from electrify.files import sha256 as sha256_of
 from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
 from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds
@@ -30,7 +30,7 @@ def write_corpus(
         shards.append(
             Shard(*names, len(tokens), len(shard), *(sha256_of(folder / name) for name in names))
         )
-    manifest = Manifest(1, dtype.str, vocab_size, SPECIAL, "", "", {split: shards}, {}, [], {})
+    manifest = Manifest(1, dtype.name, vocab_size, SPECIAL, "", "", {split: shards}, {}, [], {}, {})
     write_manifest(folder, manifest)
     return Corpus(folder, split)  # type: ignore[arg-type]
 

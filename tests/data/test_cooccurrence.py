@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from electrify.data import cooccurrence
 from electrify.data.cooccurrence import count_neighbours, factors, ppmi_, word_vectors
-from electrify.files.reading import sha256_of
+from electrify.files import sha256 as sha256_of
 from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
 from electrify.text.shards import Corpus
 
@@ -37,7 +37,8 @@ def corpus_of(folder: Path, shards: list[list[list[int]]], *, vocab_size: int) -
         np.bincount(np.array(everything, dtype=np.int64), minlength=vocab_size),
     )
     write_manifest(
-        folder, Manifest(1, dtype.str, vocab_size, SPECIAL, "", "", {"train": rows}, {}, [], {})
+        folder,
+        Manifest(1, dtype.name, vocab_size, SPECIAL, "", "", {"train": rows}, {}, [], {}, {}),
     )
     return Corpus(folder, "train")
 

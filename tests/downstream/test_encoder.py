@@ -15,7 +15,7 @@ from electrify.downstream.fingerprints import encoder_fingerprint, may_be_same
 from electrify.downstream.heads import Finetuned, TextHead, grade_class
 from electrify.downstream.lengths import Cut
 from electrify.errors import UserError
-from electrify.files.hub import commit_of
+from electrify.hub import commit_of
 from electrify.train.optim import parameter_groups
 
 CPU = torch.device("cpu")

@@ -29,9 +29,9 @@ from electrify.downstream.examples import Answer, Example, Question, Sentence
 from electrify.downstream.one_run import finetune_one
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
-from electrify.files.model_folder import replaced
 from electrify.inference import source
 from electrify.inference.predictions import Answered, Labelled, Several, Tagged, Value
+from electrify.oldfiles.model_folder import replaced
 
 THINGS = ("film", "plot", "one")
 GOOD = ("good", "great", "fine")

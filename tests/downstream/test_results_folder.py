@@ -25,8 +25,8 @@ from electrify.downstream.names import folder_name, short
 from electrify.downstream.one_run import Outcome
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
-from electrify.files.hub import file_of, must_be_reachable
-from electrify.files.lock import lock
+from electrify.hub import file_of, must_be_reachable
+from electrify.oldfiles.lock import lock
 from small import listing
 
 QUICK = FinetuneSettings(
@@ -53,7 +53,7 @@ def options(zoo: Path, reviews: tuple[str, str], out: Path, **more: object) -> F
 def test_two_in_one_folder(zoo: Path, reviews: tuple[str, str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "import sys\nfrom pathlib import Path\nfrom electrify.files.lock import lock\nwith "
+        "import sys\nfrom pathlib import Path\nfrom electrify.oldfiles.lock import lock\nwith "
         "lock(Path(sys.argv[1])):\n"
     )
     code += "    print('in', flush=True)\n    sys.stdin.readline()\n"
@@ -299,7 +299,7 @@ def test_scores_that_are_not_numbers(
 def test_a_model_folder_that_holds_results_may_be_written_again(
     zoo: Path, reviews: tuple[str, str], tmp_path: Path
 ) -> None:
-    from electrify.files.model_folder import replaced
+    from electrify.oldfiles.model_folder import replaced
 
     model = tmp_path / "model"
     identity, before = {"part": "discriminator"}, dict[str, str]()

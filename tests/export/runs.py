@@ -23,14 +23,17 @@ from electrify.config.pretrain import (
     dump,
     override,
 )
+from electrify.export import hf
+from electrify.export.hf import read_run
 from electrify.tokens import SpecialIds
-from electrify.train import checkpoint
+from electrify.train import checkpoint, log
+from electrify.train.run import decisive
 
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]
 STATE = {
-    "tokens": 100, "seconds": 1.0, "joules": 0.0, "window": {}, "validation": {}, "monitor": [],
-    "fingerprint": {"data": "d", "tokenizer": "t"},
+    "tokens": 100, "seconds": 1.0, "window": {}, "validation": {}, "monitor": [],
+    "conditions": {}, "left_out": 0,
 }  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -115,7 +118,11 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     """A run folder; the networks after the last of `steps` (or with no checkpoint)."""
     write_tokenizer(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
+    built = random_built(config)
     facts = {
+        "recipe": decisive(config),
+        "starts": {},
+        "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "machine": {
             "device": "cpu",
             "device_name": "Abacus 3",
@@ -136,25 +143,26 @@ def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = 
     }
     (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     records = [
-        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0, "joules": 3.6e6 * s}
-        for s in range(5, 11, 5)
+        {"kind": "train", "step": s, "tokens": 1000 * s, "seconds": 36.0} for s in range(5, 11, 5)
     ]
     records += [{"kind": "valid", "step": 10, "tokens": 10_000, "rtd": 0.4321, "seconds": 40.0}]
     (folder / "metrics.jsonl").write_text(
         "".join(json.dumps(r) + "\n" for r in records), encoding="utf-8"
     )
-    built = random_built(config)
     for step in steps:
         built = random_built(config, seed=step)
         model = {n: p.detach().clone() for n, p in built.objective.named_parameters()}
         checkpoint.save(
-            folder,
-            step,
-            tensors={"model": model, "optimizer": {}},
-            state=STATE | {"step": step},
-            keep=None,
+            folder, step, {"model": model, "optimizer": {}}, STATE | {"step": step}, keep=None
         )
     return built
+
+
+def export_run(run: Path, built: Built) -> dict[str, Path]:
+    """As a run exports at its end."""
+    config, facts = read_run(run)
+    records = log.read(run / "metrics.jsonl")
+    return hf.export_run(run, built, config=config, facts=facts, records=records)
 
 
 def with_model(config: PretrainConfig, **fields: object) -> PretrainConfig:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from runs import RTD, write_run
+from runs import RTD, export_run, write_run
 
 from electrify.config.pretrain import override
-from electrify.export.hf import export_run
 from electrify.tokens import from_sequences
 
 SENTENCE = [2, 5, 4, 7, 4, 9, 3]
@@ -23,7 +22,7 @@ def test_both_folders_compute_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     config = override(RTD, {"corruptor": "mixture", "tie": "tokens", "read_outs": (1, 2)})
     built = write_run(tmp_path / "run", config)
-    folders = export_run(tmp_path / "run", built=built)
+    folders = export_run(tmp_path / "run", built)
     assert set(folders) == {"discriminator", "generator"}
     tokens = from_sequences([SENTENCE], row_length=len(SENTENCE), pad=0)
     built.objective.eval()

@@ -15,12 +15,13 @@ from runs import MLM, RTD, SPECIAL, WORDS, random_built, shake, with_model, writ
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import Built
+from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
 from electrify.export.hf import write_model
 from electrify.export.quiet import quiet
-from electrify.export.starting_vocabulary import check_vocabulary, may_hold, without_padding
-from electrify.export.starting_weights import folder_shape, load_model
 from electrify.model.heads import LinearHead
+from electrify.model.shape import Shape
+from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -53,6 +54,10 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
     return str(path)
 
 
+def shape_of(start: str, *, vocab_size: int | None = None) -> Shape:
+    return shape_in(start, load_recipe("electra-tiny").model, vocab_size)
+
+
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:
     return {
         name: {n: p.detach().clone() for n, p in half.parameters().items()}
@@ -66,7 +71,7 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 
 def test_the_shape_of_a_folder(tmp_path):
-    shape = folder_shape(folder(tmp_path, "ElectraForMaskedLM", SMALL), "electra")
+    shape = shape_of(folder(tmp_path, "ElectraForMaskedLM", SMALL))
     assert (
         shape.hidden_size,
         shape.embedding_size,
@@ -74,7 +79,7 @@ def test_the_shape_of_a_folder(tmp_path):
         shape.vocab_size,
     ) == (8, 8, 1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
-        folder_shape(str(tmp_path), "electra", vocab_size=99)
+        shape_of(str(tmp_path), vocab_size=99)
 
 
 def test_every_weight_is_taken(tmp_path):
@@ -85,7 +90,7 @@ def test_every_weight_is_taken(tmp_path):
         folder(tmp_path, "ElectraForPreTraining"),
         what="discriminator",
     )
-    assert lines == [f"discriminator: {tmp_path}: every weight found and used"]
+    assert lines == ["every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
 
@@ -96,10 +101,7 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
     lines = load_model(built.kept, folder(tmp_path, kind), what="discriminator")
-    assert (
-        lines[0]
-        == f"discriminator: {tmp_path} has no weights of the head; it keeps its initial values"
-    )
+    assert lines[0] == "it has no weights of the head, which keeps its initial values"
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if n.startswith("encoder.")
     }
@@ -130,10 +132,7 @@ def test_a_partial_head_is_named(tmp_path):
     before = values(built)
     lines = load_model(built.kept, start, what="discriminator")
     assert lines == [
-        (
-            f"discriminator: {tmp_path} lacks discriminator_predictions.dense.bias; they keep "
-            "their initial values"
-        )
+        "it lacks discriminator_predictions.dense.bias; they keep their initial values"
     ]
     assert changed(built, before, "discriminator") == set(before["discriminator"]) - {
         "head.dense.bias"
@@ -148,8 +147,7 @@ def test_a_linear_head_does_not_fill_one_of_two_layers(tmp_path):
     shake(built.objective, 3)
     before = values(built)
     lines = load_model(built.kept, str(tmp_path), what="discriminator")
-    other = "a head of another objective or form; it keeps its initial values"
-    assert lines == [f"discriminator: {tmp_path} has {other}"]
+    assert lines == ["a head of another objective or form; ours keeps its initial values"]
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if n.startswith("encoder.")
     }
@@ -162,12 +160,8 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
     lines = load_model(built.exports["generator"], start, given=kept, what="generator")
-    assert lines == [
-        (
-            f"generator: {start}: its 5 embeddings weights are ignored: they are shared with the "
-            "discriminator, whose folder decides them"
-        )
-    ]
+    assert len(lines) == 1
+    assert lines[0].startswith("its 5 embeddings weights are ignored: they are shared with the")
     assert changed(built, before, "generator") == {
         n for n in before["generator"] if ".embeddings." not in n
     }
@@ -180,7 +174,7 @@ def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
     lines = load_model(
         built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator"
     )
-    assert lines == [f"generator: {tmp_path}: every weight found and used"]
+    assert lines == ["every weight found and used"]
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if ".embeddings." in n
     }
@@ -217,22 +211,12 @@ def test_bert_gives_its_own_logits(tmp_path):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
-REFUSED = [
-    ("other vocabulary", SHAPE | {"vocab_size": 40}, "vocabulary of 40, the corpus one of 23"),
-    (
-        "other width",
-        SHAPE | {"hidden_size": 32},
-        "another shape than the discriminator of this run: hidden_size 32 there, 16 here",
-    ),
-    ("other depth", SHAPE | {"num_hidden_layers": 3}, "num_hidden_layers 3 there, 2 here"),
-    ("other heads", SHAPE | {"num_attention_heads": 4}, "num_attention_heads 4 there, 2 here"),
-    ("other epsilon", SHAPE | {"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-05 there, 1e-12 here"),
-    ("other activation", SHAPE | {"hidden_act": "relu"}, "hidden_act relu"),
-]
-
-
 @pytest.mark.parametrize(
-    ("fields", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+    ("fields", "says"),
+    [
+        (SHAPE | {"hidden_size": 32}, r"is \(32, 8\) there, \(16, 8\) here"),
+        (SHAPE | {"hidden_act": "relu"}, "hidden_act relu"),
+    ],
 )
 def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     built = random_built(RTD)
@@ -250,9 +234,9 @@ def test_embeddings_that_cannot_be_shared(tmp_path):
     from electrify.build import Vocabulary, build
 
     start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
-    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=folder_shape(start, "electra"))
+    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=shape_of(start))
     with pytest.raises(
-        UserError, match="where it is shared with the other network; choose --tie none"
+        UserError, match="if it is shared with the other network, choose --tie none"
     ):
         load_model(built.exports["generator"], start, what="generator")
 
@@ -265,18 +249,18 @@ def test_places_that_are_no_model(tmp_path):
     (tmp_path / "torn" / "config.json").write_text("{")
     (tmp_path / "file").write_text("")
     for name, says in (
-        ("empty", "has no config.json"),
+        ("empty", "holds no config.json"),
         ("gpt", "model of type 'gpt2'"),
-        ("torn", "cannot be loaded as a Hugging Face model"),
-        ("file", "there is no folder"),
-        ("absent", "there is no folder"),
+        ("torn", "is not JSON"),
+        ("file", "a file, not a folder"),
+        ("absent", "no such folder"),
     ):
         with pytest.raises(UserError, match=says):
-            folder_shape(str(tmp_path / name), "electra")
-    with pytest.raises(UserError, match="there is no folder ~no-such-user/model"):
-        folder_shape("~no-such-user/model", "electra")
-    with pytest.raises(UserError, match=r"no such folder, and the Hub, .* cannot be reached"):
-        folder_shape("nobody-here/no-such-model", "electra")
+            shape_of(str(tmp_path / name))
+    with pytest.raises(UserError, match="no-such-user/model: no such folder"):
+        shape_of("~no-such-user/model")
+    with pytest.raises(UserError, match="nor a model that can be reached on the Hub"):
+        shape_of("nobody-here/no-such-model")
 
 
 def test_damaged_and_unsafe_weights(tmp_path):
@@ -315,31 +299,26 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):
     ours = write_tokenizer(tmp_path / "ours")
-    check_vocabulary(folder(tmp_path / "bare", "ElectraModel"), tokenizer=ours)
+    must_know_the_words(folder(tmp_path / "bare", "ElectraModel"), ours)
     for name, words in (("same", WORDS), ("other", [*WORDS[:-2], "very", "fast"])):
         write_tokenizer(tmp_path / name, words)
         folder(tmp_path / name, "ElectraModel")
-    check_vocabulary(str(tmp_path / "same"), tokenizer=ours)
+    must_know_the_words(str(tmp_path / "same"), ours)
     with pytest.raises(UserError, match="knows other words than the corpus"):
-        check_vocabulary(str(tmp_path / "other"), tokenizer=ours)
+        must_know_the_words(str(tmp_path / "other"), ours)
 
 
 def test_a_tokenizer_that_cannot_be_compared(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that cannot be loaded is told; one that only lacks its library, refused with its name."""
+    """It is told, and believed."""
     start = folder(tmp_path / "start", "ElectraModel")
     (Path(start) / "vocab.json").write_text("{}")
     (Path(start) / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
-    check_vocabulary(start, tokenizer=small_data / "tokenizer")
+    must_know_the_words(start, small_data / "tokenizer")
     said = capsys.readouterr().err
     assert f"warning: {start}: its tokenizer cannot be loaded" in said
     assert "were not compared with the corpus's" in said
-    (Path(start) / "spm.model").write_bytes(b"x")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("electrify.files.tokenizers.find_spec", lambda name: None)
-        with pytest.raises(UserError, match="pip install sentencepiece"):
-            check_vocabulary(start, tokenizer=small_data / "tokenizer")
 
 
 @pytest.mark.parametrize(
@@ -366,16 +345,16 @@ def test_a_small_padded_table_loses_its_padding(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "ours")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (Path(start) / name).write_bytes((tmp_path / "ours" / name).read_bytes())
-    assert folder_shape(start, "electra", vocab_size=len(WORDS)).vocab_size == len(WORDS)
-    check_vocabulary(start, tokenizer=tmp_path / "ours")
+    assert shape_of(start, vocab_size=len(WORDS)).vocab_size == len(WORDS)
+    must_know_the_words(start, tmp_path / "ours")
     lines = load_model(random_built(MLM).kept, start, what="discriminator")
     assert lines[0].endswith("left out the last 9 of 32 rows of its vocabulary, which no token has")
 
 
 def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:
     """Positions may be as many as the padded words are."""
-    five = torch.ones(5, 2)
+    rows = len(WORDS) + 2
     names = ("encoder.embeddings.words.weight", "encoder.embeddings.positions.weight")
-    named = dict.fromkeys(names, five) | {"head.bias_V": torch.ones(5)}
-    cut = without_padding(named, rows=5, tokens=3)
-    assert [len(t) for t in cut.values()] == [3, 5, 3]
+    named = {name: torch.ones(rows, 2) for name in (*names, "head.bias_V")}
+    _fit_rows(named, random_built(MLM).kept)
+    assert [len(t) for t in named.values()] == [rows - 2, rows, rows - 2]

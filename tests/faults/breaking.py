@@ -1,15 +1,20 @@
 """Breaking `electrify` at little cost: every process is forked from a server that has imported
-everything, so that a broken run takes a second."""
+everything, so that a broken run takes a second.
+
+A fault is SIGNAL@MODULE:FUNCTION@N[%RANK], in the environment: the process sends itself the signal
+as it calls the function for the n-th time. `python breaking.py WORDS` is `electrify WORDS` with it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +22,11 @@ from typing import Any
 import pytest
 import torch
 
-from electrify import cli, faults
+from electrify import cli
 from small import DROPOUT
+
+VARIABLE = "BREAK_AT"
+UPDATE = "electrify.train.loop:clip"  # between the gradients of an update and its optimiser
 
 # Of the intervals none divides another: a checkpoint stands in the middle of a log line, and the
 # sums of that line must survive.
@@ -31,7 +39,7 @@ SHORT: dict[str, Any] = DROPOUT | {
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        "electrify.pretraining.pretrain",
+        "electrify.train.run",
         "electrify.text.prepare",
         "electrify.text.encode",
         "transformers.models.electra",
@@ -40,9 +48,47 @@ SERVER.set_forkserver_preload(
 )
 
 
+def variables(fault: str) -> dict[str, str]:
+    """The environment of `python breaking.py WORDS`."""
+    here = Path(__file__).parent
+    path = os.pathsep.join((str(here.parent), os.environ.get("PYTHONPATH", "")))
+    return {VARIABLE: fault, "PYTHONPATH": path}
+
+
+def arm() -> None:
+    """Prepares the faults that the environment asks for."""
+    for wish in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        name, where, call = wish.split("@")
+        call, _, rank = call.partition("%")
+        if rank in ("", os.environ.get("RANK", "0")):
+            at_call(where, int(call), signal.Signals[f"SIG{name.upper()}"])
+
+
+def at_call(where: str, call: int, number: signal.Signals) -> None:
+    """The process sends itself the signal as it calls the function `module:name` for the n-th
+    time."""
+    module, _, name = where.partition(":")
+    *owner, last = name.split(".")
+    thing: Any = importlib.import_module(module)
+    for part in owner:
+        thing = getattr(thing, part)
+    work: Callable[..., Any] = getattr(thing, last)
+    calls = 0
+
+    def counted(*given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), number)
+        return work(*given, **named)
+
+    setattr(thing, last, counted)
+
+
 def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
     os.environ.update(variables)
     torch.set_num_threads(1)
+    arm()
     with (
         Path(errors).open("w", buffering=1, encoding="utf-8") as err,
         contextlib.redirect_stderr(err),
@@ -102,11 +148,26 @@ def begin(words: Sequence[str], folder: Path, **variables: str) -> Broken:
 def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0) -> str:
     """Runs `electrify WORDS` to its end with faults in its environment, checks the status, and
     returns what it said."""
-    broken = begin(words, folder, **{faults.VARIABLE: fault})
+    broken = begin(words, folder, **{VARIABLE: fault})
     status = broken.end()
     assert status == expect, f"status {status}, not {expect}: {broken.said()}"
     assert "Traceback" not in broken.said(), broken.said()
     return broken.said()
+
+
+def prepare_words(text: Path, folder: Path) -> list[str]:
+    return [
+        "prepare",
+        str(text),
+        "--output-dir",
+        str(folder),
+        "--vocab-size",
+        "300",
+        "--workers",
+        "1",
+        "--valid-fraction",
+        "0.05",
+    ]
 
 
 KILLED = -signal.SIGKILL
@@ -121,3 +182,8 @@ def core(cases: Iterable[Any], *fast: Any) -> list[Any]:
         else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
         for case in cases
     ]
+
+
+if __name__ == "__main__":
+    arm()
+    cli.program()

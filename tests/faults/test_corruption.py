@@ -14,11 +14,9 @@ from breaking import SHORT, core, run
 from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
-from electrify.files.models import look_over
-from electrify.files.tokenizers import copy_tokenizer
+from electrify.oldfiles.models import look_over
 from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
-from electrify.train.facts import read_facts
 from small import listing, pretrain_words, same_ending
 
 CORRUPTIONS = 500
@@ -105,7 +103,7 @@ def believed(
 def test_of_checkpoints(unbroken: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(unbroken / "checkpoint-24", tmp_path / "checkpoint-24"))
     names = sorted(listing(folder))
-    assert names == ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
+    assert names == ["model.safetensors", "optimizer.safetensors", "state.json"]
     assert (
         believed(folder, names, open_checkpoint, rounds=CORRUPTIONS // 2, chance=random.Random(0))
         == []
@@ -135,24 +133,6 @@ def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
         "tokenizer/vocab.txt",
     } <= set(names)
     assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
-
-
-def test_of_a_runs_tokenizer(unbroken: Path, tmp_path: Path) -> None:
-    """As `export` opens them: run.json is sealed, and holds their hashes."""
-    folder = Path(shutil.copytree(unbroken, tmp_path / "run"))
-    names = ["run.json", *(n for n in sorted(listing(folder)) if n.startswith("tokenizer/"))]
-
-    def opens(run: Path) -> None:
-        copy_tokenizer(
-            run / "tokenizer",
-            tmp_path / "copy",
-            within=run,
-            hashes=read_facts(run)[0].tokenizer_files,
-        )
-
-    opens(folder)
-    assert len(names) >= 4
-    assert believed(folder, names, opens, rounds=CORRUPTIONS, chance=random.Random(5)) == []
 
 
 def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:

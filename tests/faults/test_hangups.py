@@ -3,23 +3,33 @@ nothing half-written."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import pty
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
+import breaking
 import pytest
-from breaking import KILLED, SAVED, SERVER, SHORT, Broken, _main, begin, core, run
+from breaking import (
+    KILLED,
+    SAVED,
+    SERVER,
+    SHORT,
+    UPDATE,
+    Broken,
+    _main,
+    at_call,
+    begin,
+    core,
+    run,
+    variables,
+)
 
-from electrify import faults
 from small import (
     environment,
     listing,
@@ -38,20 +48,7 @@ def _interrupted(where: str, call: int, number: int, words: list[str], errors: s
     the n-th time."""
     if words[0] == "demo":
         shorten_the_demo()
-    module, name = importlib.import_module(where.partition(":")[0]), where.partition(":")[2]
-    *owner, last = name.split(".")
-    thing: Any = getattr(module, owner[0]) if owner else module
-    work: Callable[..., Any] = getattr(thing, last)
-    calls = 0
-
-    def counted(*given: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            os.kill(os.getpid(), number)
-        return work(*given, **named)
-
-    setattr(thing, last, counted)
+    at_call(where, call, signal.Signals(number))
     _main(words, errors, {})
 
 
@@ -106,7 +103,6 @@ STAGES = [
     Stage("evaluate", "electrify.scoring.evaluate:judge"),
     Stage("detect", "electrify.scoring.showing:main"),
     Stage("export", "electrify.export.hf:_write"),
-    Stage("doctor", "electrify.doctor.report:diagnose"),
     Stage("flops", "electrify.flops.report:report"),
 ]
 
@@ -150,7 +146,6 @@ def test_every_verb(
         ],
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
-        "doctor": [str(small_data)],
         "flops": [],
     }[stage.verb]
     before = listing(finished)
@@ -208,8 +203,8 @@ def test_a_demo_stopped_while_it_trains(
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.config.networks import KEPT
-    from electrify.pretraining.running import Result
     from electrify.train.loop import Summary
+    from electrify.train.run import Result
 
     late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
     summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)
@@ -222,7 +217,7 @@ def test_a_demo_stopped_while_it_trains(
 
 def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    said = run(words, tmp_path, fault="hup:update@11", expect=SAVED)
+    said = run(words, tmp_path, fault=f"hup@{UPDATE}@11", expect=SAVED)
     assert AGAIN in said.splitlines()[-1]
     assert steps_of(tmp_path / "run") == [7, 11]
     run(words, tmp_path)
@@ -234,15 +229,10 @@ def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Whoever ignores SIGHUP for us wants the run to go on."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        words = [
-            sys.executable,
-            "-m",
-            "electrify",
-            *pretrain_words(small_data, tmp_path / "run", **SHORT),
-        ]
+        words = pretrain_words(small_data, tmp_path / "run", **SHORT)
         subprocess.run(
-            words,
-            env=environment(**{faults.VARIABLE: "hup:build,hup:update@11"}),
+            [sys.executable, breaking.__file__, *words],
+            env=environment(**variables(f"hup@{UPDATE}@11")),
             check=True,
             timeout=300,
         )

@@ -7,10 +7,10 @@ import shutil
 import signal
 from pathlib import Path
 
+import breaking
 import pytest
-from breaking import SHORT
+from breaking import SHORT, UPDATE, variables
 
-from electrify import faults
 from small import TORCHRUN, Process, logged_step, pretrain_words, same_ending, steps_of, torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -27,35 +27,32 @@ def pair(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def two(words: list[str], folder: Path, fault: str) -> Process:
     return Process(
-        ["-m", "electrify", *words],
+        [breaking.__file__, *words],
         folder / "stderr.txt",
         prefix=TORCHRUN,
-        variables={faults.VARIABLE: fault},
+        variables=variables(fault),
     )
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("point", ["update@11", "validation@10"])
+@pytest.mark.parametrize("point", [f"{UPDATE}@11", "electrify.train.loop:evaluate@1"])
 def test_a_signal_to_one(
     small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int
 ) -> None:
     """All stop at the same update and save."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    done = two(words, tmp_path, f"term:{point}%{rank}").end()
+    done = two(words, tmp_path, f"term@{point}%{rank}").end()
     assert done.status != 0
     assert "and saved; run the same command again" in done.err
-    assert steps_of(tmp_path / "run") == [7, 11]
+    assert steps_of(tmp_path / "run") == [7, 11 if point.startswith(UPDATE) else 10]
     assert torchrun(words, tmp_path).end().status == 0
     same_ending(pair, tmp_path / "run", step=24)
 
 
-@pytest.mark.parametrize("point", ["mid_optimizer@21", "after_rename@21", "update@18"])
-def test_the_writing_one_is_killed(
-    small_data: Path, pair: Path, tmp_path: Path, point: str
-) -> None:
+def test_the_writing_one_is_killed(small_data: Path, pair: Path, tmp_path: Path) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    assert two(words, tmp_path, f"{point}%0").end().status != 0
-    assert 24 not in steps_of(tmp_path / "run")
+    assert two(words, tmp_path, f"kill@{UPDATE}@18%0").end().status != 0
+    assert steps_of(tmp_path / "run") == [7, 14]
     assert torchrun(words, tmp_path).end().status == 0
     same_ending(pair, tmp_path / "run", step=24)
 
@@ -63,22 +60,11 @@ def test_the_writing_one_is_killed(
 def test_one_hangs(small_data: Path, pair: Path, tmp_path: Path) -> None:
     """The other gives it up after --ddp-timeout, with a sentence."""
     words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "20"]
-    done = two(words, tmp_path, "stop:update@16%1").end()
+    done = two(words, tmp_path, f"stop@{UPDATE}@16%1").end()
     assert done.status != 0
-    assert "another process of the run ended or did not answer (rank 1 (process " in done.err
+    assert "another process of the run ended or did not answer" in done.err
     assert 'electrify/cli.py", line' not in done.err, done.err
     assert steps_of(tmp_path / "run") == [7, 14]
-    assert torchrun(words, tmp_path).end().status == 0
-    same_ending(pair, tmp_path / "run", step=24)
-
-
-def test_the_last_save_of_two_fails(small_data: Path, pair: Path, tmp_path: Path) -> None:
-    """The error of one ends both, at once and with its sentence."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    done = two(words, tmp_path, "enospc:mid_model@24%0").end()
-    assert done.status != 0
-    assert done.err.count("free some space and run the same command again") == 1
-    assert steps_of(tmp_path / "run") == [14, 21]
     assert torchrun(words, tmp_path).end().status == 0
     same_ending(pair, tmp_path / "run", step=24)
 
@@ -117,5 +103,5 @@ def test_a_mistake_that_one_process_finds_ends_both(small_data: Path, tmp_path: 
     (tmp_path / "run" / "tensorboard").write_text("mine")
     done = torchrun(words, tmp_path).end()
     assert done.status != 0
-    assert done.err.count("tensorboard cannot be written") == 1
+    assert done.err.count("tensorboard: ") == 1
     assert "another process of the run ended" not in done.err

@@ -1,4 +1,4 @@
-"""Processes that wait for others: they say for whom, and hear signals all the while."""
+"""Processes that meet: they say for whom they wait, and hear signals all the while."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from breaking import SAVED, SHORT
 
-from electrify import faults
-from small import Process, pretrain_words, steps_of
+from small import Process, pretrain_words
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -25,7 +24,7 @@ def port() -> int:
         return s.getsockname()[1]
 
 
-def alone(words: list[str], folder: Path, *, rank: int, port: int, fault: str = "") -> Process:
+def alone(words: list[str], folder: Path, *, rank: int, port: int) -> Process:
     """One of two processes, as a scheduler starts them, without torchrun."""
     place = {
         "RANK": str(rank),
@@ -34,7 +33,7 @@ def alone(words: list[str], folder: Path, *, rank: int, port: int, fault: str = 
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-    return Process(words, folder / f"stderr-{rank}.txt", variables=place | {faults.VARIABLE: fault})
+    return Process(words, folder / f"stderr-{rank}.txt", variables=place)
 
 
 def says(process: Process, text: str) -> bool:
@@ -101,48 +100,3 @@ def test_whoever_does_not_come_is_named(
     assert missing in done.err.splitlines()[-1]
     assert "frame #" not in done.err
     assert done.status == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hung", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_signal_while_another_hangs(
-    small_data: Path, tmp_path: Path, port: int, hung: int
-) -> None:
-    """Rank `hung` stops like a machine that hangs. The other says so, leaves at a signal, and both
-    together continue."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    with ExitStack() as ends:
-        pair = [
-            ends.enter_context(
-                alone(words, tmp_path, rank=r, port=port, fault=f"stop:update@16%{hung}")
-            )
-            for r in range(2)
-        ]
-        other = pair[1 - hung]
-        assert says(other, "waiting for 1 of 2 processes, 3")
-        assert f"rank {hung}" in other.errors.read_text()
-        assert "gives no sign of life" in other.errors.read_text()
-        other.signal(signal.SIGTERM)
-        assert other.popen.wait(timeout=60) == SAVED
-        last = other.errors.read_text().splitlines()[-1]
-        assert f"stopped by SIGTERM while waiting for rank {hung}" in last
-    assert steps_of(tmp_path / "run") == [7, 14]
-    with ExitStack() as ends:
-        again = [ends.enter_context(alone(words, tmp_path, rank=r, port=port)) for r in range(2)]
-        assert [p.end().status for p in again] == [0, 0], again[0].errors.read_text()
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_named(small_data: Path, tmp_path: Path, port: int) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    with ExitStack() as ends:
-        pair = [
-            ends.enter_context(alone(words, tmp_path, rank=r, port=port, fault="kill:update@16%1"))
-            for r in range(2)
-        ]
-        done = pair[0].end()
-    assert done.status == SAVED
-    assert (
-        "another process of the run ended or did not answer (rank 1 (process"
-        in done.err.splitlines()[-1]
-    )

@@ -16,7 +16,7 @@ from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, Rep
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.export.places import check_place
-from electrify.files.hub import file_of, must_be_reachable
+from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.source import Source
 from electrify.text.tokenizer import load_tokenizer

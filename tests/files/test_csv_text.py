@@ -8,7 +8,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.files.csv_text import csv_text
+from electrify.oldfiles.csv_text import csv_text
 
 cells = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=6)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.inside import (
+from electrify.oldfiles.inside import (
     make_inside,
     must_be_utf8,
     must_not_be_in_a_checkpoint,
     must_stay_inside,
 )
-from electrify.files.lock import lock
+from electrify.oldfiles.lock import lock
 
 
 def test_a_link_on_the_way_is_named(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.lock import LOCK, holder, lock
+from electrify.oldfiles.lock import LOCK, holder, lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from electrify.files.lock import lock
+from electrify.oldfiles.lock import lock
 with lock(Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.readline()
@@ -100,7 +100,7 @@ def test_a_file_that_may_be_of_another_program_stays(tmp_path: Path, text: str, 
     (tmp_path / LOCK).write_text(text)
     with lock(tmp_path, keep=keep):
         code = (
-            "from electrify.files.lock import lock\nfrom pathlib import Path\nwith "
+            "from electrify.oldfiles.lock import lock\nfrom pathlib import Path\nwith "
             f"lock(Path({str(tmp_path)!r})): pass"
         )
         second = subprocess.run(

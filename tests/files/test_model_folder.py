@@ -8,14 +8,14 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from electrify import faults
 from electrify.errors import UserError
-from electrify.files.folders import sha256
-from electrify.files.model_folder import (
+from electrify.oldfiles.folders import sha256
+from electrify.oldfiles.model_folder import (
     is_whole,
     may_write,
     model_mark,
@@ -171,6 +171,22 @@ def test_an_error_while_writing_changes_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
+def at_replace(patch: pytest.MonkeyPatch, at: int, act: Callable[[], object]) -> None:
+    """Does something before the file at this place in the order is replaced."""
+    met, replace = iter(range(9)), os.replace
+
+    def acting(source: Path, target: Path) -> None:
+        if next(met) == at + 1:  # the mark comes first
+            act()
+        replace(source, target)
+
+    patch.setattr(os, "replace", acting)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("at", range(4))
 def test_a_kill_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Nobody takes the folder for a model until the same command has made it whole."""
@@ -179,12 +195,7 @@ def test_a_kill_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (target / "notes.txt").write_text("mine")
     pid = os.fork()
     if not pid:
-        met = iter(range(9))
-        monkeypatch.setattr(
-            faults,
-            "at",
-            lambda point: os.kill(os.getpid(), signal.SIGKILL) if next(met) == at else None,
-        )
+        at_replace(monkeypatch, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
         with contextlib.suppress(BaseException):
             fill(target, version="2")
         os._exit(0)
@@ -297,13 +308,7 @@ def test_a_file_changed_after_a_kill(
     version may follow."""
     target = tmp_path / "model"
     fill(target)
-    met = iter(range(9))
-
-    def killed(point: str) -> None:
-        if next(met) == at:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(faults, "at", killed)
+    at_replace(monkeypatch, at, interrupt)
     with pytest.raises(KeyboardInterrupt):
         fill(target, version="2")
     monkeypatch.undo()

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from electrify.files import reading
-from electrify.files.reading import FileError, MissingError, open_regular, read_bytes, read_object
+from electrify.oldfiles import reading
+from electrify.oldfiles.reading import (
+    FileError,
+    MissingError,
+    open_regular,
+    read_bytes,
+    read_object,
+)
 
 
 def pipe(path: Path) -> None:

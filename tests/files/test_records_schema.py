@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from electrify.files.schema import Count, FileName, Positive, SchemaError, Sha256, check
+from electrify.oldfiles.schema import Count, FileName, Positive, SchemaError, Sha256, check
 
 
 @dataclass(frozen=True)

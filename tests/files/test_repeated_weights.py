@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from electrify.errors import UserError
-from electrify.files.models import INDEX, WEIGHTS, look_over
+from electrify.oldfiles.models import INDEX, WEIGHTS, look_over
 
 ONE, OTHER = torch.zeros(2, 3), torch.ones(2, 3)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from electrify.files import results
-from electrify.files.results import RECORD, write_results
+from electrify.oldfiles import results
+from electrify.oldfiles.results import RECORD, write_results
 
 
 def there(folder: Path) -> dict[str, str]:

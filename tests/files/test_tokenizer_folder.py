@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.tokenizer_folder import publish_tokenizer
-from electrify.files.whole import temporary
+from electrify.oldfiles.tokenizer_folder import publish_tokenizer
+from electrify.oldfiles.whole import temporary
 from small import listing
 
 

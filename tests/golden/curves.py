@@ -11,12 +11,11 @@ import torch
 
 from batches import VOCAB, built, text_batch, tiny
 from electrify.data.phases import one_phase
-from electrify.pretraining.starting import kept_names
 from electrify.tokens import Tokens
-from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.sums import MetricSums
+from electrify.train.start import kept_names
+from electrify.train.state import MetricSums, RunContext, TrainingData
 
 HERE = Path(__file__).parent
 # The published optimiser and initial values, and ours; then one of every other objective.

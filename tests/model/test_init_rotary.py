@@ -4,7 +4,6 @@ offset."""
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,24 +72,6 @@ def test_no_biases_but_those_of_outputs() -> None:
         built = rotary("adversarial-tiny", architecture="modernbert", init=init)
         named = [n for n, p in built.objective.named_parameters() if n.endswith(("bias", "bias_V"))]
         assert sorted(n.rsplit(".", 2)[-2] for n in named) == ["head", "out", "out"]
-
-
-def test_both_have_the_scale_of_depth_already() -> None:
-    """Twice would be a factor of one over twice the blocks."""
-    from electrify.config.checks import check
-    from electrify.pretraining.before import in_vain
-
-    for init in ("published", "local"):
-        config = tiny("bert-modernbert-tiny", init=init, init_scale="depth")
-        check(config, ["init_scale"])
-        (line,) = in_vain(config, ["init_scale"], Path("run"))
-        assert line.startswith("--init-scale depth does nothing here: initial values of modernbert")
-        assert list(in_vain(config, ["learning_rate"], Path("run"))) == []
-    scaled = rotary("bert-modernbert-tiny", init="local", init_scale="depth")
-    plain = rotary("bert-modernbert-tiny", init="local")
-    for (one, _), (other, _) in zip(blocks_of(scaled), blocks_of(plain), strict=True):
-        assert torch.equal(one.out.weight, other.out.weight)
-        assert torch.equal(one.down.weight, other.down.weight)
 
 
 # ---------------------------------------------------------------- local

@@ -28,9 +28,9 @@ from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric, noise_logit
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.mlm import MLM
-from electrify.pretraining.running import kept_names
 from electrify.terms import Loss, Terms, weighted
 from electrify.tokens import SpecialIds, Tokens
+from electrify.train.start import kept_names
 from systems import STUDY
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)

@@ -322,7 +322,7 @@ def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch)
 
     from electrify.scoring import evaluate as verb
     from electrify.train import threads
-    from electrify.train.threads import Threads
+    from electrify.train.machine import Threads
 
     inside: list[int] = []
     monkeypatch.setattr(threads, "choose", lambda given, **_: Threads(int(given), "user"))

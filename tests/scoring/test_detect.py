@@ -256,7 +256,7 @@ def test_threads_are_measured_for_long_texts_only(
 ):
     """A sentence is read before a measurement is done; a number that is given counts for both."""
     from electrify.scoring import detect as room
-    from electrify.train.threads import Threads
+    from electrify.train.machine import Threads
 
     asked: list[str] = []
     inside: list[int] = []

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
-from electrify.files.folders import sha256
-from electrify.files.hub import file_of, must_be_reachable
-from electrify.files.seals import sealed
+from electrify.hub import file_of, must_be_reachable
 from electrify.inference.kinds import ending_in
+from electrify.oldfiles.folders import sha256
+from electrify.oldfiles.seals import sealed
 from electrify.scoring.detect import load_discriminator
 from electrify.scoring.pll import load_scorer
 

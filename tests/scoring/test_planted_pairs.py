@@ -41,8 +41,7 @@ def test_the_text_is_held_out(small_data: Path) -> None:
     corpus = Corpus(small_data, "valid")
     tokenizer = load_tokenizer(small_data / "tokenizer")
     whole = " ".join(
-        tokenizer.decode(corpus.mapped.read([corpus.tokens[0][a:b]]).tolist())
-        for a, b in pairwise(corpus.documents[0])
+        tokenizer.decode(corpus.tokens[0][a:b].tolist()) for a, b in pairwise(corpus.documents[0])
     )
     assert all(pair.good.strip() in whole for pair in planted_pairs(small_data, count=20).pairs)
 

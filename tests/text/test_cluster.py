@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.text import cluster, prepare, same_command, workspace
+from electrify.text import cluster, prepare, workspace
 from electrify.text.cluster import Cluster
 from small import environment, one_sentence, write_text
 
@@ -181,7 +181,7 @@ def test_a_client_address_is_refused_and_a_cluster_of_the_caller_is_kept(
 
 def test_the_engine_decides_no_byte() -> None:
     local = PrepareConfig(inputs=("a.txt",), output_dir="x")
-    assert same_command.bytes_deciding(local) == same_command.bytes_deciding(
+    assert workspace.bytes_deciding(local) == workspace.bytes_deciding(
         PrepareConfig(inputs=("a.txt",), output_dir="x", engine="ray", workers=7)
     )
 

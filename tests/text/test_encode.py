@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from electrify.text import encode, whole_windows
-from electrify.text.encode import Encoder, Start, Task, cut, start, version
+from electrify.text.encode import Encoder, Start, Task, cut, start
 from electrify.text.part_files import read_part, write_part
 from electrify.text.splitting import Splitting, windows
 from electrify.text.vocabulary import train
@@ -187,21 +187,6 @@ def test_a_given_normalizer_may_delete_letters(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(encode, "PIECE", 300)
     _, ids, _ = Encoder(made.to_str())([text])
     assert ids.tolist() == made.encode(text).ids
-
-
-def test_parts_of_another_frame_are_not_used_again() -> None:
-    """Only those of tokenizers that cut by length; all other parts keep their keys."""
-    assert version(tokenizer_json()) == ["unk_characters"]
-    chunks = train(
-        TEXTS,
-        kind="character",
-        vocab_size=300,
-        lowercase=True,
-        strip_accents=True,
-        min_frequency=1,
-        splitting=Splitting("chunks", 6),
-    )
-    assert version(chunks.to_str()) == ["unk_characters", "whole windows"]
 
 
 @settings(deadline=None)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from electrify.config.prepare import PrepareConfig
-from electrify.text import choosing, pydocs, same_command
+from electrify.text import choosing, pydocs
 from electrify.text.prepare import prepare
+from electrify.text.workspace import finished
 
 LONG = (
     "A sentence that is long enough to be taken into the corpus, because it says more than a few "
@@ -102,4 +103,4 @@ def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100
-    assert same_command.finished(options, choosing.choose_sources(options)) == manifest
+    assert finished(options, choosing.choose_sources(options)) == manifest

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from electrify import faults
 from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
-from electrify.files.whole import temporary
-from electrify.text.manifest import read_manifest
+from electrify.text import prepare as prepare_module
 from electrify.text.prepare import prepare
-from electrify.text.source import Source
 from electrify.text.vocabulary import train
 from small import mistake, run, write_text
 
@@ -54,7 +50,7 @@ def test_another_tokenizer_after_a_kill(
     options = PrepareConfig(
         inputs=(str(text),), output_dir=str(tmp_path / "data"), tokenizer=str(given), workers=1
     )
-    stop_at(monkeypatch, "encoded")
+    stop_encoding(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         prepare(options)
     shutil.rmtree(given)
@@ -64,75 +60,15 @@ def test_another_tokenizer_after_a_kill(
         prepare(options)
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """Ends the program at a point, as Ctrl-C would."""
+def stop_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends the program when its first part is encoded, as Ctrl-C would."""
 
-    def at(name: str, step: int = 0) -> None:
-        if name == point:
-            raise KeyboardInterrupt
+    def write(path: Path, part: Any) -> None:
+        write_part(path, part)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(faults, "at", at)
-
-
-def test_a_manifest_that_somebody_puts_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    data = tmp_path / "data"
-    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
-
-    def at(name: str, step: int = 0) -> None:
-        if name == "joined":
-            (data / "manifest.json").write_text("mine")
-
-    monkeypatch.setattr(faults, "at", at)
-    with pytest.raises(UserError, match="put there while the corpus was prepared"):
-        prepare(options)
-    assert (data / "manifest.json").read_text() == "mine"
-    monkeypatch.undo()
-    (data / "manifest.json").unlink()
-    prepare(options)
-
-
-def test_the_tokenizer_of_a_killed_command_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    whole, data = (
-        PrepareConfig(inputs=(str(text),), output_dir=str(tmp_path / d), vocab_size=512, workers=1)
-        for d in ("whole", "data")
-    )
-    prepare(whole)
-    stop_at(monkeypatch, "encoded")
-    with pytest.raises(KeyboardInterrupt):
-        prepare(data)
-    monkeypatch.undo()
-    (tmp_path / "data" / "unfinished" / "tokenizer" / "vocab.txt").write_text("[PAD]\nfoo\n")
-    prepare(data)
-    a, b = (read_manifest(tmp_path / d) for d in ("whole", "data"))
-    assert a.tokenizer_files == b.tokenizer_files
-
-
-def test_what_a_command_left_that_was_killed_at_its_end(tmp_path: Path) -> None:
-    """The log of `prepare` is written after the manifest."""
-    text = write_text(tmp_path / "text.txt", size=20_000)
-    data = tmp_path / "data"
-    options = PrepareConfig(inputs=(str(text),), output_dir=str(data), vocab_size=512, workers=1)
-    prepare(options)
-    before = sorted(path.name for path in data.iterdir())
-    temporary(data).write_text("half a log")
-    prepare(options)
-    assert sorted(path.name for path in data.iterdir()) == before
-
-
-def test_a_file_that_is_replaced_with_its_old_time(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "text.txt", size=1000)
-    source = Source(path.name, "text", path)
-    before = source.stamp()
-    times = os.stat(path)
-    path.write_text(path.read_text().swapcase())
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert source.stamp() != before
+    write_part = prepare_module.write_part
+    monkeypatch.setattr(prepare_module, "write_part", write)
 
 
 SMALL_VOCABULARY: dict[str, Any] = {

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
-from electrify.files import tokenizers as files_of_tokenizers
+from electrify.oldfiles import tokenizers as files_of_tokenizers
 from electrify.text import frame
 from electrify.text.tokenizer import (
     load_tokenizer,

@@ -15,12 +15,12 @@ from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text.encode import Encoder
 from electrify.text.judged import advice
-from electrify.text.manifest import Manifest, read_manifest
+from electrify.text.manifest import read_manifest
 from electrify.text.prepare import prepare
 from electrify.text.shards import Corpus
 from electrify.text.summary import report
 from electrify.text.vocabulary import train
-from small import mistake, write_text
+from small import mistake
 
 
 def config(source: Path, out: Path, **changes: Any) -> PrepareConfig:
@@ -179,16 +179,3 @@ def test_a_smaller_vocabulary_that_is_advised_can_be_had(
         capsys.readouterr()
         said_of(replace(options, output_dir=str(tmp_path / "b"), vocab_size=advised))
         assert "WARNING" not in capsys.readouterr().err
-
-
-def test_corpora_of_before_are_read(tmp_path: Path) -> None:
-    """Their counts lack the new numbers, and their options the new flags."""
-    source = write_text(tmp_path / "a.txt", size=3000)
-    options = config(source, tmp_path / "out", document_boundary="auto")
-    made = prepare(options)
-    assert not {"pre_tokenizer", "chunk_length", "allow_unk"} & made.options.keys()
-    new = ("unk_characters", "unk_documents", "visible_characters")
-    counts = {k: v for k, v in made.counts.items() if k not in new}
-    old: Manifest = replace(made, counts=counts)
-    assert "of the characters" not in report(old)
-    assert "of the characters" in report(made)

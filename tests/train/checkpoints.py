@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from electrify.train import checkpoint
+from electrify.train.checkpoint import Groups, State
 
-FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
-def content(step: int) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
+def content(step: int) -> tuple[Groups, State]:
     weights = torch.arange(12.0).reshape(3, 4) + step
     tensors = {
         "model": {"w": weights, "b": torch.tensor([step])},
@@ -22,13 +22,19 @@ def content(step: int) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, An
 
 
 def save(run: Path, step: int, keep: int | None = None) -> Path:
-    tensors, state = content(step)
-    return checkpoint.save(run, step, tensors=tensors, state=state, keep=keep)
+    run.mkdir(parents=True, exist_ok=True)
+    return checkpoint.save(run, step, *content(step), keep=keep)
+
+
+def newest_step(run: Path) -> int | None:
+    found = checkpoint.newest(run)
+    return found[2]["step"] if found else None
 
 
 def holds(path: Path, step: int) -> bool:
     tensors, state = checkpoint.load(path)
     want, want_state = content(step)
+    del state["files"]
     same = all(
         torch.equal(tensors[g][n], t) and tensors[g][n].dtype == t.dtype
         for g, named in want.items()

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from spoiled import arm
 from torch import Tensor, nn
 
 from electrify import cli
 from electrify.model import likelihood
 from electrify.model.blocks import Block
 from electrify.train import dist
+from electrify.train.dist import is_sharded
 from electrify.train.loop import Batch, Run
-from electrify.train.sharding import is_sharded
 
 
 class Room:
@@ -110,13 +111,13 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     Run.update = watched  # type: ignore[method-assign]
     # One process group for all: the next one would find the addresses of the last in torchrun's
-    # store. It is left at the end, because the interpreter must not end while the thread that
-    # watches the other process asks the store something: that thread would abort the process.
+    # store.
     stop, dist.stop = dist.stop, lambda: None
     try:
         for job in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
             os.environ |= job["variables"]
             likelihood.CHUNK = int(os.environ.get("CHUNK", likelihood.CHUNK))
+            arm()
             status = cli.main(job["words"])
             for name in job["variables"]:
                 del os.environ[name]

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
-from electrify.pretraining.pretrain import pretrain
-from electrify.train.optim import clip, clip_groups, parameter_groups
-from electrify.train.schedule import planned
+from electrify.train.optim import clip, clip_groups, parameter_groups, planned
+from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 
 

@@ -60,7 +60,7 @@ WORKER = """
             if dist.any_across(stop.requested):
                 break
     out["stopped"] = [step, stop.requested]
-    dist.barrier()
+    torch.distributed.barrier()
     Path(sys.argv[1], f"{r}.json").write_text(json.dumps(out))
     dist.stop()
     sys.exit(0 if torch.distributed.is_initialized() is False else 1)
@@ -80,7 +80,7 @@ WAITER = """
             time.sleep(0.02)
         time.sleep(0.5)
         Path(sys.argv[1], f"saved-{world.rank}").touch()
-        dist.barrier()
+        torch.distributed.barrier()
     dist.stop()
     sys.exit(SAVED_EXIT)
 """
@@ -181,7 +181,6 @@ def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     assert x.tolist() == [1.0, 2.0]
     assert [dist.any_across(False), dist.any_across(True)] == [False, True]
     dist.same_across("x", what="corpus")
-    dist.barrier()
     dist.stop()
 
 
@@ -192,25 +191,10 @@ def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.parametrize(
-    "values",
-    [("0", None, "0"), ("x", "2", "0"), ("2", "2", "0"), ("0", "2", None), ("0", "2", "-1")],
-)
-def test_variables_that_contradict_each_other_are_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...]
-) -> None:
-    for name, value in zip(VARIABLES, values, strict=True):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match="torchrun"):
-        dist.start(CPU, timeout_s=60.0)
-
-
-def test_more_processes_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, ("0", "9" * 30, "0"), strict=True):
+def test_variables_that_are_no_numbers_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in zip(VARIABLES, ("x", "2", "0"), strict=True):
         monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match="WORLD_SIZE=99999999999999999999 processes are more than"):
+    with pytest.raises(UserError, match="torchrun"):
         dist.start(CPU, timeout_s=60.0)
 
 

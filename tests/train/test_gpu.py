@@ -19,11 +19,11 @@ from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.model.attention import AttentionContext, Reach
 from electrify.model.positions import Rotary
-from electrify.pretraining.starting import kept_names
 from electrify.text.shards import Corpus
-from electrify.train.context import RunContext, TrainingData
 from electrify.train.dist import World
 from electrify.train.loop import Run
+from electrify.train.start import kept_names
+from electrify.train.state import RunContext, TrainingData
 from small import SMALL
 
 pytestmark = [

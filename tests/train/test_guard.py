@@ -3,6 +3,7 @@ and rollback."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from spoiled import spoil
 
 from electrify import cli
 from electrify.config.pretrain import load_recipe
@@ -22,7 +24,7 @@ from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, LOSSES, Guard
 from electrify.train.optim import make_optimizer
 from electrify.train.sums import MetricSums
-from small import pretrain_words, records, same_ending, steps_of, torchrun
+from small import TORCHRUN, Done, Process, pretrain_words, records, same_ending, steps_of
 
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 SHORT: dict[str, Any] = {"max_steps": 20, "logging_steps": 1, "save_steps": 5, "eval_steps": 0}
@@ -34,6 +36,13 @@ def guard_of(**fields: Any) -> Guard:
 
 def run(data: Path, folder: Path, **fields: Any) -> int:
     return cli.main(pretrain_words(data, folder, **SHORT | fields))
+
+
+def one_spoiled(words: list[str], folder: Path, what: str) -> Done:
+    """`electrify WORDS` in two processes, and a loss of the second is spoiled."""
+    words = [str(Path(__file__).with_name("spoiled.py")), *words]
+    variables = {"SPOILED": f"{what}%1"}
+    return Process(words, folder / "stderr.txt", prefix=TORCHRUN, variables=variables).end()
 
 
 @pytest.mark.parametrize("kind", ["electra_adam", "adamw"])
@@ -98,7 +107,7 @@ def test_stop(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
+    spoil(monkeypatch, {8: math.nan})
     assert run(small_data, tmp_path / "run") == 2
     err = capsys.readouterr().err
     assert "the loss or gradient of update 8 is not finite" in err
@@ -116,7 +125,7 @@ def test_skip(
 ) -> None:
     """Update 8 moves nothing, its rows are written down, and a run that is resumed behind it ends
     with the same bytes."""
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8,nan:batch@13")
+    spoil(monkeypatch, {8: math.nan, 13: math.nan})
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, non_finite="skip") == 0
     assert (
@@ -137,7 +146,7 @@ def test_skip(
         "non_finite": 2,
         "spike": 0,
     }
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch")
+    spoil(monkeypatch, {}, other=math.nan)
     assert run(small_data, tmp_path / "dead", non_finite="skip", max_non_finite=3) == 2
     assert "3 updates before it were left out" in capsys.readouterr().err
 
@@ -151,7 +160,7 @@ def test_rollback(
     """From update 8 back to the checkpoint of 5 and on with the ninth batch; the log has every
     update once."""
     went = tmp_path / "went"
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
+    spoil(monkeypatch, {8: math.nan})
     assert run(small_data, went, non_finite="rollback") == 0
     err = capsys.readouterr().err
     assert (
@@ -161,7 +170,7 @@ def test_rollback(
     assert [r["step"] for r in records(went, "train")] == list(range(1, 21))
     state = checkpoint.load(went / "checkpoint-20")[1]
     assert (state["left_out"], state["guard"]["refused"]["non_finite"]) == (3, 1)
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@2")
+    spoil(monkeypatch, {2: math.nan})
     assert run(small_data, tmp_path / "early", non_finite="rollback") == 2
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
 
@@ -173,12 +182,12 @@ def test_rollback_is_as_if_the_batches_had_never_been(
     from electrify.train.loop import Run
 
     went, plain = tmp_path / "went", tmp_path / "plain"
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8")
+    spoil(monkeypatch, {8: math.nan})
     assert run(small_data, went, non_finite="rollback", max_minutes=1e-9) == 75, (
         "stopped after its first update"
     )
     assert run(small_data, went, non_finite="rollback") == 0
-    monkeypatch.delenv("ELECTRIFY_FAULT_AT")
+    monkeypatch.undo()
     batch = Run.batch
 
     def behind(self: Run, step: int) -> Any:
@@ -202,13 +211,9 @@ def test_rollback_is_as_if_the_batches_had_never_been(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["stop", "skip", "rollback"])
-def test_one_rank_of_two(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
-) -> None:
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "nan:batch@8%1")
-    done = torchrun(
-        pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy), tmp_path
-    ).end()
+def test_one_rank_of_two(small_data: Path, tmp_path: Path, policy: str) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT, non_finite=policy)
+    done = one_spoiled(words, tmp_path, "8=nan")
     if policy == "stop":
         assert "the loss or gradient of update 8 is not finite" in done.err
         assert steps_of(tmp_path / "run") == [5]
@@ -311,7 +316,7 @@ def test_a_run_that_skips_a_spike(
 ) -> None:
     """Its rows are written down. Stopped before it and continued ends with the same bytes: what a
     spike is compared with is in the checkpoint."""
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
+    spoil(monkeypatch, {72: 100.0})
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, **LONG, spike="skip") == 0
     assert "deviations above the " in capsys.readouterr().err
@@ -328,7 +333,7 @@ def test_a_run_that_skips_a_spike(
 def test_a_run_at_a_spike(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72")
+    spoil(monkeypatch, {72: 100.0})
     assert run(small_data, tmp_path / "run", **LONG, spike=policy) == 0
     assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 77))
     said = [
@@ -350,14 +355,10 @@ def test_a_run_at_a_spike(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_spike_on_one_rank_of_two(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spike_on_one_rank_of_two(small_data: Path, tmp_path: Path) -> None:
     """Judged is the loss of all: both leave the update out."""
-    monkeypatch.setenv("ELECTRIFY_FAULT_AT", "spike:batch@72%1")
-    done = torchrun(
-        pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip"), tmp_path
-    ).end()
+    words = pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip")
+    done = one_spoiled(words, tmp_path, "72=100")
     assert done.status == 0, done.err
     assert done.err.count("left out (1 so far") == 1
     assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [72]

@@ -15,8 +15,7 @@ from transformers import AutoModelForMaskedLM
 from electrify import UserError
 from electrify.config.checks import check
 from electrify.config.pretrain import PretrainConfig, load_recipe, override
-from electrify.pretraining.pretrain import pretrain
-from electrify.train.header import saved_shape
+from electrify.train.run import pretrain
 from small import SMALL
 
 SHORT, LONG = 16, 48
@@ -62,6 +61,11 @@ def begun(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def shape_of(run: Path, name: str) -> dict[str, Any]:
+    """As run.json says it."""
+    return json.loads((run / "run.json").read_text())["shapes"][name]
+
+
 def starts(run: Path) -> dict[str, str]:
     return {f"init_{name}": str(run / name) for name in BOTH}
 
@@ -103,9 +107,8 @@ def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_pa
     shutil.rmtree(run / "discriminator")
     pretrain(small_data, output_dir=run, config=recipe(**given, save_steps=2), resume="must")
     for name in BOTH:
-        shape = saved_shape(run, name)
-        assert shape is not None
-        assert (shape.max_position_embeddings, vars(shape)["global_rope_theta"]) == (LONG, THETA)
+        shape = shape_of(run, name)
+        assert (shape["max_position_embeddings"], shape["global_rope_theta"]) == (LONG, THETA)
     other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
     with pytest.raises(UserError, match="extend_rope_theta"):
         pretrain(small_data, output_dir=run, config=other, resume="must")
@@ -124,9 +127,9 @@ def test_a_frozen_generator_keeps_its_base(small_data: Path, begun: Path, tmp_pa
     frozen: dict[str, Any] = {"generator_training": "frozen", "term_weights": {"rtd": 50.0}}
     given = MORE | starts(begun) | frozen | {"tie": "none"}
     pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
-    shapes = [saved_shape(tmp_path / "run", name) for name in BOTH]
-    assert [s and s.max_position_embeddings for s in shapes] == [LONG, LONG]
-    assert [s and vars(s)["global_rope_theta"] for s in shapes] == [THETA, 50.0]
+    shapes = [shape_of(tmp_path / "run", name) for name in BOTH]
+    assert [s["max_position_embeddings"] for s in shapes] == [LONG, LONG]
+    assert [s["global_rope_theta"] for s in shapes] == [THETA, 50.0]
 
 
 @pytest.mark.parametrize(
@@ -184,22 +187,7 @@ def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: P
         given |= {"extend_positions": advised}
         pretrain(small_data, output_dir=tmp_path / kept, config=recipe(**given))
         for name, positions in reads.items():
-            shape = saved_shape(tmp_path / kept, name)
-            assert shape is not None
-            assert shape.max_position_embeddings == positions
-
-
-def test_a_run_that_reads_less_is_named(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """It has decided how long rows are, and not the folder from which it started; `extend` has been
-    given already."""
-    first = recipe(extend_positions=20, max_seq_length=20, max_steps=1, **starts(begun))
-    pretrain(small_data, output_dir=tmp_path / "run", config=first)
-    longer = {"extend_positions": LONG, "max_seq_length": LONG, "max_steps": 1}
-    with pytest.raises(UserError) as refused:
-        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**longer, **starts(begun)))
-    found = str(refused.value)
-    assert f"{tmp_path / 'run'} holds another run, whose encoder reads rows of 20" in found
-    assert "--extend-positions" not in found
+            assert shape_of(tmp_path / kept, name)["max_position_embeddings"] == positions
 
 
 def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:

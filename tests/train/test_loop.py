@@ -18,20 +18,20 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
-from electrify.files.run_folder import METRICS
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.pretraining import running
-from electrify.pretraining.batches import split_batch
-from electrify.pretraining.frequencies import unigram_entropy
-from electrify.pretraining.starting import kept_names
+from electrify.oldfiles.run_folder import METRICS
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
-from electrify.train import log, schedule
-from electrify.train.context import RunContext, TrainingData
+from electrify.train import log
+from electrify.train import run as run_module
 from electrify.train.dist import World
-from electrify.train.evaluate import shown
 from electrify.train.loop import Run
+from electrify.train.monitor import shown, unigram_entropy
+from electrify.train.optim import factor
+from electrify.train.run import split_batch
+from electrify.train.start import kept_names
+from electrify.train.state import RunContext, TrainingData
 from small import (
     DROPOUT,
     SMALL,
@@ -173,9 +173,9 @@ def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
         == 0
     )
     for r in records(tmp_path / "run", "train"):
-        factor = schedule.factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
+        now = factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
         assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx(
-            (2e-3 * factor, 1e-3 * factor)
+            (2e-3 * now, 1e-3 * now)
         )
 
 
@@ -385,10 +385,10 @@ def test_validation_texts_without_a_token_are_no_validation(
 ) -> None:
     """The tokenizer dropped all of them: the warning spoke of a contrast of one row."""
     held_out = SimpleNamespace(num_documents=3, num_tokens=0)
-    monkeypatch.setattr(running, "Corpus", lambda folder, split: held_out)
-    monkeypatch.setattr(running, "unigram_entropy", lambda corpus, corruption: 1.0)
+    monkeypatch.setattr(run_module, "Corpus", lambda folder, split: held_out)
+    monkeypatch.setattr(run_module, "unigram_entropy", lambda corpus, corruption: 1.0)
     loader: Any = SimpleNamespace(corpus=SimpleNamespace(folder=Path("data")))
-    assert running.opened(loader, recipe(), 8).valid is None
+    assert run_module.data_of(loader, recipe(), 8).valid is None
 
 
 def test_why_nothing_is_validated() -> None:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
+from electrify.compare.plan import can_share
 from electrify.config.objectives import OBJECTIVES
 from electrify.config.pretrain import (
     PretrainConfig,
@@ -26,10 +27,10 @@ from electrify.config.pretrain import (
 )
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flops.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
-from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
-from electrify.train.safety import Safety
-from electrify.train.trunk import can_share
+from electrify.train.guard import Guard
+from electrify.train.loop import Batch, Run
+from electrify.train.run import pretrain
 from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
 
 STEPS, SHARE = 20, 0.4
@@ -264,7 +265,7 @@ def test_the_change_is_not_a_spike(
     """Fifty times the detection's loss comes in at once. Where the guard is not told, it leaves
     that update out."""
     if not told:
-        monkeypatch.setattr(Safety, "expects_another_loss", lambda self: None)
+        monkeypatch.setattr(Guard, "expect_another_loss", lambda self: None)
     config = recipe(
         max_steps=150,
         mlm_share=2 / 3,
@@ -289,13 +290,20 @@ def test_longer_rows_are_not_a_spike(
 ) -> None:
     """The guard forgets the losses before each change of what is asked, or read, and no others."""
     told: list[int] = []
-    forget = Safety.expects_another_loss
+    done = 0
+    update, forget = Run.update, Guard.expect_another_loss
 
-    def heard(self: Safety) -> None:
-        told.append(self.state.step)
+    def counted(self: Run, batch: Batch) -> None:
+        nonlocal done
+        done = self.step
+        update(self, batch)
+
+    def heard(self: Guard) -> None:
+        told.append(done)
         forget(self)
 
-    monkeypatch.setattr(Safety, "expects_another_loss", heard)
+    monkeypatch.setattr(Run, "update", counted)
+    monkeypatch.setattr(Guard, "expect_another_loss", heard)
     config = recipe(
         seq_length_schedule={8: 0.5}, batch_size_schedule={2: 0.25}, max_seq_length=16, spike="skip"
     )

@@ -10,9 +10,10 @@ import torch
 import yaml
 
 from electrify.config.pretrain import load_recipe, override
-from electrify.train import precision
+from electrify.train import machine as machine_module
 from electrify.train.dist import World
-from small import electrify, pretrain_words, records, run, same_ending, steps_of
+from electrify.train.run import pretrain
+from small import SMALL, electrify, pretrain_words, records, run, same_ending, steps_of
 
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
 ALONE = World(0, 1, torch.device("cpu"))
@@ -23,7 +24,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Sets whether this machine has arithmetic in bfloat16."""
 
     def has(able: bool) -> None:
-        monkeypatch.setattr(precision, "supports_bf16", lambda device: able)
+        monkeypatch.setattr(machine_module, "supports_bf16", lambda device: able)
 
     return has
 
@@ -101,11 +102,27 @@ def test_a_run_that_leaves_a_trunk_computes_as_that(
     machine(True)
     assert run(*words(small_data, tmp_path / "trunk")) == 0
     machine(False)
-    config = load_recipe("electra-tiny")
-    begun = [tmp_path / "new", tmp_path / "trunk"]
-    assert precision.with_precision(config, ALONE, begun=begun).train.bf16 is True
+    config = override(load_recipe("electra-tiny"), SMALL | QUICK | {"bf16": None})
+    trunk = tmp_path / "trunk" / "checkpoint-2"
+    pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
+    assert written(tmp_path / "new") is True
     asked = override(config, {"bf16": False})
-    assert precision.with_precision(asked, ALONE, begun=begun) is asked
+    assert machine_module.with_precision(asked, ALONE, begun=True) is asked
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_products_of_float32_on_a_gpu_use_tf32(
+    machine: Callable[[bool], None], device: str
+) -> None:
+    machine(True)
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_tf32
+    world = World(0, 1, torch.device(device))
+    try:
+        machine_module.with_precision(load_recipe("electra-tiny"), world, begun=None)
+        assert matmul.allow_tf32 is (device == "cuda")
+    finally:
+        matmul.allow_tf32 = False
 
 
 @pytest.mark.slow
@@ -119,18 +136,3 @@ def test_both_numbers_on_this_machine(small_data: Path, tmp_path: Path) -> None:
     )
     assert first != second
     assert first == pytest.approx(second, rel=0.02)
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_products_of_float32_on_a_gpu_use_tf32(
-    machine: Callable[[bool], None], device: str
-) -> None:
-    machine(True)
-    matmul = torch.backends.cuda.matmul
-    assert not matmul.allow_tf32
-    world = World(0, 1, torch.device(device))
-    try:
-        precision.with_precision(load_recipe("electra-tiny"), world, begun=[])
-        assert matmul.allow_tf32 is (device == "cuda")
-    finally:
-        matmul.allow_tf32 = False

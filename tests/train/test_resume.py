@@ -4,22 +4,18 @@ never touched."""
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from electrify.train import checkpoint
 from small import (
     DROPOUT,
     Process,
     electrify,
-    parameters_sha256,
     pretrain_words,
     records,
-    run,
     same_ending,
     steps_of,
     stop_at,
@@ -152,29 +148,3 @@ def test_max_minutes_moves_no_number(small_data: Path, unbroken: Path, tmp_path:
     assert steps_of(run) == [1]
     electrify(pretrain_words(small_data, run, **SHORT, max_minutes=30), tmp_path)
     same_ending(unbroken, run, step=40)
-
-
-def test_a_run_of_the_first_version_goes_on(small_data: Path, tmp_path: Path) -> None:
-    """Its masked language model was a part `lm`, and its recipe held every objective's options."""
-    words = pretrain_words(
-        small_data, tmp_path / "run", recipe="bert-tiny", max_steps=8, save_steps=4
-    )
-    assert run(*words) == 0
-    folder, config = tmp_path / "run", tmp_path / "run" / "config.yaml"
-    shutil.copytree(folder, tmp_path / "old")
-    tensors, state = checkpoint.load(tmp_path / "old" / "checkpoint-4")
-    for step in (4, 8):
-        shutil.rmtree(tmp_path / "old" / f"checkpoint-{step}")
-    for part in ("discriminator", "run.json"):
-        path = tmp_path / "old" / part
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    named = {g: {f"lm.{name}": t for name, t in ts.items()} for g, ts in tensors.items()}
-    checkpoint.save(tmp_path / "old", 4, tensors=named, state=state, keep=None)
-    text = config.read_text(encoding="utf-8").replace("  architecture: electra\n", "")
-    text = text.replace(
-        "  objective: mlm\n", "  objective: mlm\n  loss_on: all\n  copy_gate: true\n"
-    )
-    (tmp_path / "old" / "config.yaml").write_text(text, encoding="utf-8")
-    words[words.index(str(folder))] = str(tmp_path / "old")
-    assert run(*words) == 0
-    assert parameters_sha256(tmp_path / "old", 8) == parameters_sha256(folder, 8)

@@ -18,9 +18,9 @@ from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.export.hf import export
 from electrify.flops.count import recipe_flops
 from electrify.model.positions import Rotary, Turn
-from electrify.pretraining.pretrain import pretrain
 from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds
+from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 
 STEPS, CHANGE = 12, 6

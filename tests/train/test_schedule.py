@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.train.schedule import factor
+from electrify.train.optim import factor
 
 KINDS = ["electra", "linear", "cosine", "wsd", "constant"]
 # 100 steps, 10 of warm-up. Worked out by hand.

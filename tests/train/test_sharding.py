@@ -4,6 +4,7 @@ of the room."""
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from spoiled import spoil
 
 from electrify import cli
 from electrify.config.checks import check
 from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
-from electrify.files.run_folder import METRICS
+from electrify.oldfiles.run_folder import METRICS
 from electrify.train import log
 from small import (
     DROPOUT,
     TORCHRUN,
     Process,
-    electrify,
     logged_step,
     pretrain_words,
     records,
@@ -300,15 +301,13 @@ def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: st
     """On one rank of two, right after a validation and between two checkpoints: all ranks leave the
     update out, as one process does."""
     fields = {"non_finite": policy, "save_steps": 5, "eval_steps": 6, "optim": "adamw"}
-    electrify(
-        words("bert", small_data, tmp_path / "one", **fields),
-        tmp_path,
-        ELECTRIFY_FAULT_AT="nan:batch@7",
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        spoil(patch, {7: math.nan})
+        assert cli.main(words("bert", small_data, tmp_path / "one", **fields)) == 0
     in_two(
         tmp_path,
         [words("bert", small_data, tmp_path / "two", **fields | SHARDED)],
-        ELECTRIFY_FAULT_AT="nan:batch@7%1",
+        SPOILED="7=nan%1",
     )
     one, two = (
         [r for r in log.read(tmp_path / run / METRICS) if r["kind"] == "event"]

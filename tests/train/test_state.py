@@ -16,7 +16,7 @@ from electrify.objectives.metrics import BINS
 from electrify.terms import Term
 from electrify.tokens import Tokens
 from electrify.train.dist import World
-from electrify.train.evaluate import evaluate
+from electrify.train.monitor import evaluate
 from electrify.train.sums import MetricSums
 
 CPU = torch.device("cpu")

@@ -4,6 +4,7 @@ the hint where the rate falls."""
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from electrify import cli, faults
+from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.files.run_folder import METRICS, numbered
-from electrify.train import checkpoint, log
+from electrify.oldfiles.run_folder import METRICS
+from electrify.train import checkpoint, log, machine
 from electrify.train import meter as meter_module
-from electrify.train import threads as threads_module
-from electrify.train.meter import Pace, slow_text
-from electrify.train.threads import (
+from electrify.train.machine import (
     Threads,
     candidates,
     choose,
@@ -26,7 +25,8 @@ from electrify.train.threads import (
     fewest_fast,
     measured,
 )
-from small import DROPOUT, pretrain_words, same_ending
+from electrify.train.meter import Pace, slow_text
+from small import DROPOUT, pretrain_words, same_ending, signalled
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
 SHORT: dict[str, Any] = DROPOUT | {"max_steps": 12, "logging_steps": 3, "save_steps": 5}
@@ -42,10 +42,10 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
         asked.append(numbers)
         return {1: 1.0, 2: 1.6}
 
-    for name in threads_module.USERS:
+    for name in machine.USERS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads_module, "cores", lambda: 2)
-    monkeypatch.setattr(threads_module, "measured", pretended)
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(machine, "measured", pretended)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield asked
@@ -65,7 +65,7 @@ def test_who_chooses(two: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> N
     assert chosen("1", earlier=2) == Threads(1, "user")
     assert chosen(device=GPU) == chosen(processes=2) == Threads(2, "own")
     assert two == [[1, 2]]
-    for odd in (None, 0, 3, "2", 1.5):  # of a run on a larger machine, or a damaged file
+    for odd in (None, 3):  # of a new run, or of one on a larger machine
         assert chosen(earlier=odd).chosen_by == "measurement"
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert chosen() == chosen(earlier=1) == Threads(2, "own")
@@ -102,8 +102,8 @@ def test_what_is_tried_and_taken() -> None:
 
 @pytest.mark.parametrize("width", [16, 100, 128])
 def test_a_measurement_leaves_torch_as_it_was(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads_module, "BUDGET_S", 0.0)
-    monkeypatch.setattr(threads_module, "TURN_S", 0.0)
+    monkeypatch.setattr(machine, "BUDGET_S", 0.0)
+    monkeypatch.setattr(machine, "TURN_S", 0.0)
     before, state = torch.get_num_threads(), torch.get_rng_state()
     speeds = measured([1, 2], width=width, tokens=100, bf16=True)
     assert speeds[1] == 1.0
@@ -114,13 +114,18 @@ def test_a_measurement_leaves_torch_as_it_was(width: int, monkeypatch: pytest.Mo
 
 def test_a_busy_machine_does_not_make_it_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds end with the budget: the first is always whole."""
-    monkeypatch.setattr(threads_module, "BUDGET_S", 0.0)
+    monkeypatch.setattr(machine, "BUDGET_S", 0.0)
     turns: list[int] = []
-    monkeypatch.setattr(
-        threads_module.Layer,
-        "seconds",
-        lambda *_: turns.append(torch.get_num_threads()) or float(torch.get_num_threads()),
-    )
+
+    class Pretended:
+        def __init__(self, *_: object, num_threads: int, **more: object) -> None:
+            self.mean = num_threads
+
+        def blocked_autorange(self, **_: object) -> Pretended:
+            turns.append(self.mean)
+            return self
+
+    monkeypatch.setattr(machine, "Timer", Pretended)
     assert measured([1, 2], width=32, tokens=64, bf16=False) == {1: 1.0, 2: 0.5}
     assert turns == [1, 2]
 
@@ -150,8 +155,8 @@ def pretrain(data: Path, run: Path, **fields: Any) -> int:
 def kept(run: Path) -> list[int]:
     """By the checkpoints, oldest first."""
     return [
-        checkpoint.load(found.path)[1]["fingerprint"]["threads"]
-        for found in reversed(numbered(run))
+        checkpoint.load(checkpoint.folder_of(run, step))[1]["conditions"]["threads"]
+        for step in checkpoint.steps(run)
     ]
 
 
@@ -177,10 +182,10 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
         "speeds": {"1": 1.0, "2": 1.6},
     }
     assert facts["machine"]["threads"] == 2
-    monkeypatch.setenv(faults.VARIABLE, "term:update@6")
-    assert pretrain(small_data, broken) == 75
-    monkeypatch.delenv(faults.VARIABLE)
-    monkeypatch.setattr(threads_module, "measured", lambda *_, **__: {1: 1.0, 2: 0.1})
+    with monkeypatch.context() as patch:
+        signalled(patch, step=6, number=signal.SIGTERM)
+        assert pretrain(small_data, broken) == 75
+    monkeypatch.setattr(machine, "measured", lambda *_, **__: {1: 1.0, 2: 0.1})
     assert pretrain(small_data, broken) == 0
     assert "other conditions" not in capsys.readouterr().err
     assert set(kept(broken)) == {2}
@@ -197,9 +202,9 @@ def test_threads_given_to_a_run_that_continues(
 ) -> None:
     """The user may change the number, and is told what that means."""
     run = tmp_path / "run"
-    monkeypatch.setenv(faults.VARIABLE, "term:update@6")
-    assert pretrain(small_data, run) == 75
-    monkeypatch.delenv(faults.VARIABLE)
+    with monkeypatch.context() as patch:
+        signalled(patch, step=6, number=signal.SIGTERM)
+        assert pretrain(small_data, run) == 75
     assert pretrain(small_data, run, threads=1) == 0
     assert (
         "continuing under other conditions (threads 2 then, 1 now): the data is the same, the last "
@@ -239,8 +244,7 @@ def fed(pace: Pace, *lines: tuple[float, float]) -> list[tuple[float, float]]:
     """The news after each line (seconds, tokens), where there were any."""
     found = []
     for seconds, tokens in lines:
-        pace.add(seconds=seconds, tokens=tokens, flops=tokens)
-        found.append(pace.news())
+        found.append(pace.fell(seconds=seconds, tokens=tokens, flops=tokens))
     return [news for news in found if news]
 
 
@@ -258,12 +262,11 @@ def test_a_rate_that_falls_is_told_once() -> None:
 
 def test_longer_rows_are_no_slower_machine() -> None:
     pace = Pace()
-    pace.add(seconds=60, tokens=60_000, flops=60.0)
-    pace.add(seconds=60, tokens=20_000, flops=59.0)
-    assert pace.news() is None
+    assert pace.fell(seconds=60, tokens=60_000, flops=60.0) is None
+    assert pace.fell(seconds=60, tokens=20_000, flops=59.0) is None
 
 
-def test_what_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_of_it() -> None:
     assert slow_text(17_000, 1_500, device="cpu", threads=2) == (
         "the rate fell from 17.0 k to 1.5 k tokens/s: another process may be using the cores; "
         "--threads 1 may be faster "
@@ -271,11 +274,6 @@ def test_what_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert slow_text(17_000, 1_500, device="cpu", threads=1).endswith("using the cores")
     assert slow_text(17_000, 1_500, device="cuda", threads=2).endswith("using the device")
-    for name in meter_module.OWN_CHOICES:
-        monkeypatch.delenv(name, raising=False)
-    assert slow_text(17_000, 1_500, device="cpu", threads=2).endswith(
-        "so may GOMP_SPINCOUNT=1000, set before torch is loaded"
-    )
 
 
 def test_a_run_says_so_once(

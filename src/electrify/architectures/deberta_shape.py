@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..files.schema import Positive
 from ..model.shape import Shape
+from ..oldfiles.schema import Positive
 
 
 @dataclass(frozen=True, kw_only=True)

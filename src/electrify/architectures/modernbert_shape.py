@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..files.schema import Positive
 from ..model.attention import Kind, Reach
 from ..model.positions import Rotary
 from ..model.shape import Shape
+from ..oldfiles.schema import Positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from ..config import own_rows
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
-from ..files.run_folder import GENERATOR_STAGE, METRICS
-from ..files.schema import check
+from ..oldfiles.run_folder import FACTS, GENERATOR_STAGE, METRICS
+from ..oldfiles.schema import check
 from ..progress import say
-from ..train.signals import SAVED_EXIT, Interruptible, Stopped
+from ..train.signals import SAVED_EXIT, Stop, Stopped
 from . import measures
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Outcome:
     tokens: float
     seconds: float
     parameters: int
-    joules: float | None
     validation: dict[str, Any]
     scores: dict[str, Any] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -87,7 +86,7 @@ def main() -> int:
 
     die_with(work.parent)
     try:
-        with Interruptible():
+        with Stop(at_once=True):
             own_rows.load()
             do(work)
     except UserError as e:
@@ -113,8 +112,8 @@ def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
     from ..config.pretrain import parse
-    from ..pretraining.pretrain import pretrain
-    from ..train.facts import read_facts
+    from ..files import read_json
+    from ..train.run import pretrain
 
     folder = Path(work.folder)
     run = folder / RUN
@@ -136,8 +135,7 @@ def do(work: Work) -> None:
         _last(run, "flops") or 0.0,  # including those of the first stage
         result.summary.tokens + (_last(first, "tokens") or 0.0),
         result.summary.seconds + (_last(first, "seconds") or 0.0),
-        read_facts(run)[0].parameters or 0,
-        joules_of(work, [place for place in (first, run) if place.is_dir()]),
+        read_json(run / FACTS)["parameters"],
         result.summary.validation,
     )
     write(outcome, folder)
@@ -151,32 +149,24 @@ def do(work: Work) -> None:
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Replaces the outcome of a cell."""
-    from ..files.whole import json_text, write_atomically
+    from ..oldfiles.whole import json_text, write_atomically
 
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
-
-
-def joules_of(work: Work, runs: Sequence[Path]) -> float | None:
-    """The energy of both stages; None where that of one was not measured. A cell that has a core of
-    its own has others at its side, and a processor measures them together."""
-    found = [_last(run, "joules") for run in runs] if work.core is None else [None]
-    return None if None in found else sum(x for x in found if x is not None)
 
 
 def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
     """Raises UserError if its results would be taken for those of another source, of other weights
     or of another corpus."""
     from ..config.own_source import own_source
-    from ..files.folders import fingerprint
-    from ..pretraining.starting import must_read_rows
+    from ..oldfiles.folders import fingerprint
     from ..text.manifest import read_manifest
-    from ..train.decisive import is_folder
+    from ..train.start import with_shapes
 
     again = "run the same command again"
     if work.source is not None and work.source != tuple(own_source(config)):
         raise UserError("the source of its rows was changed since the study began", again)
-    if not all(map(is_folder, work.starts)):
-        must_read_rows(config)  # asks the Hub which commit is the newest now
+    if not all(os.path.isdir(os.path.expanduser(start)) for start in work.starts):
+        with_shapes(config, {}, vocab_size=None)  # asks the Hub which commit is the newest now
     for start, planned in work.starts.items():
         if fingerprint(start) != planned:
             raise UserError(f"{start}, where it starts, was changed since the study began", again)
@@ -188,12 +178,12 @@ def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
 
 def _last(run: Path, name: str) -> float | None:
     """The number of this name in the last record of a run's log that has one; None if there is
-    none, or if it is null there: a run whose energy is not known from some update on."""
+    none."""
     from ..train import log
 
     records = log.read(run / METRICS) if (run / METRICS).is_file() else []
     found = [r[name] for r in records if name in r]
-    return None if not found or found[-1] is None else float(found[-1])
+    return float(found[-1]) if found else None
 
 
 def output_name(task: str) -> str:

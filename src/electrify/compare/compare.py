@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ..config.compare import CompareConfig
 from ..config.flags import flag_of
-from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from ..files.lock import lock
+from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..oldfiles.lock import lock
 from ..progress import say
 from .forecast import Forecast, forecast
 from .measures import is_of_pairs, is_of_the_corpus, is_trained

@@ -20,8 +20,8 @@ from ..config.compare import Equal
 from ..config.pretrain import dump, override
 from ..console import size
 from ..errors import UserError
-from ..files.reading import read_object
-from ..files.run_folder import FACTS, METRICS
+from ..oldfiles.reading import read_object
+from ..oldfiles.run_folder import FACTS, METRICS
 from ..progress import Progress, aligned, duration
 from ..train import log
 from .cell import RUN, Work, last_words

@@ -10,8 +10,8 @@ from typing import Any
 from ..config.own_source import own_source
 from ..config.pretrain import PretrainConfig
 from ..config.training import TrainConfig
-from ..files.folders import fingerprint
-from ..train.decisive import GUARDS, ORDERED, decisive
+from ..oldfiles.folders import fingerprint
+from ..train.run import GUARDS, ORDERED, decisive
 from .plan import Cell
 
 LATER: dict[str, Any] = {

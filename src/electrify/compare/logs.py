@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import UserError
-from ..files.folders import open_own
-from ..files.reading import UnreadableError
+from ..oldfiles.folders import open_own
+from ..oldfiles.reading import UnreadableError
 
 LOG = "log.txt"
 TAIL = 1 << 14

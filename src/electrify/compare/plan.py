@@ -10,10 +10,9 @@ decays. So a curve over budgets costs little more than its longest run.
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..config.checks import check, check_periods
@@ -24,7 +23,7 @@ from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
 from ..config.sections import GENERATOR_SIZES
 from ..config.stages import endless_warmups
 from ..errors import UserError
-from ..train.trunk import can_share, leaves_at
+from ..train.optim import planned
 from .cost import Cost
 
 # Fields that a study sets for all recipes alike, and by what.
@@ -98,15 +97,38 @@ def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     t = config.train
     if not (t.init_discriminator or t.init_generator):
         return config
-    from ..pretraining.starting import from_folders, shapes_of  # imports torch
+    from ..train.start import with_shapes  # imports torch
 
-    nowhere = Path(os.devnull)  # no run that has begun
-    config = from_folders(config, nowhere, vocab_size)
-    generator = shapes_of(config, nowhere, vocab_size)[1] if t.init_generator else None
-    if generator is None:
+    config, generator = with_shapes(config, {}, vocab_size=vocab_size)
+    if generator is None or not t.init_generator:
         return config
     sizes = {f"generator_{name}": getattr(generator, name) for name in GENERATOR_SIZES}
     return override(config, sizes)
+
+
+def can_share(config: PretrainConfig) -> bool:
+    """Whether a longer run of this recipe begins as a shorter one does: the learning rate is held,
+    and nothing else depends on the share of the run that is done."""
+    c = config.corruption
+    moves = c.temperature_end not in (None, c.temperature)
+    moves |= c.mask_rate_end not in (None, c.mask_rate)
+    moves |= any(getattr(config.objective.options, name) for name in config.objective.row.moving)
+    return (
+        config.train.lr_scheduler_type == "wsd"
+        and not moves
+        and not config.data.seq_length_schedule
+        and not config.train.batch_size_schedule
+        and not config.train.generator_steps
+    )
+
+
+def leaves_at(short: PretrainConfig, long: PretrainConfig) -> int:
+    """The number of updates that both runs have in common: those with the same learning rate."""
+    # The schedules agree until the shorter one decays.
+    updates = range(min(short.train.max_steps, long.train.max_steps))
+    return bisect_left(
+        updates, True, key=lambda n: planned(short.train, n) != planned(long.train, n)
+    )
 
 
 def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:

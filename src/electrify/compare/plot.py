@@ -33,7 +33,6 @@ LABELS = {
     "flops": "FLOPs of pre-training",
     "tokens": "tokens of pre-training",
     "seconds": "seconds of pre-training",
-    "joules": "joules of pre-training",
     "epochs": "passes over the corpus",
 }
 
@@ -62,8 +61,6 @@ def _fill(figure: Any, table: Table, against: str) -> None:
     lines = -(-len(panels) // columns)
     figure.set_size_inches(PANEL[0] * columns, PANEL[1] * lines + 0.6)
     axes = figure.subplots(lines, columns, squeeze=False)
-    # Some machines do not measure a cost (joules).
-    measured = any(_cost(table, p.recipe, p.budget, against) > 0 for p in table.points)
     for axis, panel in zip(axes.flat, panels, strict=False):
         if panel in table.tasks:
             _task(axis, table, panel, against)
@@ -74,7 +71,7 @@ def _fill(figure: Any, table: Table, against: str) -> None:
             _scale(axis, table.budgets if against == table.equal else None)
         else:
             axis.set_xticks([])
-        axis.set_xlabel(LABELS[against] + ("" if measured else ": not measured"))
+        axis.set_xlabel(LABELS[against])
         axis.grid(alpha=0.3)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)

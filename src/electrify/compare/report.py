@@ -9,9 +9,9 @@ from typing import Any
 
 from ..config.compare import SCORE, with_unit
 from ..console import inert, uncalculated
-from ..files import results
-from ..files.csv_text import csv_text
-from ..files.whole import json_text
+from ..oldfiles import results
+from ..oldfiles.csv_text import csv_text
+from ..oldfiles.whole import json_text
 from ..progress import aligned, say
 from .plot import drawn
 from .ranks import WON, Rank

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import UserError
-from ..files.reading import FileError, json_of, read_bytes
-from ..files.schema import Count, Rule, SchemaError, check
-from ..files.seals import sealed, unsealed
-from ..files.whole import json_text, write_atomically
+from ..oldfiles.reading import FileError, json_of, read_bytes
+from ..oldfiles.schema import Count, Rule, SchemaError, check
+from ..oldfiles.seals import sealed, unsealed
+from ..oldfiles.whole import json_text, write_atomically
 
 RESULTS = "results.jsonl"
 AGAIN = "remove the line, and its run is made again"
@@ -82,7 +82,6 @@ class Result:
     """Task -> {"metric", "scores", one for each seed of the task}."""
     failed: Reasons = field(default_factory=dict)
     """Task, or PRETRAIN -> the reason."""
-    joules: float | None = None
     validation: Figures = field(default_factory=dict)
 
     @property

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ..config.pretrain import dump, override
 from ..errors import UserError
-from ..files.inside import must_stay_inside
-from ..files.reading import FileError, read_object
+from ..oldfiles.inside import must_stay_inside
+from ..oldfiles.reading import FileError, read_object
 from ..progress import Progress, say
 from ..train.signals import SAVED_EXIT
 from .cell import OUTCOME, RUN, Outcome, Work, last_words, output_name

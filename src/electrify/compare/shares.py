@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files.folders import own_object
-from ..files.reading import UnreadableError
-from ..files.run_folder import GENERATOR_STAGE, METRICS
-from ..files.schema import is_count
+from ..oldfiles.folders import own_object
+from ..oldfiles.reading import UnreadableError
+from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
+from ..oldfiles.schema import is_count
 from .cell import OUTCOME, RUN
 from .logs import own_tail
 from .plan import Cell

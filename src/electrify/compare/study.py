@@ -29,8 +29,8 @@ from ..config.given import with_option
 from ..config.own_source import own_source
 from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
-from ..files.folders import must_be_new
-from ..files.results import besides_record, write_results
+from ..oldfiles.folders import must_be_new
+from ..oldfiles.results import besides_record, write_results
 from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
 from ..text.shards import Corpus

@@ -90,7 +90,7 @@ class Table:
     crossings: list[Crossing]
     cheaper: list[Cheaper]
     costs: dict[tuple[str, float], dict[str, float | None]]
-    """Recipe and budget -> medians of FLOPs, tokens, seconds and joules of pre-training; None where
+    """Recipe and budget -> medians of FLOPs, tokens and seconds of pre-training; None where
     no encoder's were measured."""
     held_out: list[HeldOut]
     equal: Equal = "flops"
@@ -247,7 +247,7 @@ def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float
     return {
         key: {
             name: _median(getattr(r, name) for r in found)
-            for name in ("flops", "tokens", "seconds", "joules")
+            for name in ("flops", "tokens", "seconds")
         }
         for key, found in grouped.items()
     }

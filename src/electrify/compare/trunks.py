@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
-from ..files.run_folder import checkpoint_folder, numbered
+from ..errors import UserError
 from ..progress import say
 from ..train import checkpoint
 from .cell import RUN
@@ -29,23 +29,26 @@ def trunk_of(study: Study, cell: Cell) -> Cell | None:
 
 
 def start_of(study: Study, cell: Cell) -> Path | None:
-    """The checkpoint from which the cell starts, if it is there. Its hashes are not verified."""
+    """The checkpoint from which the cell starts, if it is there. It is not verified."""
     trunk = trunk_of(study, cell)
     if trunk is None or cell.starts_at is None:
         return None
-    found = checkpoint_folder(home_of(study, trunk) / RUN, cell.starts_at)
-    return found if found.is_dir() and checkpoint.why_bad(found, hashes=False) is None else None
+    run = home_of(study, trunk) / RUN
+    found = cell.starts_at in checkpoint.steps(run)
+    return checkpoint.folder_of(run, cell.starts_at) if found else None
 
 
 def sound_start_of(study: Study, cell: Cell) -> Path | None:
     """As `start_of`, with every hash verified: the cell itself could only fail on a damaged one, at
     every further attempt, too."""
     start = start_of(study, cell)
-    reason = None if start is None else checkpoint.why_bad(start)
-    if reason is None:
-        return start
-    say(f"warning: {start} is damaged ({reason}): {folder_name(cell)} does not start from it")
-    return None
+    try:
+        if start is not None:
+            checkpoint.read_state(start)
+    except UserError as e:
+        say(f"warning: {e}; {folder_name(cell)} does not start from it")
+        return None
+    return start
 
 
 def as_it_comes(study: Study, cell: Cell, done: Container[Key]) -> Cell:
@@ -67,4 +70,4 @@ def as_it_comes(study: Study, cell: Cell, done: Container[Key]) -> Cell:
 def saved_step(study: Study, cell: Cell) -> int:
     """The update of the newest checkpoint that a cell has, which may be damaged; 0 if it has
     none."""
-    return max((found.step for found in numbered(home_of(study, cell) / RUN)), default=0)
+    return max(checkpoint.steps(home_of(study, cell) / RUN), default=0)

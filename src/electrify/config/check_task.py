@@ -7,7 +7,7 @@ import re
 
 from ..console import brief
 from ..errors import UserError, need
-from ..files.run_folder import is_of_the_run
+from ..oldfiles.run_folder import is_of_the_run
 from .architectures import ARCHITECTURES
 from .networks import KEPT
 from .objective_options import DetectingOptions

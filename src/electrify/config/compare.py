@@ -87,7 +87,7 @@ class CompareConfig(Checked):
     """Folder for study.yaml, results.jsonl, the report (report.md, .csv, .json, .png) and the runs.
     The same command continues there; results.jsonl and study.yaml alone can be carried to another
     machine."""
-    against: Literal["flops", "tokens", "seconds", "joules"] | None = None
+    against: Literal["flops", "tokens", "seconds"] | None = None
     """The horizontal axis of the picture of several budgets; by default what --equal says."""
     processes: int = 1
     """Encoders that are trained side by side, each on one core, or on one GPU if there are any."""

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from ..errors import UserError, nearest
-from ..files.folders import own_object
-from ..files.run_folder import CONFIG, FACTS
+from ..oldfiles.folders import own_object
+from ..oldfiles.run_folder import CONFIG, FACTS
 from . import own, own_rows
 from .flags import flag_of
 from .given import Checked, checked, must_be

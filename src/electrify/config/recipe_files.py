@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..files.reading import must_be_regular, opened, unreadable
+from ..oldfiles.reading import must_be_regular, opened, unreadable
 from .schema import brief
 
 MAX_BYTES = 1 << 20
@@ -134,11 +134,15 @@ def read_recipe(path: Path, *, within: Path | None = None) -> str:
         raise UserError(f"the recipe {path} is not UTF-8 text (byte {e.start})") from e
 
 
+ROWS = {"objectives", "sizes", "published", "costs"}
+"""Files of recipe.py, which takes the place of this package."""
+
+
 def recipe_names() -> list[str]:
     return sorted(
         file.name.removesuffix(".yaml")
         for file in _shipped_folder().iterdir()
-        if file.name.endswith(".yaml")
+        if file.name.endswith(".yaml") and file.name.removesuffix(".yaml") not in ROWS
     )
 
 

@@ -121,9 +121,7 @@ class Rows:
         start_S = start_S - self.shard_start[shard_S]
         pieces = zip(shard_S.tolist(), start_S.tolist(), (start_S + length_S).tolist(), strict=True)
         return self.corpus.sound(
-            self.corpus.mapped.read(
-                [self.shards[shard][start:stop] for shard, start, stop in pieces]
-            )
+            np.concatenate([self.shards[shard][start:stop] for shard, start, stop in pieces])
         )
 
     def sequential(self, num_rows: int, *, limit: int | None = None) -> Iterator[Tokens]:

@@ -18,14 +18,13 @@ from ..config.finetune_settings import FinetuneSettings
 from ..config.given import must_be, with_option
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..files.folders import must_be_new, relative, remove_temporaries
-from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from ..files.lock import lock
-from ..files.model_folder import may_write
-from ..files.whole import write_atomically
+from ..oldfiles.folders import must_be_new, relative, remove_temporaries
+from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
+from ..oldfiles.lock import lock
+from ..oldfiles.model_folder import may_write
+from ..oldfiles.whole import write_atomically
 from ..progress import Progress, say
-from ..torch_state import known_torch_state
-from ..train.threads import Threads, choose, computing_with
+from ..train.machine import Threads, choose, computing_with
 from . import loop, submission
 from .baselines import MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
 from .fitting import require_use
@@ -55,7 +54,6 @@ from .trial import width_of
 LONGEST_NAME = "x" * 120  # as long as a file in such a folder gets while it is written
 
 
-@known_torch_state()
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
     """Fine-tunes every model on every task with every seed; runs already in OUT/scores.jsonl are
     not repeated. Writes scores.jsonl and report.{md,csv,json}.

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..files.hub import at_commit
-from ..files.reading import sha256_of
-from ..files.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
+from ..hub import at_commit
+from ..oldfiles.reading import sha256_of
+from ..oldfiles.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
 
 
 def encoder_fingerprint(model: str) -> str:

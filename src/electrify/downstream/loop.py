@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from ..config.finetune_settings import FinetuneSettings
 from ..draws import hashed
 from ..errors import UserError
-from ..train.device import supports_bf16
-from ..train.optim import make_optimizer, parameter_groups
-from ..train.schedule import factor
+from ..train.machine import supports_bf16
+from ..train.optim import factor, make_optimizer, parameter_groups
 from .encoder import learning_rates
 
 # The number of batches that are sorted by length together. With it, 88 to 91 % of the slots of

@@ -20,8 +20,7 @@ from ..config.finetune_settings import FinetuneSettings
 from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress
-from ..train.allocator import keep_memory
-from ..train.device import peak_memory_bytes
+from ..train.machine import keep_memory, peak_memory_bytes
 from . import loop
 from .curve import Best, Curve, Point
 from .encoder import Loaded, load

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..console import inert
-from ..files.results import write_results
+from ..oldfiles.results import write_results
 from .known_tasks import AVERAGES, TASKS
 from .report import Report
 

@@ -14,8 +14,8 @@ from typing import Any
 from ..config.finetune import FinetuneConfig
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..files.folders import relative, sha256
-from ..files.model_folder import is_whole
+from ..oldfiles.folders import relative, sha256
+from ..oldfiles.model_folder import is_whole
 from .baselines import applies, baseline_hashes, is_baseline
 from .epochs import must_divide, updates_of
 from .fingerprints import fingerprints, is_on_hub, may_be_same

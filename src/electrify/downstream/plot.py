@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import harmless
-from ..files.results import write_results
+from ..oldfiles.results import write_results
 from ..progress import say
 from .report import Report
 

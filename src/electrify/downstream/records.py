@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
-from ..files.folders import KEY
-from ..files.reading import FileError, json_of, read_object, read_text
-from ..files.schema import Count, Rule, SchemaError, check
-from ..files.seals import SEAL, sealed, unsealed
-from ..files.whole import json_text
+from ..oldfiles.folders import KEY
+from ..oldfiles.reading import FileError, json_of, read_object, read_text
+from ..oldfiles.schema import Count, Rule, SchemaError, check
+from ..oldfiles.seals import SEAL, sealed, unsealed
+from ..oldfiles.whole import json_text
 
 SETTINGS = "finetune.json"
 SCORES = "scores.jsonl"

@@ -16,8 +16,8 @@ import numpy as np
 from ..config.finetune_settings import FinetuneSettings
 from ..console import uncalculated
 from ..export.places import RANDOM
-from ..files.csv_text import csv_text
-from ..files.whole import json_text
+from ..oldfiles.csv_text import csv_text
+from ..oldfiles.whole import json_text
 from ..progress import aligned
 from .known_tasks import AVERAGES, TASKS
 from .metrics import is_lower_better

@@ -26,8 +26,8 @@ from ..errors import UserError
 from ..export.folders import load_config
 from ..export.places import RANDOM
 from ..export.quiet import quiet
-from ..files.model_folder import replaced
-from ..files.tokenizers import forget_origin
+from ..oldfiles.model_folder import replaced
+from ..oldfiles.tokenizers import forget_origin
 from .encoder import Loaded
 from .heads import Finetuned
 from .problems.problem import Problem

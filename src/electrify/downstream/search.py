@@ -19,11 +19,11 @@ from ..config.finetune_settings import FinetuneSettings
 from ..config.search import search_grid
 from ..console import inert
 from ..export.places import RANDOM
-from ..files.folders import MARK, foreign, mark_of, marked, must_be_new, own_object, relative
-from ..files.inside import must_stay_inside
-from ..files.lock import lock
-from ..files.results import write_results
-from ..files.whole import json_text, write_atomically
+from ..oldfiles.folders import MARK, foreign, mark_of, marked, must_be_new, own_object, relative
+from ..oldfiles.inside import must_stay_inside
+from ..oldfiles.lock import lock
+from ..oldfiles.results import write_results
+from ..oldfiles.whole import json_text, write_atomically
 from ..progress import aligned, say
 from . import loop
 from .epochs import must_divide

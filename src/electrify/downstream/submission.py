@@ -9,11 +9,11 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..files.folders import sha256
-from ..files.inside import make_inside
-from ..files.reading import read_bytes
-from ..files.results import keep_changed, write_results
-from ..files.whole import write_atomically
+from ..oldfiles.folders import sha256
+from ..oldfiles.inside import make_inside
+from ..oldfiles.reading import read_bytes
+from ..oldfiles.results import keep_changed, write_results
+from ..oldfiles.whole import write_atomically
 from .glue_tasks import GLUE
 from .tasks import TaskData
 

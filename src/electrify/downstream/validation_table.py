@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..files.csv_text import csv_text
+from ..oldfiles.csv_text import csv_text
 from .examples import Example, Partly
 from .known_tasks import TASKS
 from .tasks import TaskData

@@ -13,12 +13,10 @@ import yaml
 from ..architectures.exported import ExportedModel
 from ..config.networks import KEPT, beside, generator_words
 from ..config.own_rows import recorded
-from ..config.pretrain import PretrainConfig, dump, load_file, override
+from ..config.pretrain import PretrainConfig, dump, override
 from ..config.rows import OWN_ROWS, Exported, Logits
 from ..console import inert
-from ..files.run_folder import CONFIG
 from ..model.shape import Shape
-from ..train.decisive import STARTS
 from .learned import began_in, learning, so_far
 from .wording import HUB_ID, number, start_name, wall_time
 
@@ -41,6 +39,7 @@ MACHINE = {  # what run.json calls it -> what the card does
     "electrify": "electrify",
     "commit": "commit",
 }
+STARTS = ("init_discriminator", "init_generator")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
@@ -49,22 +48,24 @@ def model_card(
     *,
     part: str,
     model: ExportedModel,
+    config: PretrainConfig,
     facts: Mapping[str, Any],
     state: Mapping[str, Any] | None,
+    records: list[dict[str, Any]] | None = None,
 ) -> str:
     """README.md of one network.
 
     part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
-    that of the exported checkpoint, None at the end of a run.
+    that of the exported checkpoint, None at the end of a run. records: the last ones of the run's
+    log, which is read without them.
     """
-    config = load_file(run / CONFIG, within=run)
     shown = beside(config).get(part) or _kept(config, facts)
     note = so_far(config, part=part, state=state)
     unlearned = part == KEPT and note is not None
     if unlearned:
         shown = replace(shown, title="encoder")
     parameters = sum(p.numel() for p in model.parameters().values())
-    learned = learning(run, config, part=part, state=state)
+    learned = learning(run, config, part=part, state=state, records=records)
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
     name = inert(run.resolve().name)
@@ -181,11 +182,7 @@ def _reading(name: str) -> tuple[str, ...]:
 
 
 def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict[str, Any]:
-    joules = last.get("joules")
     heads = shape.num_attention_heads
-    energy = None
-    if isinstance(joules, int | float) and joules:
-        energy = f"{joules / 3.6e6:.3g} kWh"
     return {
         "parameters": f"{parameters:,}",
         "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
@@ -195,7 +192,6 @@ def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict
         "tokens seen": number(last.get("tokens")),
         "passes over the corpus": number(last.get("epoch")),
         "wall time": wall_time(last.get("seconds")),
-        "energy": energy,
     }
 
 

@@ -20,11 +20,10 @@ from transformers.models.auto.modeling_auto import (
 from ..config.networks import KEPT, every_one_beside
 from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as, is_of_memory
-from ..files.models import SAVED_AGAIN, look_over, mark_named
-from ..files.reading import FileError
-from ..files.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
-from ..text.tokenizer import TOKENIZER_FILE, must_be_sound, must_be_steady, without_code
-from ..train.memory import loaded_must_fit
+from ..oldfiles.models import SAVED_AGAIN, look_over, mark_named
+from ..oldfiles.reading import FileError
+from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
+from ..text.tokenizer import must_be_steady, without_code
 from .places import check_place
 from .quiet import quiet
 
@@ -204,7 +203,6 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         )
     with quiet():
         computing_plainly(config)
-        loaded_must_fit(path, config)
     return config
 
 
@@ -236,7 +234,6 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     if Path(path).is_dir():
         must_be_plain(Path(path))
         must_be_readable(Path(path))
-    must_be_sound(Path(path) / TOKENIZER_FILE)
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:

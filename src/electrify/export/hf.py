@@ -11,6 +11,8 @@ put in place.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,68 +22,64 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .. import faults
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
-from ..build import Built, Vocabulary, at_step, compose, dropout_of, kept_shape
+from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..config.export import ExportConfig
 from ..config.given import path_of
 from ..config.networks import KEPT, meaning_of, network_names
 from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
-from ..files.folders import sha256
-from ..files.model_folder import CARD, may_write, replaced, sealed
-from ..files.reading import is_there
-from ..files.run_folder import CONFIG, FACTS, TOKENIZER, checkpoint_folder, numbered
-from ..files.schema import check
-from ..files.tokenizers import (
+from ..files import read_json
+from ..oldfiles.model_folder import CARD, may_write, replaced, sealed
+from ..oldfiles.reading import is_there
+from ..oldfiles.run_folder import CONFIG, FACTS, TOKENIZER
+from ..oldfiles.tokenizers import (
     copy_tokenizer,
     read_settings,
     read_tokenizer,
     without_origin,
     write_settings,
 )
-from ..model.shape import Shape
 from ..progress import say
 from ..tokens import SpecialIds
-from ..torch_state import known_torch_state
 from ..train import checkpoint
-from ..train.decisive import must_agree, must_be_of_recipe
-from ..train.facts import read_facts
-from ..train.memory import must_fit
-from ..train.saved import current_names, must_be_floats, must_be_state
 from . import card
 from .agreement import check_folder
 from .learned import so_far
 from .places import must_be_run
 from .quiet import quiet
-from .starting_weights import folder_shape
-
-TRIES = 5
 
 # ------------------------------------------------------------------ verbs
 
 
-def export_run(run: Path, *, built: Built | None) -> dict[str, Path]:
-    """Writes RUN/discriminator and, where there is one, RUN/generator from the networks in memory,
-    or without them from the newest checkpoint. Returns the folders by network.
+def export_run(
+    run: Path,
+    built: Built | None,
+    *,
+    config: PretrainConfig,
+    facts: dict[str, Any],
+    records: list[dict[str, Any]],
+) -> dict[str, Path]:
+    """Writes RUN/discriminator and, where there is one, RUN/generator at the end of a run. Returns
+    the folders by network.
 
+    built: the networks in memory; None if they are sharded, then those of the newest checkpoint.
+    facts: what run.json holds. records: the last ones of the log, one of each kind.
     Raises UserError if a folder of that name is not an export of ours, ExportError if transformers
     does not compute the same.
     """
-    config, facts = read_run(run)
-    built = built or _restored(config, facts, _checkpoint(run, None))[0]
-    folders = {}
-    for name in built.exports:
-        faults.at("export")
-        folders[name] = _write(
-            run, built, name, run / name, config=config, facts=facts, state=None, top=run
+    if built is None:
+        built, _ = _restored(config, facts, checkpoint.folder_of(run, config.train.max_steps))
+    return {
+        name: _write(
+            run, built, name, run / name, config=config, facts=facts, records=records, top=run
         )
-    return folders
+        for name in built.exports
+    }
 
 
-@known_torch_state()
 def export(
     run: str | Path, *, output_dir: str | Path, part: str = KEPT, step: int | None = None
 ) -> Path:
@@ -96,7 +94,7 @@ def export(
     output_dir = Path(given.output_dir)
     step = given.step
     config, facts = read_run(run)
-    may_write(output_dir, identity_of(run, part, config, facts))
+    may_write(output_dir, identity_of(part, config, facts))
     built, state = _found(run, step, config, facts)
     if part not in built.exports:
         raise UserError(
@@ -109,12 +107,9 @@ def export(
 
 
 def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
-    """Recipe and facts of a run folder. Raises UserError if it is not one, or if the two are not of
-    one run."""
+    """Recipe and facts of a run folder. Raises UserError if it is not one."""
     must_be_run(run)
-    config, facts = load_file(run / CONFIG, within=run), read_facts(run)[1]
-    must_agree(run, config, facts)
-    return config, facts
+    return load_file(run / CONFIG, within=run), read_json(run / FACTS)
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -122,101 +117,69 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
     return SpecialIds(**(ids | {"others": tuple(ids["others"])}))
 
 
-def _checkpoint(run: Path, step: int | None) -> Path:
-    there = sorted(found.step for found in numbered(run))
+def _found(
+    run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
+) -> tuple[Built, dict[str, Any]]:
+    """The networks of the wanted checkpoint (by default the newest that is whole) and its state."""
+    there = checkpoint.steps(run)
     if step is not None:
         if step not in there:
             raise UserError(
                 f"{run} has no checkpoint of step {step}; there are: "
                 f"{', '.join(map(str, there)) or 'none'}"
             )
-        return checkpoint_folder(run, step)
+        return _restored(config, facts, checkpoint.folder_of(run, step))
     found = checkpoint.newest(run)
     if found is None:
         left = [name for name in network_names() if (run / name).exists()]
         advice = f"copy what it exported at its end ({', '.join(left)})"
         if KEPT not in left:
             advice = "continue the run until it has saved one"
-        raise UserError(f"{run} has no complete checkpoint to export; {advice}")
-    return found.path
-
-
-def _found(
-    run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
-) -> tuple[Built, dict[str, Any]]:
-    """The networks of the wanted checkpoint and its state. A run at work removes old checkpoints:
-    if none was asked for, the newest is looked for again."""
-    for left in reversed(range(TRIES)):
-        there = [found.path for found in numbered(run)]
-        try:
-            return _restored(config, facts, _checkpoint(run, step))
-        except UserError:
-            if step is not None or not left or all(path.exists() for path in there):
-                raise
-    raise AssertionError
-
-
-def _generator_shape(config: PretrainConfig, facts: Mapping[str, Any]) -> Shape | None:
-    """The generator's shape if a folder decided it (written into run.json, because that folder may
-    be gone)."""
-    written = facts.get("shapes", {}).get("generator")
-    if written:
-        return check(architecture_named(config.model.architecture).shape_type, written, FACTS)
-    start = config.train.init_generator
-    return folder_shape(start, config.model.architecture) if start else None
+        raise UserError(f"{run} has no complete checkpoint to export", advice)
+    return _filled(config, facts, found[1]["model"], found[2])
 
 
 def _restored(
     config: PretrainConfig, facts: Mapping[str, Any], path: Path
 ) -> tuple[Built, dict[str, Any]]:
     """The networks of a checkpoint, and its state."""
-    generator = _generator_shape(config, facts)
-    for shape in filter(None, (kept_shape(config.model, facts["vocab_size"]), generator)):
-        must_fit(shape, what=f"the run {path.parent}")
-    built = compose(
-        config, Vocabulary(facts["vocab_size"], special_ids(facts)), generator=generator
-    )
     tensors, state = checkpoint.load(path)
-    tensors = current_names(tensors)
-    must_be_state(path, state)
-    must_be_of_recipe(path, state, config)
-    _fill(built, tensors.get("model", {}), path)
-    return at_step(built, config, state["step"]), state
+    return _filled(config, facts, tensors["model"], state)
 
 
-def _fill(built: Built, saved: Mapping[str, Tensor], path: Path) -> None:
-    named = dict(built.objective.named_parameters())
-    mine = {n: tuple(p.shape) for n, p in named.items()}
-    theirs = {n: tuple(t.shape) for n, t in saved.items()}
-    if mine != theirs:
-        odd = sorted(n for n in mine.keys() | theirs.keys() if mine.get(n) != theirs.get(n))
-        raise UserError(
-            f"{path} is not of the recipe in config.yaml: {odd[0]} is {theirs.get(odd[0])} there, "
-            f"{mine.get(odd[0])} by the recipe"
-        )
-    must_be_floats(path, saved)
+def _filled(
+    config: PretrainConfig,
+    facts: Mapping[str, Any],
+    saved: Mapping[str, Tensor],
+    state: dict[str, Any],
+) -> tuple[Built, dict[str, Any]]:
+    """The networks with the saved parameters, in the phase of their step, and the state."""
+    kind = architecture_named(config.model.architecture).shape_type
+    generator = facts["shapes"].get("generator")
+    built = compose(
+        config,
+        Vocabulary(facts["vocab_size"], special_ids(facts)),
+        generator=kind(**generator) if generator else None,
+    )
     with torch.no_grad():
-        for name, p in named.items():
+        for name, p in built.objective.named_parameters():
             p.copy_(saved[name])
+    return at_step(built, config, state["step"]), state
 
 
 # ------------------------------------------------------------------ one folder
 
 
-def identity_of(
-    run: Path, part: str, config: PretrainConfig, facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def identity_of(part: str, config: PretrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What tells this network from others, for its mark: the same run at another step is the same
     model."""
-    recipe = sha256(run / CONFIG)
-    if recipe is None:
-        raise UserError(f"{run / 'config.yaml'} is gone; put it back, and export again")
+    of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
     return {
         "part": part,
         "objective": config.objective.objective,
         "logits": meaning_of(config, part),
-        "data": facts.get("data"),
-        "run": recipe,
+        "data": facts["data"],
+        "run": hashlib.sha256(of_run.encode()).hexdigest(),
     }
 
 
@@ -228,19 +191,29 @@ def _write(
     *,
     config: PretrainConfig,
     facts: dict[str, Any],
-    state: Mapping[str, Any] | None,
+    state: Mapping[str, Any] | None = None,
+    records: list[dict[str, Any]] | None = None,
     top: Path | None = None,
 ) -> Path:
     """Written into a hidden folder, checked there, and put in place file by file. state: that of a
-    checkpoint. top: the folder that `target` must not leave by a link."""
+    checkpoint. records: as in `export_run`; without them the log is read. top: the folder that
+    `target` must not leave by a link."""
     model = built.exports[part]
     try:
-        with replaced(target, identity_of(run, part, config, facts), top=top) as new:
+        with replaced(target, identity_of(part, config, facts), top=top) as new:
             _copy_tokenizer(run, new, facts=facts, model=model)
             dropout = dropout_of(config.model, part)
             write_model(new, model, special=special_ids(facts), **dropout)
             check_folder(new, model, special_ids(facts))
-            text = card.model_card(run, part=part, model=model, facts=facts, state=state)
+            text = card.model_card(
+                run,
+                part=part,
+                model=model,
+                config=config,
+                facts=facts,
+                state=state,
+                records=records,
+            )
             (new / CARD).write_text(sealed(text), encoding="utf-8")
     except (OSError, SafetensorError) as e:
         raise UserError(

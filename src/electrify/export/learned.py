@@ -10,7 +10,7 @@ from typing import Any
 from ..config.networks import KEPT, beside, is_untaught
 from ..config.pretrain import PretrainConfig, first_asked
 from ..console import inert
-from ..files.run_folder import GENERATOR_STAGE, METRICS
+from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
 from ..train.log import read
 from .wording import number, start_name, wall_time
 
@@ -47,10 +47,16 @@ def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned
 
 
 def learning(
-    run: Path, config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
+    run: Path,
+    config: PretrainConfig,
+    *,
+    part: str,
+    state: Mapping[str, Any] | None,
+    records: list[dict[str, Any]] | None = None,
 ) -> Learned:
     """How the network `part` has learned. state: that of the exported checkpoint, None at the end
-    of a run. A frozen generator has learned in the first stage, or not at all."""
+    of a run. records: the last ones of the run's log, which is read without them. A frozen
+    generator has learned in the first stage, or not at all."""
     t = config.train
     of_generator = part in config.corruption.row.leaves
     stage = run / GENERATOR_STAGE
@@ -62,7 +68,11 @@ def learning(
             )
         return _in(_records(stage), None)
     begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
-    records = [r for r in _records(run) if state is None or r["step"] <= state["step"]]
+    records = [
+        r
+        for r in (_records(run) if records is None else records)
+        if r["kind"] != "event" and (state is None or r["step"] <= state["step"])
+    ]
     first_stage = _of_first_stage(stage) if begins_there else None
     return _with_origin(_in(records, state, first_stage=first_stage), config, part)
 
@@ -114,11 +124,9 @@ def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dic
     """What the run has used: by the last line of its log, or by a checkpoint after that line."""
     last = records[-1] if records else {}
     if state is None or last.get("step") == state["step"]:
-        # A validation has no energy.
-        joules = next((r.get("joules") for r in reversed(records) if r["kind"] == "train"), None)
-        return last | {"joules": joules}
+        return last
     since, _ = state["window"].get("tokens", (0, 0))
-    known = {name: state[name] for name in ("step", "seconds", "joules")}
+    known = {name: state[name] for name in ("step", "seconds")}
     return known | {"tokens": int(state["tokens"] + since)}
 
 

@@ -3,17 +3,15 @@ reported at once."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import Any
 
 from ..errors import UserError
-from ..files.hub import must_be_reachable
-from ..files.model_folder import must_be_whole
-from ..files.models import look_over
-from ..files.reading import is_there
-from ..files.run_folder import HEADER, must_not_be_in_first_stage
+from ..hub import must_be_reachable
+from ..oldfiles.model_folder import must_be_whole
+from ..oldfiles.models import look_over
+from ..oldfiles.reading import is_there
+from ..oldfiles.run_folder import HEADER, must_not_be_in_first_stage
 
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 
@@ -60,20 +58,3 @@ def must_be_run(run: Path) -> None:
                 f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify "
                 "pretrain"
             )
-
-
-def start_of(start: str) -> tuple[str, dict[str, Any]]:
-    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for a
-    folder that does not exist."""
-    path = Path(os.path.expanduser(start))  # as it is for a user who is not here
-    if path.is_dir():
-        must_be_whole(path)
-        if not (path / "config.json").is_file():
-            raise UserError(f"{start} is not a Hugging Face folder: it has no config.json")
-        return str(path), {"local_files_only": True}
-    if path.exists() or start.startswith((".", "/", "~")) or start.count("/") > 1:
-        raise UserError(
-            f"there is no folder {start}; give a Hugging Face folder or the name of a model on the "
-            "Hub"
-        )
-    return start, {}

@@ -18,8 +18,7 @@ from ..downstream.examples import Example
 from ..errors import UserError
 from ..progress import Progress, say
 from ..scoring.given import given_texts
-from ..torch_state import known_torch_state
-from ..train.threads import choose, computing_with
+from ..train.machine import choose, computing_with
 from .output import must_be_free
 from .pooling import Embedder, Transform, fitted
 from .predict import MEGABYTE, Summary, shares
@@ -30,7 +29,6 @@ _NOWHERE = ".npy"
 """The output file of vectors that a program gets and nobody writes."""
 
 
-@known_torch_state()
 def embed_files(options: EmbedConfig) -> Summary:
     """Writes a vector for every text of the files, in their order, into the output file, whole or
     not at all.
@@ -118,7 +116,6 @@ def _embedder(options: EmbedConfig) -> Embedder:
     )
 
 
-@known_torch_state()
 def embed(
     model: str | os.PathLike[str],
     texts: Iterable[str],

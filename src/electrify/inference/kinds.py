@@ -8,9 +8,9 @@ from typing import Any
 
 from ..downstream.tasks import Kind
 from ..errors import UserError
-from ..files.folders import KEY
-from ..files.models import mark_named
-from ..files.reading import read_object
+from ..oldfiles.folders import KEY
+from ..oldfiles.models import mark_named
+from ..oldfiles.reading import read_object
 
 CLASSES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",

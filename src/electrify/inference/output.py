@@ -15,9 +15,9 @@ from ..config.predict import PredictConfig
 from ..console import harmless
 from ..downstream.read.conll import TOKENS
 from ..errors import UserError
-from ..files.csv_text import csv_text
-from ..files.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from ..files.whole import written
+from ..oldfiles.csv_text import csv_text
+from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
+from ..oldfiles.whole import written
 from .predictions import Labelled, Prediction, Several, Tagged, rounded
 from .sentences import Untagged
 from .source import Head, Item

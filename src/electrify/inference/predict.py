@@ -19,8 +19,7 @@ from ..errors import UserError
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
 from ..text.small_files import must_be_characters
-from ..torch_state import known_torch_state
-from ..train.threads import choose, computing_with
+from ..train.machine import choose, computing_with
 from .output import Layout, must_be_free, sink
 from .predictions import Prediction
 from .predictor import Predictor, as_example
@@ -48,7 +47,6 @@ class Summary:
         return json.dumps(known | {"output_file": self.output_file} | self.facts)
 
 
-@known_torch_state()
 def predict_files(options: PredictConfig) -> Summary:
     """Predicts for every text of the files, in their order, and writes the predictions into the
     output file, whole or not at all, or to standard output.
@@ -169,7 +167,6 @@ def _cut_questions(predictor: Predictor) -> str:
     return f"{len(lengths):,} questions were cut; the longest has {max(lengths):,} tokens"
 
 
-@known_torch_state()
 def predict(
     model: str,
     texts: Iterable[Any],

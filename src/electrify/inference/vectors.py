@@ -11,7 +11,7 @@ import numpy as np
 
 from ..config.embed import EmbedConfig
 from ..errors import UserError
-from ..files.whole import written
+from ..oldfiles.whole import written
 from .output import as_text, must_fit, must_go_together
 from .source import Head, Item
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..files.schema import Positive
+from ..oldfiles.schema import Positive
 
 
 @dataclass(frozen=True, kw_only=True)

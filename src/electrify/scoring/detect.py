@@ -20,8 +20,7 @@ from ..config.networks import KEPT
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
-from ..torch_state import known_torch_state
-from ..train.threads import Threads, choose, computing_with
+from ..train.machine import Threads, choose, computing_with
 from .given import given_texts
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
@@ -55,7 +54,6 @@ class Detection:
     words: tuple[Piece, ...] = field(default=())
 
 
-@known_torch_state()
 def detect(
     model: str,
     texts: Iterable[str],

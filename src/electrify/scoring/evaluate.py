@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any
 from ..config.evaluate import EvaluateConfig
 from ..config.given import must_be
 from ..errors import UserError
-from ..files.folders import SCORES, SCORES_PAGE, fingerprint, mark_of, marked, own_bytes, relative
-from ..files.lock import lock
-from ..files.results import write_results
-from ..files.whole import json_text
+from ..oldfiles.folders import (
+    SCORES,
+    SCORES_PAGE,
+    fingerprint,
+    mark_of,
+    marked,
+    own_bytes,
+    relative,
+)
+from ..oldfiles.lock import lock
+from ..oldfiles.results import write_results
+from ..oldfiles.whole import json_text
 from ..progress import Progress, say
-from ..torch_state import known_torch_state
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table
 
 if TYPE_CHECKING:
@@ -41,10 +48,9 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     return evaluate_pairs(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
 
 
-@known_torch_state()
 def evaluate_pairs(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[Accuracy]:
     """The same, for pairs that have been read."""
-    from ..train.device import pick_device  # heavy, so loaded once the data is known to be good
+    from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
     from .pll import load_scorer
 
     device = pick_device(options.device)
@@ -78,7 +84,7 @@ def _accuracies(
     device: torch.device,
 ) -> list[Accuracy]:
     """Every model on every paradigm."""
-    from ..train.threads import choose, computing_with
+    from ..train.machine import choose, computing_with
 
     width = max(scorer.model.config.hidden_size for scorer in scorers)
     size = options.batch_tokens

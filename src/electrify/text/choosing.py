@@ -7,22 +7,18 @@ from pathlib import Path
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.inside import must_not_be_in_a_checkpoint
 from ..progress import say
 from .endings import IN_FOLDERS, is_json
 from .records import columns_of
 from .row import TEXT_COLUMNS, separator_hint
 from .source import Source
 from .sources import resolve
-from .streams import must_lead_somewhere
 from .walk import LeftOut, sentence
 
 
 def choose_sources(options: PrepareConfig) -> list[Source]:
     """The inputs that hold text. Reports what is left out of a folder. Raises UserError if nothing
     remains."""
-    must_lead_somewhere(Path(options.output_dir))
-    must_not_be_in_a_checkpoint(Path(options.output_dir))
     sources, left_out = resolve(
         options.inputs,
         output=Path(options.output_dir),

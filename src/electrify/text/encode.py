@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError, failing_as
-from .counts import UNK_CHARACTERS, counted, visible
+from .counts import counted, visible
 from .part_files import part_of
 from .plain import plain
 from .whole_windows import WholeWindows
@@ -66,13 +66,6 @@ class Encoded:
 
     counts: dict[str, int]
     part: bytes
-
-
-def version(tokenizer: str) -> list[str]:
-    """What the key of a part says of the code that made it: where it changes, parts of earlier code
-    are encoded anew. tokenizer: the content of tokenizer.json."""
-    framed = WholeWindows(plain(tokenizer)).matter
-    return [UNK_CHARACTERS, "whole windows"] if framed else [UNK_CHARACTERS]
 
 
 def start(settings: Start) -> Callable[[Task], Encoded]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from ..errors import UserError
 from . import walk
 from .endings import FORMATS, LOGS, SOURCE_CODE, Format, format_of
-from .made import is_made, is_result
 from .patterns import matching
 from .source import Source, legible
 from .streams import compression_of
@@ -52,7 +51,7 @@ def in_folder(
 
 def must_not_be_made(folder: Path) -> None:
     """Raises UserError for a folder that electrify made."""
-    if is_made(folder):
+    if walk.is_made(folder):
         raise UserError(
             f"{folder} is a folder that electrify made, and its vocabularies and reports are not a "
             "corpus; name the texts themselves"
@@ -83,25 +82,13 @@ def _kind_of(
     reason = ""
     if kind is None:
         reason = walk.OTHER_KIND
-    elif is_result(path):
-        reason = walk.MADE_FILE
     elif about and _ABOUT.fullmatch(path.name):
         reason = walk.ABOUT
-    else:
-        reason = _empty_or_gone(path)
+    elif path.stat().st_size == 0 and not compression_of(path):
+        reason = walk.EMPTY  # an empty archive is damaged, and reading it reports that
     if reason:
         left_out.append(LeftOut(legible(name), reason))
     return None if reason else kind
-
-
-def _empty_or_gone(path: Path) -> str:
-    """Why a file that was found cannot hold text; empty if it can."""
-    try:
-        empty = path.stat().st_size == 0
-    except OSError:
-        return walk.UNREADABLE
-    # An empty archive is damaged, and reading it reports that.
-    return walk.EMPTY if empty and not compression_of(path) else ""
 
 
 def by_pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source]:
@@ -113,7 +100,7 @@ def by_pattern(pattern: Path, item: str, left_out: list[LeftOut]) -> list[Source
     made: list[str] = []
 
     def may_enter(folder: Path) -> bool:
-        if is_made(folder):
+        if walk.is_made(folder):
             made.append(legible(folder.name))
             return False
         return True

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, failing_as
-from ..files.tokenizers import read_settings, write_settings
 from ..progress import say
 from ..special import SpecialIds
+from .tokenizer_files import read_settings, write_settings
 
 PLAIN = "PreTrainedTokenizerFast"
 """The class that reads tokenizer.json as it is written."""

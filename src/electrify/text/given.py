@@ -14,7 +14,7 @@ from .manifest import MANIFEST
 
 def is_prepared(data: str) -> bool:
     """Whether it is a prepared corpus, by its manifest."""
-    return os.path.lexists(Path(data) / MANIFEST)
+    return (Path(data) / MANIFEST).exists()
 
 
 def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
@@ -22,20 +22,15 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
     from ..config.prepare import PrepareConfig
-    from .placed import unfinished_state
     from .prepare import prepare
+    from .workspace import is_unfinished
 
     if is_prepared(data):
         return Path(data)
-    if unfinished_state(Path(data)) is not None:
+    if is_unfinished(Path(data)):
         raise UserError(
             f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, "
             "which continues"
-        )
-    if os.path.isdir(data) and any(Path(data).glob("tokens-train-*.bin")):
-        raise UserError(
-            f"{data} holds tokens of a prepared corpus and no {MANIFEST}; put that back, or repeat "
-            "its `electrify prepare` into another folder"
         )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
@@ -43,11 +38,6 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
             "DATA` before several processes train on it"
         )
     run = run if run.name not in ("", "..") else run.resolve()
-    if not run.name:
-        raise UserError(
-            f"{run} has no name beside which a corpus could be prepared; choose another "
-            "--output-dir"
-        )
     folder = run.with_name(run.name + "-data")
     begun = run.exists() and (folder / MANIFEST).exists()
     if tokenizer and begun and not os.path.isdir(tokenizer):

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..config.prepare import TRAINED
 from ..errors import UserError
-from ..files.tokenizers import read_tokenizer
 from .alphabet import capacity
 from .manifest import TOKENIZER, Manifest
 from .splitting import steps
+from .tokenizer_files import read_tokenizer
 from .trainable import SPECIALS
 from .unknown import WARNING, share_of
 
@@ -57,7 +57,7 @@ def letters_of(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Lette
     unigram_V: how often each id occurs.
     """
     try:
-        described = read_tokenizer(folder / TOKENIZER, within=folder)
+        described = read_tokenizer(folder / TOKENIZER)
     except UserError:
         return None
     parts = [*steps(described.get("pre_tokenizer")), *steps(described.get("normalizer"))]
@@ -78,7 +78,7 @@ def letters_of(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Lette
         kind=manifest.options["tokenizer"] if here else "wordpiece",
         ranked=sorted(counts.items(), key=lambda item: (-item[1], item[0])),
         joining=frozenset(joining),
-        unknown=(share_of(manifest.counts) or 0.0) if here else 0.0,
+        unknown=share_of(manifest.counts) if here else 0.0,
     )
 
 

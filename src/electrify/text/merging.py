@@ -13,26 +13,19 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from .. import faults
-from ..errors import UserError
-from ..files.reading import sha256_of
-from ..files.whole import temporary, written
+from ..errors import need
+from ..files import sha256, sync
 from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS
 from .manifest import (
-    FORMAT,
-    MANIFEST,
-    TOKENIZER,
     Dtype,
     Manifest,
     Shard,
     write_manifest,
-    wrong_in,
 )
 from .part_files import read_part
-from .placed import Placed
 from .splits import SPLITS, Split
 from .tokenizer import tokenizer_sha256
 from .workspace import Workspace
@@ -73,46 +66,40 @@ def join(
     more: dict[str, Any] = {
         "dtype": np.dtype(dtype),
         "shard_bytes": shard_bytes,
-        "placed": space.placed,
+        "inside": space.inside,
     }
     writers: dict[Split, ShardWriter] = {
         split: ShardWriter(space.folder, split, **more) for split in SPLITS
     }
     splits = _shards(parts, writers, unigram, dtype=dtype)
-    _atomic_npy(space.folder / "unigram.npy", unigram, space.placed)
-    tokenizer_files = space.publish_tokenizer()
+    unigram_sha256 = _put_array(space.folder / "unigram.npy", unigram, space.inside)
     manifest = Manifest(
-        format=FORMAT,
+        format=1,
         dtype=cast(Dtype, np.dtype(dtype).name),
         vocab_size=vocab_size,
         special_ids=special,
-        tokenizer_sha256=tokenizer_sha256(space.folder / TOKENIZER),
-        unigram_sha256=sha256_of(space.folder / "unigram.npy"),
+        tokenizer_sha256=tokenizer_sha256(space.tokenizer),
+        unigram_sha256=unigram_sha256,
         splits=dict(splits.items()),
         options=space.options,
         sources=space.identities,
         counts={name: counts[name] for name in COUNTED + DROPPED_OR_CHANGED},
-        tokenizer_files=dict(sorted(tokenizer_files.items())),
+        tokenizer_files={p.name: sha256(p) for p in sorted(space.tokenizer.iterdir())},
     )
-    faults.at("before_data_manifest")
-    _must_be_one(manifest, space)
+    _must_differ(manifest, space.folder)
     write_manifest(space.folder, manifest)
     return manifest
 
 
-def _must_be_one(manifest: Manifest, space: Workspace) -> None:
-    """Raises UserError for a corpus that no other verb would read, and where its files are gone."""
-    shards = [shard for found in manifest.splits.values() for shard in found]
-    files = [name for shard in shards for name in (shard.tokens_file, shard.documents_file)]
-    space.placed.must_be_there([*files, "unigram.npy"])
-    space.placed.must_be_free(MANIFEST)
-    odd = next(wrong_in(manifest), None)
-    if odd is not None:
-        raise UserError(
-            f"{space.folder} would not be a corpus: {odd}. Texts that differ only in what the "
-            "tokenizer does not see are the same there: give more text, or another "
-            "--valid-fraction"
-        )
+def _must_differ(manifest: Manifest, folder: Path) -> None:
+    """Raises UserError if the two splits hold the same tokens, as those of a tiny corpus may."""
+    train, valid = ({s.tokens_sha256 for s in manifest.splits[split]} for split in SPLITS)
+    need(
+        not train & valid,
+        f"{folder} would have the same tokens in train and in valid: texts that differ only in "
+        "what the tokenizer does not see are the same there",
+        "give more text, or another --valid-fraction",
+    )
 
 
 def _shards(
@@ -125,16 +112,12 @@ def _shards(
             opened.callback(writer.let_go)
         for part in parts:
             found = read_part(part.path, key=part.key, dtype=dtype)
-            if found is None:
-                raise UserError(
-                    f"{part.path} was removed or changed while the corpus was prepared; run the "
-                    "same command again"
-                )
+            need(found is not None, f"{part.path} was changed", "run the same command again")
+            assert found is not None
             for split, writer in writers.items():
                 writer.add(*found[1][split])
             unigram += np.bincount(found[1]["train"][1], minlength=len(unigram))
             bar.advance()
-            faults.at("joined")
         return {split: writer.close() for split, writer in writers.items()}
 
 
@@ -149,11 +132,10 @@ class ShardWriter:
         *,
         dtype: np.dtype[Any],
         shard_bytes: int,
-        placed: Placed | None = None,
+        inside: Path | None = None,
     ) -> None:
-        """placed: records the files that are put into the folder; without it, any file with one of
-        their names is replaced."""
-        self._placed = placed
+        """inside: the folder, on the same disk, where a file is until it is complete."""
+        self._inside = inside or folder
         self._folder = folder
         self._split = split
         self._dtype = dtype
@@ -182,8 +164,8 @@ class ShardWriter:
 
     def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
         if self._file is None:
-            self._part = temporary(self._folder)
-            self._file = self._part.open("xb")
+            self._part = self._inside / f".tokens-{self._split}.part"
+            self._file = self._part.open("wb")
         data = np.ascontiguousarray(ids_T, self._dtype).tobytes()
         self._file.write(data)
         self._hash.update(data)
@@ -201,9 +183,9 @@ class ShardWriter:
         self._file.close()
         tokens = self._path("tokens", ".bin")
         index = self._path("documents", ".npy")
-        _put(self._part, tokens, self._hash.hexdigest(), self._placed)
+        self._part.replace(tokens)
         offsets = np.concatenate(self._ends)
-        digest = _atomic_npy(index, offsets, self._placed)
+        digest = _put_array(index, offsets, self._inside)
         shard = Shard(
             tokens.name, index.name, self._tokens, len(offsets) - 1, self._hash.hexdigest(), digest
         )
@@ -224,22 +206,11 @@ class ShardWriter:
         return self._shards
 
 
-def _atomic_npy(path: Path, array: np.ndarray, placed: Placed | None) -> str:
+def _put_array(path: Path, array: np.ndarray, inside: Path) -> str:
     """Writes the file whole or not at all. Returns its hash."""
-    part = temporary(path.parent)
-    try:
-        with written(part) as f:
-            np.save(f, array, allow_pickle=False)
-    except OSError as e:
-        e.filename = str(path)  # the folder that the user knows
-        raise
-    digest = sha256_of(part)
-    _put(part, path, digest, placed)
+    part = inside / f".{path.name}"
+    np.save(part, array, allow_pickle=False)
+    sync(part)
+    digest = sha256(part)
+    part.replace(path)
     return digest
-
-
-def _put(part: Path, path: Path, digest: str, placed: Placed | None) -> None:
-    if placed is None:
-        part.replace(path)
-    else:
-        placed.put(part, path.name, digest)

@@ -12,7 +12,6 @@ from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .row import Advance, column_of, no_column, valid_text
 from .source import Source
-from .streams import BOMB_BYTES, BOMB_RATIO
 
 # How much is read at once.
 BATCH_BYTES = 1 << 26
@@ -45,7 +44,6 @@ def of_parquet(
             if names.count(column) > 1:
                 raise UserError(f"{source.path}: the column {column!r} occurs twice")
             total = max(file.metadata.num_rows, 1)
-            _must_be_no_bomb(source, file.metadata)
             for batch in _batches(file, column):
                 for text in batch.column(0).to_pylist():
                     row_number += 1
@@ -96,12 +94,3 @@ def rows_at_once(size: int, rows: int) -> int:
     """
     few = BATCH_BYTES // max(size, 1) if size <= BATCH_BYTES else USUAL_BATCH_BYTES * rows // size
     return min(max(few, 1), MAX_ROWS)
-
-
-def _must_be_no_bomb(source: Source, metadata: Any) -> None:
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * source.size:
-        raise UserError(
-            f"{source.path} unpacks to more than {BOMB_RATIO} times its size: this is not text; "
-            "leave it out"
-        )

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
-from ..files.folders import open_own
-from ..files.reading import UnreadableError
-from ..files.whole import temporary
 from .splits import SPLITS
 
 
@@ -49,21 +43,10 @@ def part_of(
 
 def write_part(path: Path, part: bytes) -> None:
     """Writes a part file with one rename, so that it is either whole or absent."""
-    unfinished = temporary(path.parent)
-    try:
-        # No parent folders are made: the parts must not bring back a corpus that was deleted.
-        for folder in (path.parent.parent, path.parent):
-            folder.mkdir(exist_ok=True)
-        with unfinished.open("xb") as stream:  # not synced: a hash says whether a part is whole
-            stream.write(part)
-        os.replace(unfinished, path)
-    except OSError as e:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise UserError(
-            f"{path.parent} cannot be written: {e.strerror or e}; make room and run the same "
-            "command again"
-        ) from e
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_bytes(part)  # not synced: a hash says whether a part is whole
+    unfinished.replace(path)
 
 
 def _hash(header: dict[str, Any], data: bytes) -> str:
@@ -76,15 +59,11 @@ def read_part(
     """(header, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
     task, or is not as it was written."""
     try:
-        stream = open_own(path)
-        if stream is None:
-            return None
-        with stream:
-            head, _, data = stream.read().partition(b"\n")
+        head, _, data = path.read_bytes().partition(b"\n")
         header = json.loads(head)
         if header["key"] != key or header.pop("sha256") != _hash(header, data):
             return None
-    except (UnreadableError, OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError):
         return None
     arrays = {}
     at = 0

@@ -22,31 +22,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import faults
 from ..config.given import must_be
 from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..cores import cores
 from ..errors import UserError
-from ..files.results import keep_changed
-from ..files.whole import write_atomically
+from ..files import write
 from ..progress import Progress, say
 from . import cluster, documents, sample
 from .choosing import choose_sources, shown
 from .dedup import Seen, digest, is_held_out, until
-from .encode import WITHOUT_TOKENS, Start, Task, version
+from .encode import WITHOUT_TOKENS, Start, Task
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
 from .part_files import read_part, write_part
 from .pool import Workers
-from .same_command import finished
 from .source import Source
 from .streams import has_checksum
 from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size
 from .unknown import must_know
-from .workspace import Workspace
+from .workspace import Workspace, finished
 
 TASK_CHARACTERS = 1 << 22
 TASK_DOCUMENTS = 1 << 15
@@ -104,16 +101,13 @@ def _tell_of_archives(sources: list[Source]) -> None:
 def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest:
     space.collect(workers=options.workers or cores())
     clock.ends("collect")
-    faults.at("collected")
     sample.tokenizer_for(options, space)
     tokenizer = load_tokenizer(space.tokenizer)
     special = special_ids(tokenizer)
     vocab_size = vocabulary_size(tokenizer)
     clock.ends("tokenizer")
-    faults.at("tokenizer")
     plan = Plan(options, space, vocab_size=vocab_size, special=special)
     counts, parts = plan.encode()
-    space.must_be_unchanged()
     clock.ends("encode")
     manifest = join(
         space,
@@ -133,8 +127,7 @@ def _prepare(options: PrepareConfig, space: Workspace, clock: Clock) -> Manifest
         "workers": plan.workers,
     }
     log["engine"] = options.engine
-    keep_changed(space.folder / LOG)
-    write_atomically(space.folder / LOG, json.dumps(log, indent=1) + "\n")
+    write(space.folder / LOG, json.dumps(log, indent=1) + "\n")
     return manifest
 
 
@@ -187,7 +180,7 @@ class Plan:
         )
         # What affects the bytes of a part, its counts included, besides its documents.
         salt = [tokenizer_sha256(space.tokenizer), self.dtype, options.valid_fraction]
-        self._salt = json.dumps([*salt, *version(self._start.tokenizer)]).encode()
+        self._salt = json.dumps(salt).encode()
         self._train = 0  # documents
         self._parts: list[Part] = []
         self._making: deque[Part] = deque()
@@ -202,7 +195,6 @@ class Plan:
             for encoded in pool.map(self._tasks(bar)):
                 write_part(self._making.popleft().path, encoded.part)
                 self.counts.update(encoded.counts)
-                faults.at("encoded")
         if not self.counts["documents"]:
             raise UserError(f"the corpus is empty: no text in {shown(self.space.sources)}")
         if not self._train:

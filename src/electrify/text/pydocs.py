@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..files.whole import written
+from ..files import written
 from ..progress import Progress
 from .pool import Workers
 
@@ -45,7 +45,8 @@ _FILES_A_TASK = 64
 def write(path: Path, *, key: str, workers: int) -> None:
     """Writes the corpus as JSONL, with the text under `key`: the whole file or none of it."""
     with (
-        written(path) as f,
+        written(path) as part,
+        part.open("wb") as f,
         Progress(
             None, title="reading the documentation of the installed packages", unit="documents"
         ) as bar,

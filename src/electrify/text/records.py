@@ -17,7 +17,7 @@ from typing import Any
 
 from ..config.prepare import PrepareConfig
 from ..errors import UserError
-from ..files.hub import must_be_reachable
+from ..hub import must_be_reachable
 from . import parquet
 from .decoding import decode, text_chunks
 from .row import Advance, column_of, no_column, valid_text

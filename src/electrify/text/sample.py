@@ -27,7 +27,7 @@ ALL_VALID = "all of its documents fell into the validation split; lower valid_fr
 def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
     """Puts the tokenizer into space.tokenizer, unless an earlier run of the same command did.
     Raises UserError if there is nothing to train on."""
-    if space.tokenizer_is_done():
+    if space.tokenizer.is_dir():
         return
     if not options.trains_tokenizer:
         save_existing(options.tokenizer, space.tokenizer)
@@ -39,7 +39,6 @@ def tokenizer_for(options: PrepareConfig, space: Workspace) -> None:
             lowercase=options.lowercase,
             strip_accents=options.accents_stripped,
         )
-    space.mark_tokenizer()
 
 
 def _trained(options: PrepareConfig, texts: list[str]) -> Any:

@@ -21,11 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import UserError
-from ..files.arrays import mapped_list
-from ..files.reading import FileError, MissingError, UnreadableError, must_be_regular, sha256_of
-from .manifest import Manifest, read_manifest
-from .mapped import MappedFiles, Named
+from ..errors import UserError, need
+from ..files import sha256
+from .manifest import AGAIN, Manifest, read_manifest
 from .splits import Split
 
 
@@ -40,23 +38,15 @@ class Corpus:
         self.shards = self.manifest.splits.get(split, [])
         itemsize = np.dtype(self.manifest.dtype).itemsize
         for shard in self.shards:
-            for name, size in (
-                (shard.tokens_file, shard.tokens * itemsize),
-                (shard.documents_file, None),
-            ):
-                path = folder / name
-                try:
-                    must_be_regular(path, within=folder)
-                except MissingError:
-                    raise UserError(
-                        f"{folder}: the file {name} named by the manifest is missing; prepare the "
-                        "corpus again"
-                    ) from None
-                if size is not None and path.stat().st_size != size:
-                    raise UserError(
-                        f"{path} has {path.stat().st_size} bytes where the manifest says {size}: "
-                        "it is truncated; prepare the corpus again"
-                    )
+            need((folder / shard.documents_file).is_file(), _missing(folder, shard.documents_file))
+            path = folder / shard.tokens_file
+            need(path.is_file(), _missing(folder, path.name))
+            found, wanted = path.stat().st_size, shard.tokens * itemsize
+            need(
+                found == wanted,
+                f"{path} has {found} bytes where the manifest says {wanted}: it is truncated",
+                AGAIN,
+            )
 
     @property
     def num_tokens(self) -> int:
@@ -66,43 +56,27 @@ class Corpus:
     def num_documents(self) -> int:
         return sum(s.documents for s in self.shards)
 
-    @property
-    def tokens(self) -> list[np.ndarray]:
-        """One read-only array of ids per shard, to be read with `mapped.read`, which survives a
-        truncated file."""
-        return self.mapped.arrays
-
     @cached_property
-    def mapped(self) -> MappedFiles:
-        return MappedFiles(
-            [Named(self.folder / s.tokens_file, s.tokens, s.tokens_sha256) for s in self.shards],
-            np.dtype(self.manifest.dtype),
-        )
+    def tokens(self) -> list[np.ndarray]:
+        """One read-only, memory-mapped array of ids per shard."""
+        dtype = np.dtype(self.manifest.dtype)
+        return [
+            np.memmap(self.folder / s.tokens_file, dtype, "r") if s.tokens else np.empty(0, dtype)
+            for s in self.shards
+        ]
 
     @cached_property
     def documents(self) -> list[np.ndarray]:
         """One int64 array of documents + 1 offsets per shard."""
         arrays = []
         for s in self.shards:
-            path = self.folder / s.documents_file
-            try:
-                offsets = np.array(mapped_list(path, within=path.parent))
-            except UnreadableError:
-                raise
-            except FileError as e:
-                raise UserError(
-                    f"{path} is damaged: it holds no array of offsets; prepare the corpus again"
-                ) from e
-            whole = offsets.shape == (s.documents + 1,) and offsets.dtype == np.int64
-            if (
-                not whole
-                or offsets[0] != 0
-                or offsets[-1] != s.tokens
-                or (np.diff(offsets) < 0).any()
-            ):
-                raise UserError(
-                    f"{path} does not agree with the manifest; prepare the corpus again"
-                )
+            offsets = _array(self.folder / s.documents_file, s.documents + 1)
+            whole = offsets[0] == 0 and offsets[-1] == s.tokens and (np.diff(offsets) >= 0).all()
+            need(
+                bool(whole),
+                f"{self.folder / s.documents_file} does not agree with the manifest",
+                AGAIN,
+            )
             arrays.append(offsets)
         return arrays
 
@@ -118,22 +92,7 @@ class Corpus:
 
     def unigram(self) -> np.ndarray:
         """int64 [vocabulary]: how often each id occurs in the train split."""
-        path = self.folder / "unigram.npy"
-        try:
-            counts = np.array(mapped_list(path, within=path.parent))
-        except UnreadableError:
-            raise
-        except FileError as e:
-            raise UserError(
-                f"{path} is missing or damaged (it {e.why}); prepare the corpus again"
-            ) from e
-        if (
-            counts.shape != (self.manifest.vocab_size,)
-            or counts.dtype != np.int64
-            or counts.min() < 0
-        ):
-            raise UserError(f"{path} does not agree with the manifest; prepare the corpus again")
-        return counts
+        return _array(self.folder / "unigram.npy", self.manifest.vocab_size)
 
     def verify(self) -> None:
         """Reads every byte; raises UserError naming the first file whose hash differs from the
@@ -163,10 +122,8 @@ def verify_common(folder: Path, manifest: Manifest) -> None:
     """Verifies the counts and the tokenizer, which both splits need. Raises UserError naming the
     first file whose hash differs from the manifest."""
     must_have(folder, "unigram.npy", manifest.unigram_sha256)
-    for name, sha256 in sorted(
-        (manifest.tokenizer_files | {"tokenizer.json": manifest.tokenizer_sha256}).items()
-    ):
-        must_have(folder, f"tokenizer/{name}", sha256)
+    for name, digest in sorted(manifest.tokenizer_files.items()):
+        must_have(folder, f"tokenizer/{name}", digest)
 
 
 def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
@@ -183,14 +140,29 @@ def verify_sample(folder: Path, *, max_bytes: int, key: int) -> None:
     )
 
 
-def must_have(folder: Path, name: str, sha256: str) -> None:
-    path = folder / name
+def must_have(folder: Path, name: str, digest: str) -> None:
+    """Raises UserError if a file is missing or does not have the hash."""
+    need((folder / name).is_file(), _missing(folder, name))
+    need(
+        sha256(folder / name) == digest,
+        f"{folder / name} does not have the hash in the manifest: it was changed",
+        AGAIN,
+    )
+
+
+def _missing(folder: Path, name: str) -> str:
+    return f"{folder}: the file {name} named by the manifest is missing; {AGAIN}"
+
+
+def _array(path: Path, numbers: int) -> np.ndarray:
+    """The int64 numbers in a numpy file. Raises UserError if it holds something else."""
     try:
-        found = sha256_of(path, within=folder)
-    except MissingError:
-        found = ""
-    if found != sha256:
-        raise UserError(
-            f"{path} does not have the hash in the manifest: it was changed; prepare the corpus "
-            "again"
-        )
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise UserError(f"{path} is missing or damaged ({e})", AGAIN) from e
+    need(
+        found.shape == (numbers,) and found.dtype == np.int64,
+        f"{path} does not agree with the manifest",
+        AGAIN,
+    )
+    return found

@@ -3,15 +3,15 @@ pieces, see decoding.py."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import MB, FileError, json_of, opened
 from .members import CHUNK
-from .streams import must_be_file
 
+MB = 1 << 20
 # Limit for a text to judge, or for the pairs of a paradigm: more than anybody judges in one piece,
 # and a tenth of a usual machine's memory.
 MAX_TEXT_BYTES = 1 << 28
@@ -21,9 +21,8 @@ def read_text(path: str | Path) -> str:
     """A UTF-8 file without its byte-order mark. Raises UserError if it is missing, binary or in
     another encoding."""
     shown = str(path)
-    must_be_file(Path(path))
     try:
-        with opened(Path(path)) as f:
+        with Path(path).open("rb") as f:
             data = joined(iter(lambda: f.read(CHUNK), b""), shown, limit=MAX_TEXT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{shown}: no such file") from None
@@ -106,12 +105,9 @@ def json_lines(path: str | Path, lines: Iterable[str]) -> Iterator[tuple[int, di
         if not line.strip():
             continue
         try:
-            row = json_of(line, Path(path))
-        except FileError as e:
-            raise UserError(
-                f"{path}, line {number}: broken JSON "
-                f"({e.why.removeprefix('is not JSON (').removesuffix(')')})"
-            ) from None
+            row = json.loads(line)
+        except (ValueError, RecursionError) as e:
+            raise UserError(f"{path}, line {number}: broken JSON ({e})") from None
         if not isinstance(row, dict):
             raise UserError(f"{path}, line {number}: not a JSON object")
         yield number, row

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import opened
 from . import walk
 from .endings import Format
 
@@ -36,19 +35,6 @@ class Source:
         except OSError as e:
             raise UserError(f"{self.path} cannot be read: {e.strerror or e}") from e
 
-    def stamp(self) -> tuple[int, int, int, int] | None:
-        """Size, modification time, number and change time, which show whether the file is
-        unchanged. None if it is not a file, or gone."""
-        try:
-            status = self.path.stat() if self.path.name else None
-        except OSError:
-            return None
-        return (
-            (status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
-            if status
-            else None
-        )
-
     def identity(self) -> dict[str, Any]:
         """name, bytes and sha256: whether this is the same input as before. A data set is known by
         its name only, unless it is a folder here."""
@@ -59,7 +45,7 @@ class Source:
 
             return {"name": self.name, "bytes": 0, "sha256": identity()}
         try:
-            with opened(self.path) as f:
+            with self.path.open("rb") as f:
                 return {
                     "name": self.name,
                     "bytes": self.size,

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 from ..errors import UserError
-from . import walk
 from .endings import FORMATS, format_of
 from .found import NAMED, by_pattern, in_folder
 from .source import Source, legible
@@ -20,37 +19,8 @@ HUB = "hub:"
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?(:[\w.-]+)?")
 
 
-class _Places:
-    """The places of files. Each folder is looked up only once: following the path from the root for
-    every file takes time that grows with the square of the depth."""
-
-    def __init__(self, made: Path | None) -> None:
-        self._made = walk.place_of(made)
-        self._inside: dict[Path, bool] = {}
-
-    def key(self, path: Path) -> object:
-        """A key that is equal for two names of the same file: its folder and its name there, with
-        links followed."""
-        real = Path(os.path.realpath(path)) if path.is_symlink() else path
-        return walk.place_of(real.parent) or str(real.parent), real.name
-
-    def in_made(self, path: Path) -> bool:
-        """Whether a file is inside the output folder, at any depth."""
-        if self._made is None:
-            return False
-        real = Path(os.path.realpath(path)) if path.is_symlink() else path
-        above: list[Path] = []
-        found = False
-        for folder in real.absolute().parents:
-            if folder in self._inside:
-                found = self._inside[folder]
-                break
-            above.append(folder)
-            if walk.place_of(folder) == self._made:
-                found = True
-                break
-        self._inside |= dict.fromkeys(above, found)
-        return found
+def _lies_in(path: Path, folder: Path | None) -> bool:
+    return folder is not None and path.resolve().is_relative_to(folder.resolve())
 
 
 def resolve(
@@ -69,10 +39,9 @@ def resolve(
     """
     sources: list[Source] = []
     left_out: list[LeftOut] = []
-    places = _Places(output)
     for item in inputs:
         found = _resolve_one(item, left_out, output, further)
-        kept = [s for s in found if not (s.in_folder and places.in_made(s.path))]
+        kept = [s for s in found if not (s.in_folder and _lies_in(s.path, output))]
         if found and not kept:
             raise UserError(
                 f"all text of {item} lies in the output folder, whose files are not input; choose "
@@ -82,7 +51,7 @@ def resolve(
     seen: set[object] = set()
     once = []
     for source in sources:
-        key = places.key(source.path) if source.path.name else _hub_key(source)
+        key = source.path.resolve() if source.path.name else _hub_key(source)
         if key not in seen:
             seen.add(key)
             once.append(source)
@@ -100,11 +69,6 @@ def _resolve_one(
     if path.is_dir():
         return in_folder(path, item, left_out, output, further)
     if path.exists():
-        if not path.is_file():  # never open anything that we would have to wait for
-            raise UserError(
-                f"{path} is a pipe or a device; a corpus is read several times, so write it to a "
-                "file first"
-            )
         kind = format_of(path, NAMED)
         if kind is None:
             raise UserError(
@@ -154,4 +118,4 @@ def _hub(name: str, output: Path | None) -> Source:
 def _hub_key(source: Source) -> object:
     """A key that is equal for two names of the same data set: a folder here, or a name."""
     name, _, configuration = source.hub.partition(":")
-    return source.format, (walk.place_of(Path(name)) if name else None) or name, configuration
+    return source.format, str(Path(name).resolve()) if Path(name).is_dir() else name, configuration

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from ..errors import UserError
-from ..files.reading import read_object
-from ..files.schema import check
+from ..files import read_json
 from .counts import UNK_DOCUMENTS
 from .encode import WITHOUT_TOKENS
 from .judged import trained_here
@@ -20,25 +18,15 @@ LOG = "prepare.log.json"
 def _log(folder: Path) -> tuple[dict[str, float], int, int]:
     """What the run that made the folder wrote down: the seconds of each phase, the number of
     parts, and how many of them an earlier attempt had made; {} and zeros if it wrote nothing."""
-    path = folder / LOG
-    try:
-        log = read_object(path, within=folder)
-        seconds = check(dict[str, float], log.get("seconds"), str(path))
-        parts, reused = (
-            check(int, log.get(name, 0), str(path)) for name in ("parts", "parts_reused")
-        )
-    except UserError:
+    if not (folder / LOG).is_file():
         return {}, 0, 0
-    return seconds, parts, reused
+    log = read_json(folder / LOG)
+    return log["seconds"], log["parts"], log["parts_reused"]
 
 
 def _unknown(manifest: Manifest) -> list[tuple[str, str]]:
-    """The rows about what the tokenizer does not know; none for a corpus made before characters
-    were counted."""
-    found = share_of(manifest.counts)
-    if found is None:
-        return []
-    lost = manifest.counts[UNK_DOCUMENTS]
+    """The rows about what the tokenizer does not know."""
+    found, lost = share_of(manifest.counts), manifest.counts[UNK_DOCUMENTS]
     return [("  of the characters", f"{found:.4%}"), ("  documents, half or more", f"{lost:,.0f}")]
 
 
@@ -46,7 +34,7 @@ def _case(manifest: Manifest) -> list[tuple[str, str]]:
     """The row about what a tokenizer that was trained here makes of letters; none for a given one,
     which decides by itself."""
     options = manifest.options
-    if not trained_here(manifest) or not {"lowercase", "strip_accents"} <= options.keys():
+    if not trained_here(manifest):
         return []
     case = "lower" if options["lowercase"] else "kept"
     return [("case", f"{case}, accents {'removed' if options['strip_accents'] else 'kept'}")]

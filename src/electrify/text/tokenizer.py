@@ -4,36 +4,32 @@ gives the same ids, or an existing one."""
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import combinations
-from math import prod
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..config.prepare import MAX_VOCABULARY
-from ..config.schema import brief
+from ..console import brief
 from ..errors import UserError, failing_as
-from ..files.hub import must_be_reachable
-from ..files.reading import json_of, read_bytes, sha256_of
-from ..files.tokenizers import (
-    MAX_FILE_BYTES,
-    TOKENIZER_FILE,
-    copy_tokenizer,
-    forget_origin,
-    must_be_plain,
-    must_be_readable,
-)
-from ..files.whole import temporary, write_atomically
+from ..files import sha256, written
+from ..hub import must_be_reachable
 from ..special import SpecialIds
 from .frame import must_frame, reframe
 from .manifest import TOKENIZER, Manifest
+from .tokenizer_files import (
+    TOKENIZER_FILE,
+    copy_tokenizer,
+    must_be_readable,
+    read_settings,
+    without_origin,
+    write_settings,
+)
 
 MAX_LENGTH = 512
-MAX_GROWTH = 1000  # published ones replace one character by another, or put one before a text
-MAX_STEPS = 100  # published ones have up to about ten; each costs time for every text
 _ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {
     "pad_token": "[PAD]",
@@ -74,9 +70,10 @@ def save_trained(
     files["tokenizer_config.json"] = (
         json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        write_atomically(folder / name, text)
+    with written(folder) as part:
+        part.mkdir(parents=True)
+        for name, text in files.items():
+            (part / name).write_text(text, encoding="utf-8")
 
 
 def save_existing(name: str, folder: Path) -> None:
@@ -90,9 +87,8 @@ def save_existing(name: str, folder: Path) -> None:
     tokenizer.chat_template = None  # an encoder has no chat
     tokenizer.padding_side = tokenizer.truncation_side = "right"  # positions count from the left
     reframe(tokenizer, special, name=name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = temporary(folder.parent)
-    try:
+    with TemporaryDirectory() as made:
+        part = Path(made)
         with failing_as(f"{folder} could not be written"):
             tokenizer.save_pretrained(str(part))
         if not (part / TOKENIZER_FILE).is_file():
@@ -100,10 +96,9 @@ def save_existing(name: str, folder: Path) -> None:
                 f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
             )
         must_frame(part, special, name=name)
-        forget_origin(part)
-        copy_tokenizer(part, folder, within=part)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        write_settings(part, without_origin(read_settings(part)))
+        with written(folder) as whole:
+            copy_tokenizer(part, whole)
 
 
 def load_tokenizer(name: str | Path) -> Any:
@@ -116,16 +111,11 @@ def load_tokenizer(name: str | Path) -> Any:
         fact = f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
         inside = folder / TOKENIZER
         raise UserError(fact, f"name {inside}" if (inside / TOKENIZER_FILE).is_file() else "")
-    must_be_sound(folder / TOKENIZER_FILE)
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
         must_be_reachable(str(name), "tokenizer")
         what = f"the tokenizer {brief(str(name))} cannot be loaded from the Hub"
     else:
-        try:
-            must_be_plain(folder)
-        except UserError as e:
-            raise UserError(f"{what}: {e}") from e
         must_be_readable(folder)
     from transformers import AutoTokenizer
 
@@ -151,60 +141,6 @@ def without_code(name: str) -> Iterator[None]:
             f"{name} brings Python code of its own (auto_map), which electrify never runs; choose "
             "one that transformers knows"
         ) from e
-
-
-def must_be_sound(file: Path) -> None:
-    """Raises UserError for a tokenizer.json that would exhaust memory or time when it is loaded or
-    used. A damaged one passes, because loading it will report the damage."""
-    if not file.is_file():
-        return
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise UserError(
-            f"{file} has {file.stat().st_size >> 20} MB; a tokenizer has at most "
-            f"{MAX_FILE_BYTES >> 20}"
-        )
-    raw = read_bytes(file, limit=MAX_FILE_BYTES, within=file.parent)
-    try:
-        whole = json_of(raw, file, repeats=True)
-        growth = _growth(whole["normalizer"])
-        steps = max(
-            _steps(whole.get(part))
-            for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-        )
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return
-    if steps > MAX_STEPS:
-        raise UserError(
-            f"{file} takes {steps:,} steps for every text, and a dozen are usual; it is damaged or "
-            "hostile"
-        )
-    if growth > MAX_GROWTH:
-        raise UserError(
-            f"{file} makes {growth:,} characters of one (its normalizer replaces by longer texts); "
-            "it is damaged or hostile"
-        )
-
-
-def _growth(step: Any) -> int:
-    """How many characters a normalizer may make of one; consecutive replacements multiply."""
-    if isinstance(step, dict):
-        inner = prod(map(_growth, step.get("normalizers", ())))
-        texts = (step.get(name, "") for name in ("content", "prepend"))
-        return inner * prod(max(1, len(text)) for text in texts)
-    return 1
-
-
-def _steps(part: Any) -> int:
-    """The number of steps of a normalizer, a pre-tokenizer, a post-processor or a decoder,
-    including those of nested sequences."""
-    if not isinstance(part, dict):
-        return 0
-    inner = [
-        step
-        for name in ("normalizers", "pretokenizers", "processors", "decoders")
-        for step in part.get(name) or ()
-    ]
-    return 1 + sum(map(_steps, inner))
 
 
 def must_be_steady(tokenizer: Any, name: str) -> None:
@@ -297,4 +233,4 @@ def must_be_of(manifest: Manifest, folder: Path) -> None:
 
 def tokenizer_sha256(folder: Path) -> str:
     """The identity of a vocabulary: the hash of tokenizer.json."""
-    return sha256_of(folder / TOKENIZER_FILE)
+    return sha256(folder / TOKENIZER_FILE)

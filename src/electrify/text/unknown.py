@@ -18,11 +18,8 @@ REFUSAL = 0.1
 SAMPLE = 1_000_000  # characters
 
 
-def share_of(counts: Mapping[str, float]) -> float | None:
-    """The share of the characters that became [UNK], white space apart; None for a corpus made
-    before they were counted."""
-    if not {UNK_CHARACTERS, VISIBLE} <= counts.keys():
-        return None
+def share_of(counts: Mapping[str, float]) -> float:
+    """The share of the characters that became [UNK], white space apart."""
     return counts[UNK_CHARACTERS] / max(counts[VISIBLE], 1)
 
 
@@ -50,7 +47,7 @@ def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str
 
 
 def _must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str) -> float:
-    share = share_of({UNK_CHARACTERS: 0, **counts}) or 0.0
+    share = share_of({UNK_CHARACTERS: 0, **counts})
     if share > REFUSAL and not options.allow_unk:
         raise UserError(
             f"{_fact(counts, share, where)}: {_cure(options)}; --allow-unk accepts it as it is"

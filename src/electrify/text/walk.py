@@ -10,30 +10,35 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files.reading import FileError, opened
-from .made import is_made
+from ..files import sha256
 
 SHOWN = 3  # names shown for each reason in the line about what was left out
 
 LINKED_FOLDER = "links to folders (not followed)"
-DEAD_LINK = "links that lead nowhere"
-SPECIAL = "pipes, sockets or devices"
+NO_FILE = "links that lead nowhere, pipes or devices"
 UNREADABLE_FOLDER = "folders that may not be read"
 UNREADABLE = "files that may not be read"
 EMPTY = "empty files"
 OTHER_KIND = "files of other kinds"
 ABOUT = "files about the corpus"
 MADE = "folders that electrify made"
-MADE_FILE = "files that electrify made"
 HIDDEN = "hidden"
 UNMATCHED_FOLDER = "folders into which this pattern does not lead"
+# Names that tell a corpus (finished or not), a run, a study, results of fine-tuning, a model.
+MADE_WITH = (
+    ("manifest.json", "unigram.npy"),
+    ("unfinished/state.json",),
+    ("config.yaml", "run.json"),
+    ("study.yaml", "cells"),
+    ("finetune.json",),
+    ("electrify.json",),
+)
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,14 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
 
     Raises UserError if `folder` itself may not be read.
     """
-    passed = place_of(besides)
+    passed = besides and besides.resolve()
     waiting = _listed(folder, folder, left_out)
     while waiting:
         path = waiting.pop()
         if path.name.startswith("."):
             left_out.append(LeftOut(_inside(path, folder), HIDDEN))
-        elif os.path.isdir(path):  # False if a link may not be followed, which `unfit` reports
-            if passed is not None and place_of(path) == passed:
+        elif path.is_dir():
+            if passed is not None and path.resolve() == passed:
                 continue
             if path.is_symlink():
                 left_out.append(LeftOut(_inside(path, folder), LINKED_FOLDER))
@@ -85,28 +90,15 @@ def files(folder: Path, left_out: list[LeftOut], *, besides: Path | None = None)
 
 def unfit(path: Path) -> str | None:
     """Why something that is not a folder cannot hold text, whatever its name; None if it can."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return SPECIAL
-        opened(path).close()
-    except PermissionError:
-        return UNREADABLE
-    except FileError:  # it was a file a moment ago
-        return SPECIAL
-    except OSError as e:
-        return DEAD_LINK if path.is_symlink() else f"files that cannot be opened: {e.strerror}"
-    return None
+    if not path.is_file():
+        return NO_FILE
+    return None if os.access(path, os.R_OK) else UNREADABLE
 
 
-def place_of(path: Path | None) -> tuple[int, int] | None:
-    """A folder's identity, whatever its name. Following the path of a folder that is a thousand
-    levels deep takes a thousand look-ups; this takes one."""
-    try:
-        facts = os.stat(path) if path is not None else None
-    except OSError:
-        return None
-    return (facts.st_dev, facts.st_ino) if facts else None
+def is_made(folder: Path) -> bool:
+    """Whether electrify made the folder: its content is not text for a corpus, although
+    vocabularies, reports and cards have the endings of texts."""
+    return any(all((folder / name).exists() for name in names) for names in MADE_WITH)
 
 
 def _listed(folder: Path, top: Path, left_out: list[LeftOut]) -> list[Path]:
@@ -132,9 +124,8 @@ def identity_of(folder: Path) -> dict[str, Any]:
     size = 0
     try:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            with opened(path) as f:
-                digest = hashlib.file_digest(f, "sha256")
-            found.update(os.fsencode(path.relative_to(folder)) + b"\0" + digest.digest())
+            digest = bytes.fromhex(sha256(path))
+            found.update(os.fsencode(path.relative_to(folder)) + b"\0" + digest)
             size += path.stat().st_size
     except OSError as e:
         raise UserError(f"{folder} cannot be read: {e.strerror or e}") from e

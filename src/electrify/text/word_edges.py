@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ..errors import UserError
-from ..files.tokenizers import read_tokenizer
 from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS, WordEdges
 from .splitting import ONE_SPACE, SPACED_WORDS, by_length, patterns, steps
 from .tokenizer import load_tokenizer
+from .tokenizer_files import read_tokenizer
 
 # The classes of characters that byte-level tokenizers separate.
 LETTER = 1

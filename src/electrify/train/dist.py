@@ -1,32 +1,34 @@
 """Several processes as one run: started by torchrun (or anything that sets the same variables),
-gloo on CPU, nccl on CUDA.
+gloo on CPU, nccl on CUDA. Each holds the whole model and gradients are averaged, or each holds a
+share of it (FSDP2).
 
-Every function does nothing at world size 1. All ranks must call them in the same order.
+Every function does nothing at world size 1. All ranks must call them in the same order. A process
+that waits for another one gives up after `--ddp-timeout`; torchrun ends the others of a dead one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as td
 from torch import Tensor, nn
 
+from ..config.pretrain import TrainConfig
 from ..errors import Unfinished, UserError
-from .rendezvous import agent_keeps_store, store_of_this_attempt
-from .watch import Watch, connection
+from ..model.encoder import encoders_of
+from .rendezvous import store_of_this_attempt
 
-# How long a process that has lost another one tries to find out which it was. (torchrun reports
-# that itself, and ends the others meanwhile.)
-ALONE_S = 9.0
-MAX_PROCESSES = 1 << 20
-_watches: list[Watch] = []  # the thread that watches the others, while there is a group
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,30 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     timeout_s: how long a process waits for the others, at the start and in every collective
     operation. Raises UserError if the variables contradict each other or the group cannot form.
     """
-    rank, size, local_rank = _from_environment()
+    try:
+        rank, size, local_rank = (
+            int(os.environ.get(name, alone))
+            for name, alone in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+        )
+    except ValueError as e:
+        raise UserError("RANK, WORLD_SIZE and LOCAL_RANK are not numbers; use torchrun") from e
     if device.type == "cuda":
         device = _own_gpu(device if size == 1 else torch.device("cuda"), local_rank)
     if size > 1 and not td.is_initialized():
         try:
-            _form_group(device, rank=rank, size=size, timeout_s=timeout_s)
+            store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
+            td.init_process_group(
+                "nccl" if device.type == "cuda" else "gloo",
+                store=td.PrefixStore(prefix, store),
+                rank=rank,
+                world_size=size,
+                device_id=device if device.type == "cuda" else None,
+                timeout=timedelta(seconds=timeout_s),
+            )
         except (ValueError, RuntimeError) as e:
-            stop()
-            reason = str(e).strip().partition("\n")[0]
             raise UserError(
-                f"the {size} processes could not find each other ({reason}); start all of them, as "
-                "torchrun does"
+                f"the {size} processes could not find each other ({_first_line(e)}); start all of "
+                "them, as torchrun does"
             ) from e
     return World(rank=rank, size=size, device=device)
 
@@ -79,51 +93,6 @@ def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
     return device
 
 
-def _form_group(device: torch.device, *, rank: int, size: int, timeout_s: float) -> None:
-    """Makes the process group and starts watching it. Raises ValueError or RuntimeError if the
-    others do not arrive."""
-    store, prefix = store_of_this_attempt(rank=rank, size=size, timeout_s=timeout_s)
-    shared = td.PrefixStore(prefix, store)
-    backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
-    own_line = td.PrefixStore(prefix, connection(store))
-    keeper = None if agent_keeps_store() else 0
-    _watches.append(Watch(own_line, rank=rank, size=size, keeper=keeper))
-    with _watches[-1].forming():
-        td.init_process_group(
-            backend,
-            store=shared,
-            rank=rank,
-            world_size=size,
-            device_id=device_id,
-            timeout=timedelta(seconds=timeout_s),
-        )
-
-
-def _from_environment() -> tuple[int, int, int]:
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    given = [os.environ.get(name) for name in names]
-    if not any(given[:2]):
-        return 0, 1, 0
-    try:
-        rank, size, local_rank = (int(value or "") for value in given)
-    except ValueError as e:
-        raise UserError(
-            f"{', '.join(f'{n}={v}' for n, v in zip(names, given, strict=True))}: set all three to "
-            "numbers, as torchrun does, or none"
-        ) from e
-    if size > MAX_PROCESSES:
-        raise UserError(
-            f"WORLD_SIZE={str(size)[:20]} processes are more than {MAX_PROCESSES:,}; start them "
-            "with torchrun"
-        )
-    if not 0 <= rank < size or local_rank < 0:
-        raise UserError(
-            f"RANK={rank}, WORLD_SIZE={size}, LOCAL_RANK={local_rank} contradict each other; start "
-            "the processes with torchrun"
-        )
-    return rank, size, local_rank
-
-
 @contextmanager
 def companions() -> Iterator[None]:
     """Raises Unfinished if another process of the run is lost during the work inside."""
@@ -135,23 +104,23 @@ def companions() -> Iterator[None]:
             or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
         ):
             raise
-        reason = str(e).strip().partition("\n")[0]
-        missing = "".join(
-            watch.named(wait_s=0.0 if "TORCHELASTIC_RUN_ID" in os.environ else ALONE_S)
-            for watch in _watches
-        )
         raise Unfinished(
-            f"another process of the run ended or did not answer ({missing or reason}); the same "
+            f"another process of the run ended or did not answer ({_first_line(e)}); the same "
             "command continues from the newest checkpoint"
         ) from e
 
 
+def _first_line(e: Exception) -> str:
+    return str(e).strip().partition("\n")[0]
+
+
 def stop() -> None:
     """Leaves the process group."""
-    while _watches:
-        _watches.pop().close()
     if td.is_initialized():
         td.destroy_process_group()
+
+
+# ---------------------------------------------------------------------------- sums and agreement
 
 
 def _size() -> int:
@@ -166,23 +135,13 @@ def _device() -> torch.device:
     )
 
 
-def _all_reduce(tensor: Tensor, op: td.ReduceOp.RedOpType = td.ReduceOp.SUM) -> None:
-    with _exchange():
-        td.all_reduce(tensor, op=op)
-
-
-def _exchange() -> AbstractContextManager[None]:
-    """Marks that this process now waits for the others, for the thread that watches them."""
-    return _watches[-1].exchange() if _watches else nullcontext()
-
-
 def sum_across(tensors: list[Tensor]) -> None:
     """Replaces each tensor by its sum over the ranks, all in one all-reduce of float64 (counts
     beyond 2^24 stay exact)."""
     if _size() == 1 or not tensors:
         return
     flat = torch.cat([t.detach().reshape(-1).to(_device(), torch.float64) for t in tensors])
-    _all_reduce(flat)
+    td.all_reduce(flat)
     with torch.no_grad():
         for t, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             t.copy_(total.view_as(t))
@@ -193,7 +152,7 @@ def any_across(flag: bool) -> bool:
     if _size() == 1:
         return flag
     answer = torch.tensor([int(flag)], device=_device())
-    _all_reduce(answer, op=td.ReduceOp.MAX)
+    td.all_reduce(answer, op=td.ReduceOp.MAX)
     return bool(answer.item())
 
 
@@ -205,25 +164,25 @@ def same_across(text: str, *, what: str) -> None:
     mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
     all_ranks = torch.zeros(_size(), dtype=torch.long, device=_device())
     all_ranks[td.get_rank()] = mine
-    _all_reduce(all_ranks)
-    others = [
-        rank for rank, digest in enumerate(all_ranks.tolist()) if digest != all_ranks[0].item()
-    ]
+    td.all_reduce(all_ranks)
+    digests = all_ranks.tolist()
+    others = [str(rank) for rank, digest in enumerate(digests) if digest != digests[0]]
     if others:
         raise UserError(
-            f"{what} on rank {', '.join(map(str, others))} is not that of rank 0; every process "
-            "must be given the same"
+            f"{what} on rank {', '.join(others)} is not that of rank 0; every process must be "
+            "given the same"
         )
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A UserError inside on one rank ends all ranks, which would otherwise wait for it for ever:
-    with its message on that rank, and silently with the same exit status on the others."""
+    """An error of the user or of the machine inside on one rank ends all ranks, which would
+    otherwise wait for it for ever: with its message on that rank, and silently with the same exit
+    status on the others."""
     error = None
     try:
         yield
-    except UserError as e:
+    except (UserError, OSError) as e:
         error = e
     failed = any_across(error is not None)
     if error:
@@ -232,11 +191,7 @@ def together() -> Iterator[None]:
         raise SystemExit(2)
 
 
-def barrier() -> None:
-    """Waits until every rank is here."""
-    if _size() > 1:
-        with _exchange():
-            td.barrier()
+# ---------------------------------------------------------------------------- all of it in each
 
 
 def averaging(module: nn.Module, dtype: str) -> nn.Module:
@@ -288,3 +243,77 @@ def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:
     waiting = td.all_reduce(sent, async_op=True)
     assert waiting is not None
     return waiting.get_future().then(lambda _: bucket.buffer().copy_(sent))
+
+
+# ---------------------------------------------------------------------------- a share in each
+
+
+def place(objective: M, config: TrainConfig, world: World) -> M:
+    """Moves the objective to the device of this process: only its share if the recipe asks for
+    sharding and there are other processes, else the whole."""
+    if config.fsdp == "full_shard" and world.size > 1:
+        shard(objective, world, bf16=bool(config.bf16), reduce_dtype=config.reduce_dtype)
+        return objective
+    return objective.to(world.device)
+
+
+@torch.no_grad()
+def shard(objective: nn.Module, world: World, *, bf16: bool, reduce_dtype: str) -> None:
+    """Shards the values of rank 0. The objective may be on the CPU: the device never holds more
+    than its share and one group.
+
+    With bf16 the matrices are gathered in bfloat16, to which autocast would convert them anyway.
+    This halves the traffic, and no second copy outlives the block.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    for t in (*objective.parameters(), *objective.buffers()):
+        first = t.detach().to(world.device)
+        td.broadcast(first, src=0)
+        t.copy_(first)
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    sent = torch.bfloat16 if reduce_dtype == "bfloat16" else torch.float32
+    matrices = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if bf16 else None, reduce_dtype=sent, cast_forward_inputs=False
+    )
+    for block in dict.fromkeys(block for one in encoders_of(objective) for block in one.blocks):
+        fully_shard(
+            [part for part in block.modules() if isinstance(part, nn.Linear)],
+            mesh=mesh,
+            mp_policy=matrices,
+        )
+    fully_shard(objective, mesh=mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=sent))
+
+
+def is_sharded(t: Tensor) -> TypeGuard[DTensor]:
+    # isinstance would have to import DTensor, for which an unsharded run need not wait.
+    return hasattr(t, "full_tensor")
+
+
+def whole(t: Tensor) -> Tensor:
+    """A sharded tensor with the rows of all processes. Called on all ranks."""
+    return t.full_tensor() if is_sharded(t) else t
+
+
+def gathered(named: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """The tensors without sharding; those that were sharded are put on the CPU one after the other,
+    so that no device holds two. Called on all ranks with the same names in the same order; a rank
+    that does not `keep` them gets none."""
+    found: dict[str, Tensor] = {}
+    for name, t in named.items():
+        one = whole(t)
+        if keep:
+            found[name] = one.cpu() if is_sharded(t) else one
+    return found
+
+
+def like(p: Tensor, t: Tensor) -> Tensor:
+    """A copy of the tensor `t`, which is the same on all ranks, on the device of `p`; if `p` is
+    sharded, only the rows that `p` has on this rank. It is in memory of its own, for `t` may be a
+    part of a checkpoint's file, which is to go when newer ones come."""
+    if not is_sharded(p):
+        return t.to(p.device, copy=True)
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(t, p.device_mesh, p.placements, src_data_rank=None).clone()

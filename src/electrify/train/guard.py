@@ -4,20 +4,26 @@ out, or goes back to its newest checkpoint and continues after the bad batch.
 
 The verdict is a number on the device, the same on all ranks. The optimiser and the sums for the log
 obey it, so the host does not have to wait for it. On a GPU it is read when the run waits anyway, at
-a log line or a checkpoint.
+a log line or a checkpoint. Refused updates are logged with the rows of their batches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..config.pretrain import TrainConfig
 from ..errors import UserError
-from .dist import World, sum_across
+from . import checkpoint
+from .dist import World, sum_across, together
+from .sums import MetricSums
+
+if TYPE_CHECKING:
+    from .log import MetricsLog
+    from .state import RunContext, RunState, TrainingData  # the guard's state is a part of it
 
 Kind = Literal["non_finite", "spike"]
 LOSSES = 128  # a loss is compared with those of this many last accepted updates
@@ -86,6 +92,11 @@ class Guard:
     def free_to_read(self) -> bool:
         """Whether a verdict can be read at once; on a GPU the host would have to wait for it."""
         return self.world.device.type == "cpu"
+
+    def expect_another_loss(self) -> None:
+        """Called before the first update of a period in which the objective asks for something
+        else, or the rows have another length: its loss is not to be compared with those before."""
+        self.recent = Recent(self.world.device)
 
     def judge(self, step: int, loss: Tensor, norm: Tensor) -> Tensor:
         """A 0-dim float32: 1 if the update is refused, else 0; the same on all ranks.
@@ -170,3 +181,84 @@ def not_finite(step: int) -> str:
 def spike_text(step: int, loss: float, mean: float, deviation: float) -> str:
     far = f"{(loss - mean) / deviation:.1f} standard deviations" if deviation else "far"
     return f"the loss of update {step} is {loss:.4g}, {far} above the {mean:.4g} of those before it"
+
+
+class Safety:
+    """Reads the guard's verdicts between the updates of one run, and goes back where they ask for
+    it."""
+
+    def __init__(
+        self, guard: Guard, state: RunState, data: TrainingData, context: RunContext
+    ) -> None:
+        self.guard = guard
+        self.state = state
+        self.data = data
+        self.context = context
+
+    def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
+        """Called between updates: reads the verdicts and logs what was wrong. Returns True if the
+        run is now at an earlier step.
+
+        wait: whether the device may be waited for. All ranks ask at the same updates.
+        """
+        if not (wait or self.guard.free_to_read):
+            return False
+        state = self.state
+        verdicts = self.guard.settle()
+        before = state.step
+        refused = [v for v in verdicts if v.refused]
+        back = any(self.guard.policies[v.kind] == "rollback" for v in refused)
+        rows = {
+            v.step: self.data.loader.rows(v.step - 1 + state.left_out).tolist() for v in verdicts
+        }
+        if back:
+            self.go_back(behind=refused[-1])
+            log.rewind(state.step)
+        for v in verdicts:
+            left_out = (
+                f"left out ({self.guard.refused[v.kind]} so far, {self.guard.limits[v.kind]} "
+                "allowed)"
+            )
+            happened = left_out if v.refused else "trained on; --spike skip leaves such updates out"
+            log.warn(state.step, v.kind, f"{v.text}: {happened}", rows=rows[v.step])
+        if back:
+            log.warn(
+                state.step,
+                "went_back",
+                f"went back from update {before} to the checkpoint of {state.step}; the "
+                "batches between them are left out",
+            )
+        return back
+
+    def go_back(self, *, behind: Verdict) -> None:
+        """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
+        The number of refused updates and the time spent still count."""
+        world = self.context.world
+        # Ranks may see the folder of a shared file system at different times, so the first one
+        # decides.
+        with together():
+            found = checkpoint.newest(self.context.folder) if world.is_main else None
+        number = torch.tensor(found[2]["step"] if found else 0)
+        sum_across([number])
+        step = int(number)
+        if not step:
+            flag = behind.kind.replace("_", "-")
+            raise UserError(
+                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
+                "the same command with "
+                f"--{flag} skip leaves such updates out, or {BEGIN_ANEW}"
+            )
+        state = self.state
+        meter = state.meter
+        refused = self.guard.refused.copy()
+        spent = meter.seconds_before
+        left_out = behind.step + state.left_out - step
+        state.sums = MetricSums(world.device)
+        with together():
+            path = checkpoint.folder_of(self.context.folder, step)
+            tensors, facts = found[1:] if found else checkpoint.load(path)
+        state.load(tensors, facts, rank=world.rank)
+        self.guard.refused = refused
+        state.left_out = left_out
+        meter.seconds_before = spent
+        meter.went_back(step=state.step, tokens=state.tokens_seen())

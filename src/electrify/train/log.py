@@ -1,5 +1,5 @@
-"""The record of a run: metrics.jsonl, with one JSON object per line, and trackers that show the
-same numbers.
+"""The record of a run: metrics.jsonl, with one JSON object per line, and TensorBoard, which shows
+the same numbers.
 
 Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
 interrupted and resumed equals that of an uninterrupted one, except for TIMING_FIELDS and events:
@@ -11,22 +11,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from ..config.checks import TRACKERS
-from ..errors import UserError, nearest
-from ..files.folders import aside
-from ..files.reading import open_regular
-from ..files.run_folder import BOARD, METRICS
-from ..files.schema import is_count
-from ..files.whole import write_atomically
+from ..files import write
+from ..oldfiles.run_folder import BOARD, METRICS
 from ..progress import say
-from .board import Board, numbers, open_board
 
-MAX_LINE = 1 << 20  # bytes; a record has a few hundred
 KINDS = ("train", "valid", "event")
 # What a warning is about, for programs: its words may change.
 Topic = Literal[
@@ -36,7 +29,6 @@ Topic = Literal[
     "epochs",
     "folder",
     "frequencies",
-    "log",
     "non_finite",
     "save",
     "slow",
@@ -45,39 +37,46 @@ Topic = Literal[
 ]
 # Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
 TIMING_FIELDS = frozenset(
-    {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes", "joules"}
+    {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes"}
 )
 
 
 class MetricsLog:
-    """Appends records to RUN/metrics.jsonl and to the trackers of `report_to`. Only rank 0 writes;
-    elsewhere every method does nothing.
+    """Appends records to RUN/metrics.jsonl, and to TensorBoard if `report_to` names it. Only rank 0
+    writes; elsewhere every method does nothing.
 
     resume_step: the step of the checkpoint from which the run continues; later records are dropped
-    first, because they will be written again. None begins a new log. Raises UserError if
-    `report_to` names an unknown or missing tracker or the file cannot be written.
+    first, because they will be written again. None begins a new log.
     """
 
     def __init__(
         self, run: Path, *, resume_step: int | None, report_to: tuple[str, ...], rank: int
     ) -> None:
-        for name in report_to:
-            if name not in TRACKERS:
-                raise UserError(f"report_to has no tracker {name!r}{nearest(name, TRACKERS)}")
         self._file: BinaryIO | None = None
-        self._board: Board | None = None
-        self._failing = False
+        self._board: Any = None
+        self.last: dict[str, dict[str, Any]] = {}
+        """The last record of each kind, the latest at the end."""
         if rank != 0:
             return
-        self._path = path = run / METRICS
-        try:
-            run.mkdir(parents=True, exist_ok=True)
-            rewind(path, resume_step)
-            self._file = path.open("a+b")  # readable too, in case the file loses its name
-        except OSError as e:
-            raise UserError(f"{path} cannot be written ({e.strerror})") from e
-        if "tensorboard" in report_to:
-            self._board = open_board(run / BOARD, resume_step)
+        self._path = run / METRICS
+        self._shows = "tensorboard" in report_to
+        run.mkdir(parents=True, exist_ok=True)
+        self._open(-1 if resume_step is None else resume_step)
+
+    def _open(self, step: int) -> None:
+        """Drops what was written after `step`, and opens the file and the board behind it."""
+        self.last.clear()
+        for record in _keep(self._path, step):
+            self._remember(record)
+        self._file = self._path.open("ab")
+        if self._shows:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(self._path.parent / BOARD, purge_step=step + 1)
+
+    def _remember(self, record: dict[str, Any]) -> None:
+        self.last.pop(record["kind"], None)
+        self.last[record["kind"]] = record
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record with "kind" and "step". Numbers that are not finite become the strings
@@ -85,107 +84,40 @@ class MetricsLog:
         if self._file is None:
             return
         assert record["kind"] in KINDS, record
-        try:
-            self._file.write(
-                (json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
-            )
-            self._file.flush()
-            self._failing = False
-        except OSError as e:
-            # A full disk must not end the training: the buffer keeps what it could not write and
-            # tries again with the next record.
-            if not self._failing:
-                say(f"warning: {METRICS} cannot be written ({e.strerror}); the run goes on")
-            self._failing = True
-        if record["kind"] != "event":
-            figures = {k: v for k, v in record.items() if k not in ("kind", "step")}
-            drawn = numbers(figures, f"{record['kind']}/")
-            self._show(lambda board: board.add(record["step"], drawn))
-
-    def _show(self, call: Callable[[Board], None]) -> None:
-        if self._board is None:
-            return
-        try:
-            call(self._board)
-        # A tracker may fail in any way, and no tracker is worth losing the run.
-        except Exception as e:  # noqa: BLE001
-            say(
-                f"warning: TensorBoard failed ({type(e).__name__}: {e}) and is switched off; "
-                f"{METRICS} goes on"
-            )
-            self._board = None
+        plain = _plain(record)
+        self._remember(plain)
+        line = json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+        self._file.write(line.encode())
+        self._file.flush()
+        if self._board is not None and record["kind"] != "event":
+            for name, number in _numbers(plain, f"{record['kind']}/"):
+                self._board.add_scalar(name, number, record["step"])
+            self._board.flush()
 
     def warn(self, step: int, topic: Topic, warning: str, **more: Any) -> None:
         """Records an event of the run, and also shows it to the user."""
-        if self._file is None:
-            return
-        event = {"kind": "event", "step": step, "warning": warning, "topic": topic}
-        self.write(event | more)
-        say(f"warning: {warning}")
+        if self._file is not None:
+            event = {"kind": "event", "step": step, "warning": warning, "topic": topic}
+            self.write(event | more)
+            say(f"warning: {warning}")
 
     def rewind(self, step: int) -> None:
         """Drops the records after `step`, because the run has gone back to it."""
-        if self._file is None:
-            return
-        try:
-            self._file.flush()
-            rewind(self._path, step)
-            self._file.close()
-            self._file = self._path.open("a+b")
-        except OSError as e:
-            say(
-                f"warning: {METRICS} cannot be rewritten ({e.strerror}): its lines after step "
-                f"{step} stay, and these steps follow again"
-            )
-        self._show(lambda board: board.forget(step + 1))
-
-    def put_back(self) -> bool:
-        """Writes the records again if the file has lost its name; whatever has taken the name is
-        moved aside. Returns whether that was so."""
-        if self._file is None:
-            return False
-        with suppress(OSError):
-            if os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
-                return False
-        try:
-            self._file.seek(0)
-            records = self._file.read()
-            aside(self._path)
-            file = self._path.open("a+b")
-            file.write(records)
-            self._file.close()
-            self._file = file
-            return True
-        except OSError as e:
-            say(
-                f"warning: {METRICS} was lost and cannot be written again ({e.strerror}); the run "
-                "goes on"
-            )
-            return False
+        if self._file is not None:
+            self.close()
+            self._open(step)
 
     def sync(self) -> None:
         """Forces the records to the disk. Called before a checkpoint, so that the log is never
         behind the checkpoint."""
         if self._file is not None:
-            try:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            except OSError:
-                self._failing = True  # `write` has warned or will
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        try:
-            if self._file is not None:
-                self._file.close()
-        except OSError as e:
-            say(f"warning: the end of {METRICS} could not be written ({e.strerror})")
-        self._file = None
+        if self._file is not None:
+            self._file.close()
         if self._board is not None:
-            try:
-                self._board.close()
-            except Exception as e:  # noqa: BLE001 - as above
-                say(f"warning: TensorBoard failed while closing ({type(e).__name__}: {e})")
-            self._board = None
+            self._board.close()
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -194,59 +126,34 @@ class MetricsLog:
         self.close()
 
 
-def rewind(path: Path, resume_step: int | None) -> None:
-    """Drops every record after `resume_step` (all of them for None) and the line at which a process
-    ended. If other lines are not records either, the file as it was is kept beside it."""
-    if not os.path.lexists(path):
-        return
-    kept: list[bytes] = []
-    odd = 0
-    for line, record in _lines(path):
-        if record is None:
-            odd += line.endswith(b"\n") and bool(line.strip())
-        elif resume_step is not None and record["step"] <= resume_step:
-            kept.append(line.rstrip(b"\n") + b"\n")
-    if odd and (where := aside(path)) is not None:
-        say(
-            f"warning: {odd} lines of {path} are not records of a run; the file as it was is now "
-            f"{where.name}"
-        )
-    write_atomically(path, b"".join(kept))
-
-
 def begin_log(run: Path, *, trunk: Path, step: int) -> None:
     """Gives a run that starts after `step` of another one, in the folder `trunk`, the records up to
     there, if they exist, as if it had trained that far itself."""
-    earlier = trunk / METRICS
-    if earlier.is_file():
-        kept = (line for line, record in _lines(earlier) if record and record["step"] <= step)
-        write_atomically(run / METRICS, b"".join(line.rstrip(b"\n") + b"\n" for line in kept))
+    if (trunk / METRICS).is_file():
+        write(run / METRICS, (trunk / METRICS).read_bytes())
+        _keep(run / METRICS, step)
+
+
+def _keep(path: Path, step: int) -> list[dict[str, Any]]:
+    """Drops every record after `step`, and the line at which a process ended. Returns the records
+    that stay."""
+    if not path.exists():
+        return []
+    kept = [(line, record) for line, record in _lines(path) if record and record["step"] <= step]
+    write(path, b"".join(line for line, _ in kept))
+    return [record for _, record in kept]
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line, with its line end if it has one, and its record, which is None if the line is
-    incomplete or damaged."""
-    with open_regular(path, within=path.parent) as f:
-        while line := f.readline(MAX_LINE):
-            if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                while (rest := f.readline(MAX_LINE)) and not rest.endswith(b"\n"):
-                    pass
-                yield b"..." + rest[-1:], None
-                continue
-            yield line, _record(line)
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    sound = (
-        isinstance(found, dict)
-        and is_count(found.get("step"))
-        and isinstance(found.get("kind"), str)
-    )
-    return found if sound else None
+    """Each line, ended as it should be, and its record, which is None if the line is incomplete or
+    damaged."""
+    with path.open("rb") as file:
+        for line in file:
+            record: dict[str, Any] | None = None
+            with suppress(ValueError):
+                record = json.loads(line)
+            whole = isinstance(record, dict) and {"kind", "step"} <= record.keys()
+            yield line.rstrip(b"\n") + b"\n", record if whole else None
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -280,3 +187,12 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return _plain(value.item())  # a number of torch or numpy
+
+
+def _numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """What TensorBoard can plot: the numbers, with nested names joined by a slash."""
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step":
+            yield prefix + name, value

@@ -7,36 +7,31 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from .. import faults
 from ..config.pretrain import PretrainConfig, TrainConfig
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
 from ..flops.count import PeriodFlops, flops_before, flops_of_periods
+from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective, Step
-from ..progress import Progress
+from ..progress import Progress, say
 from ..terms import Term, weighted
 from ..tokens import Tokens
-from . import schedule
-from .by_rows import ByRows
-from .context import RunContext, TrainingData
-from .dist import World, any_across, at_home, averaging, sum_across
+from . import checkpoint
+from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
+from .guard import Safety
 from .log import MetricsLog
-from .monitor import monitor_of
-from .optim import clip, clip_groups
-from .reporting import Reporter
-from .run_state import fresh_state
-from .safety import Safety
-from .saving import Saver
-from .sharding import is_sharded, place
+from .meter import shown_rate, slow_text
+from .monitor import evaluate, monitor_of, shown
+from .optim import clip, clip_groups, planned
 from .signals import Stop
-from .sums import MetricSums
+from .state import MetricSums, RunContext, RunState, TrainingData
 
 
 @dataclass(frozen=True)
@@ -129,10 +124,11 @@ class Run:
         self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
         self.objective.train()
-        self.by_rows = ByRows(self.objective, told=context.world.rank == 0)
+        self.encoders = encoders_of(self.objective)
+        self.row_length: int | None = None  # of the last update
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
         self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
-        self.state = fresh_state(
+        self.state = RunState(
             dict(self.objective.named_parameters()),
             config,
             context,
@@ -142,8 +138,6 @@ class Run:
         )
         self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")
         self.safety = Safety(self.state.guard, self.state, data, context)
-        self.reporter = Reporter(self.objective, config, self.state, data, context, losses=weights)
-        self.saver = Saver(self.state, data, context, keep=config.save_total_limit)
 
     @property
     def step(self) -> int:
@@ -193,29 +187,39 @@ class Run:
 
     def update(self, batch: Batch) -> None:
         """Forward, backward, clipping, optimiser. The loss is sum / global count, so any split of
-        the batch gives the same gradient. If safety.py refuses the update, optimiser and sums
+        the batch gives the same gradient. If the guard refuses the update, optimiser and sums
         change nothing."""
         device = self.world.device
-        self.by_rows.enter(self.data.loader.phases.at(self.step + self.state.left_out))
+        self.enter(self.data.loader.phases.at(self.step + self.state.left_out).row_length)
         parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
         self.seed_dropout()
         self.set_learning_rates()
         found, total = self.accumulate(parts)
-        faults.at("update", self.step + 1)
         changes = self.data.loader.phases.length_changes | {p.first for p in self.periods[1:]}
         if self.step in changes:
-            self.safety.expects_another_loss()
+            self.state.guard.expect_another_loss()
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)
         share = self.world.size
         # Every rank has the same norm, so each adds an equal share of it.
         found.add({"grad_norm": Term(norm / share, one / share)})
-        refused = self.safety.refuses(total, norm)
+        refused = self.state.guard.judge(self.step + 1, total, norm)
         self.state.sums.merge(found, unless=refused)
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
         self.state.optimizer.step()
         self.state.optimizer.zero_grad(set_to_none=True)
         self.state.step += 1
+
+    def enter(self, row_length: int) -> None:
+        """Makes the encoders those of an update with rows of this length."""
+        if row_length == self.row_length:
+            return
+        self.row_length = row_length
+        for_rows(self.encoders, row_length)
+        numbers = phase_numbers(self.objective.encoder)
+        if numbers and self.world.is_main:
+            text = ", ".join(f"{name} {value:,g}" for name, value in numbers.items())
+            say(f"rows of {row_length:,} tokens: {text}")
 
     def accumulate(self, parts: list[tuple[Tokens, Plan]]) -> tuple[MetricSums, Tensor]:
         """Runs the forward and backward passes of an update. Returns the sums of the terms, and
@@ -233,7 +237,7 @@ class Run:
             with nullcontext() if last else at_home(self.module):
                 with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.config.bf16)):
                     terms = self.module(tokens, plan)
-                loss = self.safety.loss(weighted(terms, self.weights, counts))
+                loss = weighted(terms, self.weights, counts)
                 # Gradients are averaged over the ranks, but we need their sum.
                 (loss * self.world.size).backward()
                 total += loss.detach()
@@ -251,13 +255,83 @@ class Run:
 
     def set_learning_rates(self) -> None:
         for group in self.state.optimizer.param_groups:
-            factor = schedule.planned(self.config, self.step, generator=group["generator"])
+            factor = planned(self.config, self.step, generator=group["generator"])
             group["lr"] = group["peak_lr"] * factor
 
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""
         own = flops_before(self.data.loader.phases, step, self.periods)
         return self.context.flops_before + own
+
+    # ------------------------------------------------------------------ the log
+
+    def log_line(self, log: MetricsLog) -> str:
+        """Completes a log line: means since the last line, and rates. Returns what the progress bar
+        shows."""
+        state = self.state
+        meter = state.meter
+        sums = state.sums.across()
+        state.tokens += int(sums.pop("tokens").sum)
+        means = state.sums.means()
+        means.pop("tokens", None)
+        state.sums = MetricSums(self.world.device)
+        timing = meter.line(step=state.step, tokens=state.tokens)
+        numbers = self.learning_rates() | phase_numbers(self.objective.encoder)
+        self.record(log, "train", means | numbers | timing)
+        if meter.slow:
+            threads = torch.get_num_threads()
+            text = slow_text(*meter.slow, device=self.world.device.type, threads=threads)
+            log.warn(state.step, "slow", text)
+        losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
+        return f"{losses}, {shown_rate(timing)}"
+
+    def learning_rates(self) -> dict[str, float]:
+        """The learning rates used in the last update."""
+        c = self.config
+        rates = {"learning_rate": c.learning_rate * planned(c, self.step - 1)}
+        if c.generator_learning_rate or c.generator_warmup_steps is not None:
+            own = planned(c, self.step - 1, generator=True)
+            peak = c.generator_learning_rate or c.learning_rate
+            rates["generator_learning_rate"] = peak * own
+        return rates
+
+    def validate(self, log: MetricsLog) -> None:
+        valid = self.data.valid
+        c = self.config
+        state = self.state
+        limit, rows_each = self.data.validated(c.eval_rows, processes=self.world.size)
+        if valid is None or not limit:
+            return
+        state.validation = evaluate(
+            self.objective,
+            valid,
+            limit=limit,
+            rows_each=rows_each,
+            world=self.world,
+            bf16=bool(c.bf16),
+            progress=state.step / c.max_steps,
+        )
+        self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
+        if self.world.rank == 0:
+            figures = shown(state.validation, losses=self.weights)
+            said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
+            say(f"step {state.step}: valid {said}")
+
+    def record(
+        self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]
+    ) -> None:
+        """Writes one record to the log, and the monitor's warnings about it."""
+        state = self.state
+        record = {
+            "kind": kind,
+            "step": state.step,
+            "epoch": self.data.loader.epoch(state.step + state.left_out),
+            "tokens": state.tokens_seen(),
+        } | figures
+        log.write(record)
+        for trouble in state.monitor.watch(record):
+            of = {"subject": trouble.subject} if trouble.subject else {}
+            log.warn(state.step, trouble.topic, trouble.text, **of)
 
     # ------------------------------------------------------------------ the whole run
 
@@ -292,16 +366,33 @@ class Run:
             if self.safety.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
-            bar.advance(1, self.reporter.log_line(log) if logs else "")
+            bar.advance(1, self.log_line(log) if logs else "")
             with self.state.meter.aside():
                 if validates:
-                    self.reporter.validate(log)
+                    self.validate(log)
                 if saves:
                     log.sync()
-                    self.saver.save(log, leaving=done or stopped)
+                    self.save()
             if stopped:
                 return True
         return False
+
+    def save(self) -> None:
+        """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
+        UserError if the disk fails."""
+        main = self.world.is_main
+        tensors = self.state.tensors(keep=main)
+        facts = self.state.facts() | {"conditions": self.context.conditions}
+        with together():
+            if main:
+                checkpoint.save(
+                    self.context.folder,
+                    self.step,
+                    tensors,
+                    facts,
+                    keep=self.config.save_total_limit,
+                    spared=self.context.milestones,
+                )
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""
@@ -311,3 +402,15 @@ class Run:
         # update only.
         ask = self.world.size == 1 or self.world.device.type == "cpu" or self.step % 10 == 0
         return ask and any_across(stop.requested or late)
+
+
+def phase_numbers(encoder: Encoder) -> dict[str, float]:
+    """The numbers of an encoder's shape that differ between phases, with their values in this one;
+    none in a run whose encoder stays as it is."""
+    last, others = encoder.last_shape, encoder.shapes_by_rows.values()
+    names = [f.name for f in fields(last)]
+    return {
+        name: getattr(encoder.shape, name)
+        for name in names
+        if any(getattr(shape, name) != getattr(last, name) for shape in others)
+    }

@@ -1,15 +1,30 @@
-"""Watches a run for the ways in which it can quietly learn nothing. It gets the validation metrics
-and returns troubles to warn of."""
+"""Validation, on the same rows and with the same masks for every run; and a watch on it for the
+ways in which a run can quietly learn nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from ..config.pretrain import PretrainConfig, first_asked, learns_by_likelihood
+from ..config.sections import CorruptionConfig
+from ..corruption.choosing import chosen_counts
+from ..data.loader import Rows
 from ..data.phases import phases_of
+from ..draws import draws_for
+from ..objectives.objective import Objective, Step
+from ..text.shards import Corpus
+from .dist import World
 from .log import Topic
+from .sums import MetricSums
+
+# "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
+# task
+SEED = 0x76616C6964
 
 # On the unigram plateau the measured loss at [MASK] positions lies up to .05 nats below the unigram
 # entropy; as soon as the model learns any context, it falls .2 below (docs/results.md).
@@ -30,6 +45,58 @@ BLIND = {
     "mlm_loss_replaced": " on replaced tokens",
     "softmax_loss_replaced": " on replaced tokens",
 }
+
+
+@torch.no_grad()
+def evaluate(
+    objective: Objective,
+    rows: Rows,
+    *,
+    limit: int,
+    rows_each: int,
+    world: World,
+    bf16: bool,
+    progress: float = 1.0,
+) -> dict[str, float]:
+    """Means and detection metrics of the objective over the first `limit` rows of the split. The
+    ranks share every batch; missing rows are padding.
+
+    rows_each: rows of one forward pass of one process. progress: share of the run that is done, for
+    corruptors that change during a run.
+    """
+    was_training = objective.training
+    objective.eval()
+    step = Step(objective)
+    sums = MetricSums(world.device)
+    mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
+    for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
+        first = k * tokens.num_rows
+        n = tokens.num_rows
+        draws = draws_for(
+            seed=SEED,
+            step=0,
+            num_rows=n,
+            row_length=rows.row_length,
+            first_row=first,
+            progress=progress,
+        )
+        with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
+            own = tokens.rows(*mine)
+            plan = objective.plan(own, draws.rows(*mine))
+            sums.add(step(own.to(world.device), plan.to(world.device)))
+    objective.train(was_training)
+    return sums.means()
+
+
+def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
+    """The validation metrics that fit on one line: the losses, the accuracies, the share of
+    replaced tokens, and how well replaced tokens are detected."""
+    ends = ("_accuracy", "_auc", "_recall", "_precision")
+    return {
+        k.replace("_detection_", " "): v
+        for k, v in validation.items()
+        if k in losses or k == "replaced" or k.endswith(ends)
+    }
 
 
 @dataclass(frozen=True)
@@ -81,54 +148,36 @@ class Monitor:
         "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
         replaced). Fields that are missing are not judged.
         """
-        said = []
+        tokens = record.get("tokens", 0)
+        found: list[tuple[str, bool, Trouble]] = []  # each with its key, and whether it is there
         if "epoch" in record:
             epochs = record["epoch"]
-            said.append(self._say("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
-        if record["kind"] == "valid" and record["tokens"] >= self.grace_tokens:
-            for name, value in record.items():
-                if is_about(name, self.untaught):
-                    continue
-                if _is_blind(name, record):
-                    said.append(self._say_of_context(name, value, record["tokens"]))
-                elif name.endswith("_detection_recall") and record["tokens"] >= self.detects_after:
-                    said += self._say_of_detection(name, value, record)
-        return [trouble for trouble in said if trouble is not None]
+            found.append(("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
+        for name, value in record.items():
+            if record["kind"] != "valid" or tokens < self.grace_tokens:
+                continue
+            if is_about(name, self.untaught):
+                continue
+            if _is_blind(name, record):
+                bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
+                trouble = _on_the_plateau(name, value, self.unigram_entropy, tokens)
+                found.append((name, bad, trouble))
+            elif name.endswith("_detection_recall") and tokens >= self.detects_after:
+                # A discriminator may give every token the same answer, original or replaced.
+                replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
+                precision = record.get(name.replace("_recall", "_precision"), 1.0)
+                spared = spared_share(value, precision, replaced)
+                trouble = _one_answer("all_original", value, tokens)
+                found.append((name, replaced > 0 and value < MIN_RECALL, trouble))
+                trouble = _one_answer("all_replaced", spared, tokens)
+                found.append((f"{name} 1", spared < MIN_RECALL, trouble))
+        return [trouble for key, bad, trouble in found if self._is_new(key, bad)]
 
-    def _say_of_context(self, name: str, loss: float, tokens: int) -> Trouble | None:
-        """Warnings about a language model's loss where the input does not show the answer."""
-        bad = not loss < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-        return self._say(name, bad, _on_the_plateau(name, loss, self.unigram_entropy, tokens))
-
-    def _say_of_detection(
-        self, name: str, recall: float, record: Mapping[str, Any]
-    ) -> list[Trouble | None]:
-        """Warnings about a discriminator that gives every token the same answer, original or
-        replaced."""
-        replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
-        precision = record.get(name.replace("_recall", "_precision"), 1.0)
-        spared = spared_share(recall, precision, replaced)
-        tokens = record["tokens"]
-        return [
-            self._say(
-                name,
-                replaced > 0 and recall < MIN_RECALL,
-                _one_answer("all_original", recall, tokens),
-            ),
-            self._say(
-                f"{name} 1",
-                spared < MIN_RECALL,
-                _one_answer("all_replaced", spared, tokens),
-            ),
-        ]
-
-    def _say(self, key: str, bad: bool, trouble: Trouble) -> Trouble | None:
-        if not bad:
-            self._in_trouble.discard(key)
-            return None
-        new = key not in self._in_trouble
-        self._in_trouble.add(key)
-        return trouble if new else None
+    def _is_new(self, key: str, bad: bool) -> bool:
+        """Whether a trouble is there that was not there before."""
+        new = bad and key not in self._in_trouble
+        (self._in_trouble.add if bad else self._in_trouble.discard)(key)
+        return new
 
     def state(self) -> list[str]:
         """The warnings already given, for the checkpoint, so that a resumed run does not repeat
@@ -219,3 +268,28 @@ def _one_answer(
         f"{found:.1%} of the {others} ones)",
         "look at what replaces the tokens first, then try another --learning-rate",
     )
+
+
+# ------------------------------------------------------------------ word frequencies alone
+
+
+def unigram_entropy(corpus: Corpus, c: CorruptionConfig) -> float:
+    """The loss, in nats, of the best model that sees no context, on the tokens on which this
+    corruption's language models are judged."""
+    counts_V = torch.from_numpy(corpus.unigram()).double()
+    if c.mask_choice == "rare" and not c.row.judges_all:
+        counts_V = counts_of_chosen(counts_V, c)
+    p = counts_V[counts_V > 0] / max(1.0, float(counts_V.sum()))
+    return float(-(p * p.log()).sum())
+
+
+def counts_of_chosen(counts_V: Tensor, c: CorruptionConfig) -> Tensor:
+    """How often each token is chosen where rare ones are preferred, at the run's mean rate. Of a
+    span only the first token decides; the others are as frequent as in the corpus. (A whole word is
+    counted as if each of its tokens decided.)"""
+    end = c.mask_rate if c.mask_rate_end is None else c.mask_rate_end
+    chosen_V = chosen_counts(counts_V, (c.mask_rate + end) / 2)
+    if c.mask_unit != "span":
+        return chosen_V
+    following = (c.span_length - 1) / 2  # tokens after the first, on average
+    return chosen_V + following * counts_V * float(chosen_V.sum() / counts_V.sum())

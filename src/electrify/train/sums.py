@@ -14,8 +14,8 @@ from .dist import sum_across
 
 
 class MetricSums:
-    """Terms added up since the last log line, on the device, in float64 if the device supports
-    it."""
+    """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
+    exactly, so the log of a resumed run equals that of an uninterrupted one."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -34,7 +34,15 @@ class MetricSums:
     def merge(self, other: MetricSums, *, unless: Tensor) -> None:
         """Adds the sums of `other`, or zeros if `unless` is 1, because the sums may then be NaN or
         infinite. unless: 0-dim, on the device."""
-        self.add({name: zeroed(term, where=unless > 0) for name, term in other.sums.items()})
+        bad = unless > 0
+        self.add(
+            {
+                name: replace(
+                    term, sum=term.sum.masked_fill(bad, 0.0), count=term.count.masked_fill(bad, 0.0)
+                )
+                for name, term in other.sums.items()
+            }
+        )
 
     def across(self) -> Terms:
         """The sums over all ranks (a copy)."""
@@ -62,10 +70,3 @@ class MetricSums:
         self.sums = {
             name: Term(number(total), number(count)) for name, (total, count) in saved.items()
         }
-
-
-def zeroed(term: Term, *, where: Tensor) -> Term:
-    """The term, or 0 if `where` (0-dim) is True."""
-    return replace(
-        term, sum=term.sum.masked_fill(where, 0.0), count=term.count.masked_fill(where, 0.0)
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...files.hub import must_be_reachable
+from ...hub import must_be_reachable
 from ..examples import Example, Question
 from ..tasks import TaskData, TextTask
 from .squad import gathered, question_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ...files.reading import each_once
+from ...oldfiles.reading import each_once
 from ...text.small_files import json_rows
 from ..examples import Answer, Question
 from .files import whole

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...export.places import may_be_on_hub
-from ...files.reading import is_regular, open_regular
+from ...oldfiles.reading import is_regular, open_regular
 from ...text.small_files import lines_of
 from ..examples import Question, Sentence
 from ..known_tasks import NO_ANSWER_METRICS

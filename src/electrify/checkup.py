@@ -1,0 +1,571 @@
+"""`electrify doctor`: what is wrong with a corpus, a run or a model, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from tyro.conf import Positional
+
+from .errors import UserError, need
+from .files import read_json, sha256
+from .progress import Progress, show
+from .values import Options
+
+if TYPE_CHECKING:
+    from .config.pretrain import PretrainConfig
+    from .text.manifest import Manifest
+
+Level = Literal["ok", "note", "warning", "error"]
+Kind = Literal["DATA", "RUN", "MODEL"]
+LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
+WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
+RECIPES = ("electra-tiny", "electra-mini", "electra-small", "electra-base", "electra-large")
+"""Those with which the size of a corpus is compared, in the order of their cost."""
+SENTENCE = 32
+"""Tokens. A shorter document has little context to learn from; the usual cause is a file with one
+sentence a line."""
+UNK_NOTE, UNK_WARNING = 0.001, 0.01
+"""Shares of unknown tokens or characters. At 0.1 % about one sequence of 128 tokens in eight has
+one."""
+PUBLISHED = ((256, 5e-4, 128, 128), (768, 2e-4, 256, 512), (1024, 2e-4, 2048, 512))
+"""Width, learning rate, rows of a batch and their tokens: 2003.10555 table 6. Narrower encoders use
+a higher rate, in proportion to the width."""
+HIGH, LOW = 4.0, 30.0
+"""A rate is far off beyond so many times the published one (searches find 2 or 3 times)."""
+MIN_AUC = 0.55  # one half is chance
+RISE = 0.02
+"""How far a validation loss may be above its best value; noise between validations is smaller."""
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+RESTORE = "restore it from a copy, or make it again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorConfig(Options):
+    """Which folders are checked."""
+
+    paths: Positional[tuple[str, ...]]
+    """Corpora, runs and models. A corpus and a run given together are compared."""
+    json: bool = False
+    """Write JSON."""
+
+    def __call__(self) -> int:
+        report = doctor(*self.paths)
+        show(report.as_json() if self.json else report.text())
+        return report.status
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen in a folder. code: a stable name for programs; advice: what to do."""
+
+    level: Level
+    code: str
+    fact: str
+    advice: str = ""
+
+
+Findings = Iterator[Finding]
+
+
+@dataclass
+class Folder:
+    """A folder that is checked. about: facts with which it is compared with others."""
+
+    path: Path
+    kind: Kind
+    findings: list[Finding] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, check: Callable[..., Findings], *given: Any) -> None:
+        """Adds the findings of a check. Damage that breaks a check is a finding, too."""
+        try:
+            for finding in check(*given):
+                self.findings.append(finding)
+        except UserError as e:
+            self.findings.append(Finding("error", "refused", e.fact, e.advice or RESTORE))
+        except (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as e:
+            said = f"a check ended on what it read: {type(e).__name__}: {str(e)[:200]}"
+            self.findings.append(Finding("error", "damaged", said, RESTORE))
+
+    @property
+    def is_sound(self) -> bool:
+        return all(f.level != "error" for f in self.findings)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found in every folder, those inside runs included."""
+
+    folders: list[Folder]
+
+    @property
+    def counts(self) -> dict[Level, int]:
+        every = [f.level for folder in self.folders for f in folder.findings]
+        return {level: every.count(level) for level in LEVELS}
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 if there is an error."""
+        return int(self.counts["error"] > 0)
+
+    def as_json(self) -> str:
+        folders = [
+            {"path": str(d.path), "kind": d.kind, "findings": [asdict(f) for f in d.findings]}
+            for d in self.folders
+        ]
+        return json.dumps({"folders": folders, "counts": self.counts})
+
+    def text(self) -> str:
+        """A paragraph for each folder, the worst findings last."""
+        lines = []
+        for d in self.folders:
+            lines.append(f"{d.path}  ({d.kind}: {WHAT[d.kind]})")
+            for f in sorted(d.findings, key=lambda f: LEVELS.index(f.level)):
+                lines.append(
+                    f"  {f.level:<8} {f.fact}" + f"\n{'-> ':>14}{f.advice}" * bool(f.advice)
+                )
+        counts = ", ".join(f"{n} {level}" for level, n in self.counts.items())
+        return "\n".join([*lines, f"{len(self.folders)} folders: {counts}"])
+
+
+def doctor(*paths: str | Path) -> Report:
+    """Checks folders. Raises UserError for one that does not exist or is none of the three kinds;
+    damage is a finding."""
+    need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")
+    named = [Folder(Path(path), kind_of(Path(path))) for path in dict.fromkeys(map(str, paths))]
+    folders = [f for folder in named for f in checked(folder)]
+    corpora = [f for f in named if "manifest" in f.about]
+    runs = [f for f in folders if "facts" in f.about]
+    for run in runs if corpora else ():
+        run.run(same_data, run, corpora)
+    for one, other in combinations([f for f in runs if f in named], 2):
+        if one.about["recipe"] == other.about["recipe"] and (
+            one.about["facts"]["data"] == other.about["facts"]["data"]
+        ):
+            fact = f"this run and {one.path} have the same corpus, recipe and seed"
+            advice = "they count as one sample: a spread over seeds needs other seeds"
+            other.findings.append(Finding("note", "same-seed", fact, advice))
+    for one, other in combinations([f for f in folders if "words" in f.about], 2):
+        if one.about["part"] != other.about["part"] and one.about["words"] != other.about["words"]:
+            fact = f"this {other.about['part']} and {one.path} have other vocabularies"
+            advice = "they are not a pair: start a run from two folders of one vocabulary"
+            other.findings.append(Finding("warning", "other-vocabulary", fact, advice))
+    return Report(folders)
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of a folder, complete or not, by the names in it. Raises UserError."""
+    need(path.exists(), f"{path}: no such folder")
+    need(path.is_dir(), f"{path} is a file", "name the folder that it is in")
+    names = {p.name for p in path.iterdir()}
+    need("state.json" not in names, f"{path} is a checkpoint", f"name the run, {path.parent}")
+    if names & {"run.json", "config.yaml", "metrics.jsonl"}:
+        return "RUN"
+    if names & {"manifest.json", "unigram.npy", "unfinished"}:
+        return "DATA"
+    if "config.json" in names or any(n.endswith((".safetensors", *PICKLES)) for n in names):
+        return "MODEL"
+    inside = [*path.glob("models/*/config.json"), *path.glob("cells/*/*/config.yaml")]
+    advice = f"name a folder in it, such as {inside[0].parent}" if inside else ""
+    raise UserError(f"{path} is neither a prepared corpus nor a run nor a model", advice)
+
+
+def checked(folder: Folder) -> list[Folder]:
+    """The folder, after its checks, and the folders that a run has made inside."""
+    inside: list[Folder] = []
+    if folder.kind == "DATA":
+        folder.run(corpus_hashes, folder)
+        if folder.is_sound:
+            folder.run(corpus_traps, folder)
+    elif folder.kind == "MODEL":
+        folder.run(model_files, folder)
+        if folder.is_sound:
+            folder.run(model_loads, folder)
+    else:
+        folder.run(run_identity, folder)
+        if "recipe" in folder.about:
+            folder.run(run_progress, folder)
+            tokens = folder.about["facts"].get("corpus", {"counts": {}})["counts"].get("tokens")
+            folder.run(recipe_traps, folder.about["recipe"], tokens)
+            folder.run(run_log, folder)
+        inside = [Folder(p, "MODEL") for p in exports(folder.path)]
+        if (folder.path / "generator-stage").is_dir():
+            inside.append(Folder(folder.path / "generator-stage", "RUN"))
+    return [folder, *(f for one in inside for f in checked(one))]
+
+
+def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Findings:
+    """Every byte of files against the hashes in another one."""
+    sizes = {n: (folder / n).stat().st_size / 1e6 for n in wanted if (folder / n).is_file()}
+    bad = 0
+    with Progress(sum(sizes.values()), title=f"reading {folder.name}", unit="MB") as bar:
+        for name, digest in wanted.items():
+            if name not in sizes:
+                bad += 1
+                yield Finding("error", "missing", f"{name}, named by {where}, is missing", advice)
+            elif sha256(folder / name) != digest:
+                bad += 1
+                yield Finding("error", "hash", f"{name} does not have its hash in {where}", advice)
+            bar.advance(sizes.get(name, 0))
+    if not bad:
+        yield Finding("ok", "whole", f"every byte of {len(wanted)} files is as it was written")
+
+
+# ------------------------------------------------------------------ a corpus
+
+
+def corpus_hashes(folder: Folder) -> Findings:
+    """The files of a corpus against its manifest."""
+    from .text.manifest import AGAIN, MANIFEST, read_manifest
+    from .text.tokenizer import must_be_of
+    from .text.workspace import is_unfinished
+
+    if is_unfinished(folder.path):
+        advice = "the same `electrify prepare` command continues it"
+        yield Finding("error", "unfinished", "`prepare` has not ended here", advice)
+        return
+    manifest = folder.about["manifest"] = read_manifest(folder.path)
+    shards = [s for split in manifest.splits.values() for s in split]
+    wanted = {s.tokens_file: s.tokens_sha256 for s in shards}
+    wanted |= {s.documents_file: s.documents_sha256 for s in shards}
+    wanted |= {f"tokenizer/{n}": h for n, h in manifest.tokenizer_files.items()}
+    wanted["unigram.npy"] = manifest.unigram_sha256
+    yield from hashes(folder.path, wanted, MANIFEST, AGAIN)
+    tokens, counted = sum(s.tokens for s in shards), manifest.counts["tokens"]
+    if tokens != counted:
+        fact = f"the shards hold {tokens:,} tokens and {MANIFEST} counts {counted:,}"
+        yield Finding("error", "counts", fact, AGAIN)
+    must_be_of(manifest, folder.path / "tokenizer")
+
+
+def corpus_traps(folder: Folder) -> Findings:
+    """What the statistics of a whole corpus mean for a run."""
+    from .text.judged import more_validation, smaller, use_of
+    from .text.letters import letters_of
+    from .text.shards import Corpus
+    from .text.unknown import share_of
+
+    manifest: Manifest = folder.about["manifest"]
+    train, counts = Corpus(folder.path, "train"), manifest.counts
+    counts_V, tokens = train.unigram(), train.num_tokens
+    yield from size_traps(tokens)
+    unk = manifest.special_ids.unk
+    share = max(counts_V[unk] / max(tokens, 1) if unk >= 0 else 0, share_of(counts))
+    if share >= UNK_NOTE:
+        level: Level = "warning" if share >= UNK_WARNING else "note"
+        advice = "a larger --vocab-size trained on this text, or --tokenizer bpe"
+        yield Finding(level, "unk", f"{share:.2%} of the text is unknown ([UNK])", advice)
+    median = np.median(np.concatenate([np.diff(offsets) for offsets in train.documents] or [[0]]))
+    if median < SENTENCE:
+        fact = f"the median document has {median:.0f} tokens: a sentence, not a document"
+        advice = "if lines of one text became documents: --document-boundary blank-line or file"
+        yield Finding("warning", "short-documents", fact, advice)
+    if not sum(s.tokens for s in manifest.splits.get("valid", [])):
+        fact = "nothing is set aside for validation, so no run can warn of overfitting"
+        yield Finding("warning", "no-valid", fact, more_validation(manifest))
+    used = use_of(manifest, counts_V)
+    if used.is_too_large:
+        advice = smaller(manifest, used.rare, letters_of(manifest, counts_V, folder.path))
+        yield Finding("warning", "vocabulary-too-large", used.fact, advice)
+    elif used.unused > used.entries / 5:
+        yield Finding("note", "vocabulary-unused", used.fact)
+    if counts["duplicates"] > 0.1 * (counts["duplicates"] + counts["documents"]):
+        fact = f"{counts['duplicates']:,} documents occurred before and were dropped"
+        yield Finding("note", "duplicates", fact, "was an input named twice?")
+    if counts["encoding_errors"]:
+        fact = f"text was not UTF-8 and was replaced or skipped {counts['encoding_errors']:,} times"
+        yield Finding("warning", "encoding", fact, "convert the files from their real encoding")
+
+
+def size_traps(tokens: int) -> Findings:
+    """The size of a corpus against the shipped recipes."""
+    from .config.pretrain import load_recipe
+    from .data.phases import phases_of
+    from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
+
+    if tokens < GRACE_TOKENS / MAX_EPOCHS:
+        fact = f"{tokens:,} tokens to train on; models begin to use the context after "
+        fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"
+        yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
+        return
+    recipes = {name: load_recipe(name) for name in RECIPES}
+    epochs = {n: phases_of(r).slots(r.train.max_steps) / tokens for n, r in recipes.items()}
+    shown = ", ".join(f"{name} {times:,.1f}" for name, times in epochs.items())
+    fact = f"{tokens:,} tokens to train on; epochs of the recipes: {shown}"
+    name = next((n for n in reversed(RECIPES) if epochs[n] <= MAX_EPOCHS), RECIPES[0])
+    if epochs["electra-small"] <= MAX_EPOCHS:
+        yield Finding("ok", "size", fact)
+    else:
+        steps = int(recipes[name].train.max_steps * min(1, MAX_EPOCHS / epochs[name]))
+        advice = f"beyond {MAX_EPOCHS} more steps gain little: --recipe {name} --max-steps {steps}"
+        yield Finding("note", "recipe-too-long", fact, advice)
+
+
+# ------------------------------------------------------------------ a run
+
+
+def exports(run: Path) -> list[Path]:
+    """The Hugging Face folders in a run."""
+    return [path.parent for path in sorted(run.glob("*/config.json"))]
+
+
+def run_identity(folder: Folder) -> Findings:
+    """The recipe, run.json, and the tokenizer that both mean."""
+    from .config.checks import check
+    from .config.pretrain import load_file
+    from .train.run import decisive
+
+    recipe, facts = load_file(folder.path / "config.yaml"), read_json(folder.path / "run.json")
+    check(recipe)
+    folder.about = {"facts": facts, "recipe": recipe}
+    theirs, ours = facts["recipe"], decisive(recipe)
+    odd = [n for n in {**theirs, **ours} if theirs.get(n) != ours.get(n)]
+    if odd:
+        fact = f"config.yaml and run.json are not of one run: {', '.join(odd[:5])}"
+        yield Finding("error", "recipe", fact, "restore config.yaml from a copy")
+    wanted = {f"tokenizer/{n}": h for n, h in facts.get("tokenizer_files", {}).items()}
+    advice = "copy the corpus's tokenizer there: other ids mean other words"
+    yield from hashes(folder.path, wanted, "run.json", advice)
+
+
+def run_progress(folder: Folder) -> Findings:
+    """Every checkpoint to the last byte, and how far the run came."""
+    from .train import checkpoint
+
+    whole: list[int] = []
+    for step in checkpoint.steps(folder.path):
+        try:
+            checkpoint.read_state(checkpoint.folder_of(folder.path, step))
+            whole.append(step)
+        except UserError as e:
+            yield Finding("error", "checkpoint", e.fact, "it is passed over: remove it")
+    exported = bool(exports(folder.path))
+    steps = folder.about["recipe"].train.max_steps
+    if not whole:
+        fact = f"there is no whole checkpoint{', and the run is exported' * exported}"
+        yield Finding("note" if exported else "warning", "no-checkpoint", fact)
+    elif whole[-1] < steps:
+        fact = f"the run stands at step {whole[-1]:,} of {steps:,}"
+        yield Finding("note", "unfinished", fact, "the same command continues it")
+    elif not exported:
+        advice = "`electrify export RUN --output-dir MODEL` writes it"
+        yield Finding("warning", "not-exported", f"{steps:,} steps are done, no model", advice)
+    else:
+        yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
+
+
+def recipe_traps(recipe: PretrainConfig, tokens: int | None) -> Findings:
+    """Numbers that can work together but are known not to work well. tokens: of the corpus."""
+    from .data.phases import phases_of
+    from .train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
+
+    t, m = recipe.train, recipe.model
+    least, most = published_rate(m.hidden_size, t.train_batch_size, recipe.data.max_seq_length)
+    fact = f"learning rate {t.learning_rate:g}; published for this width and batch: {least:.1e} to "
+    fact += f"{most:.1e}"
+    if t.learning_rate > HIGH * most:
+        advice = "lower it, or raise the batch: usually the model knows nothing in the end"
+        yield Finding("warning", "learning-rate-high", fact, advice)
+    elif t.learning_rate < least / LOW:
+        yield Finding("warning", "learning-rate-low", fact, "raise it: little will be learnt")
+    share = t.warmup_steps / t.max_steps
+    if share > 0.25:
+        fact = f"the warm-up takes {t.warmup_steps:,} of {t.max_steps:,} steps"
+        advice = f"--warmup-steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
+        yield Finding("warning" if share >= 1 else "note", "warmup", fact, advice)
+    slots = phases_of(recipe).slots(t.max_steps)
+    grace = LOCAL_GRACE_TOKENS if m.init == "local" else GRACE_TOKENS
+    if slots < grace:
+        fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
+        yield Finding("warning", "few-steps", fact, "enough to try the path only")
+    if tokens and slots / tokens > MAX_EPOCHS:
+        fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
+        advice = f"more text, or --max-steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
+        yield Finding("warning", "epochs", fact, advice)
+    yield from corruption_traps(recipe)
+
+
+def corruption_traps(recipe: PretrainConfig) -> Findings:
+    """The generator, the mask rate, and what the networks share."""
+    from .config.networks import is_untaught
+
+    t, m, c = recipe.train, recipe.model, recipe.corruption
+    own = m.generator_numbers()
+    share = own["hidden_size"] / m.hidden_size
+    # In two stages and for shared encoders, equal size is part of the method; a given generator has
+    # its size; a shallower one is small though it is as wide.
+    meant = t.generator_steps or t.init_generator or m.tie in ("all", "lower")
+    meant = meant or own["num_hidden_layers"] < m.num_hidden_layers
+    if c.row.learned and (share < 1 / 8 or (share >= 1 and not meant)):
+        fact = f"the generator is {share:.2g} times as wide as the encoder; published: 1/4 to 1/3"
+        yield Finding("warning", "generator-size", fact, "--generator-size 0.25")
+    high = 0.3 if c.row.learned else 0.4  # of 2202.08005
+    odd = [r for r in (c.mask_rate, c.mask_rate_end or c.mask_rate) if not 0.1 <= r <= high]
+    if odd:
+        fact = f"{odd[0]:.0%} of the tokens are chosen; published: 15 to {high:.0%}"
+        yield Finding("warning", "mask-rate", fact, "--mask-rate 0.15")
+    learns = c.row.learned and c.generator_training != "frozen" and not is_untaught(recipe)
+    if learns and m.tie == "none" and (tie := possible_tie(recipe)):
+        advice = f"--tie {tie}: in the paper sharing is worth 0.7 points of GLUE"
+        yield Finding("note", "untied", "generator and discriminator share nothing", advice)
+
+
+def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
+    """The published learning rate for a width, scaled to a batch by the square root and in
+    proportion (the smaller and the larger of the two). A longer row counts for several."""
+    at, rate, batch, usual = min(PUBLISHED, key=lambda p: abs(math.log(p[0] / width)))
+    rate *= max(1.0, at / width)
+    ratio = rows * max(1.0, length / usual) / batch
+    return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
+
+
+def possible_tie(recipe: PretrainConfig) -> str | None:
+    """A way of sharing words that this recipe could take."""
+    from .config.checks import check
+    from .config.pretrain import override
+
+    for tie in ("embeddings", "tokens"):
+        with suppress(UserError):
+            check(override(recipe, {"tie": tie}))
+            return tie
+    return None
+
+
+def run_log(folder: Folder) -> Findings:
+    """What metrics.jsonl says at its end."""
+    from .train import log
+    from .train.monitor import GRACE_TOKENS, is_about, monitor_of, silent_tokens, untaught
+
+    recipe: PretrainConfig = folder.about["recipe"]
+    path = folder.path / "metrics.jsonl"
+    records = log.read(path) if path.is_file() else []
+    # Numbers that are not finite are written as text.
+    odd = ("nan", "inf", "-inf")
+    records = [{k: float(v) if v in odd else v for k, v in r.items()} for r in records]
+    train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
+    monitor = monitor_of(recipe, folder.about["facts"].get("unigram_entropy", math.inf))
+    lasting = [trouble for r in (*train[-1:], *valid[-1:]) for trouble in monitor.watch(r)]
+    for trouble in dict.fromkeys(lasting):
+        yield Finding("warning", trouble.topic, trouble.fact, trouble.advice)
+    names = (*recipe.objective.term_weights, "grad_norm")
+    bad = [r["step"] for r in train + valid if not all(math.isfinite(r.get(n, 0)) for n in names)]
+    if bad:
+        level: Level = "error" if max(bad) == train[-1]["step"] else "warning"
+        fact = (
+            f"losses or gradients are not finite in {len(bad):,} lines, from step {min(bad):,} on"
+        )
+        advice = "a lower --learning-rate, a higher --warmup-steps or --bf16 false"
+        yield Finding(level, "not-finite", fact, advice)
+    if not valid:
+        yield Finding("note", "not-validated", "nothing was validated yet")
+        return
+    idle, seen = untaught(recipe), valid[-1]["tokens"]
+    level = "note" if seen < silent_tokens(recipe) + GRACE_TOKENS else "warning"
+    for name, auc in valid[-1].items():
+        if name.endswith("_detection_auc") and not is_about(name, idle) and auc < MIN_AUC:
+            fact = f"{name} is {auc:.3f} after {seen:,} tokens, and 0.5 is chance"
+            advice = "usual at the beginning; later look at the generator and the learning rate"
+            yield Finding(level, "chance", fact, advice)
+    # The loss of a discriminator may rise while its generator gets better.
+    losses = ("generator",) if recipe.corruption.row.learned else recipe.objective.row.losses
+    for name in [loss for loss in losses if loss not in idle][:1]:
+        yield from rising(name, train, valid)
+
+
+def rising(name: str, train: list[dict[str, Any]], valid: list[dict[str, Any]]) -> Findings:
+    """A validation loss above its best value: overfitting, if that of training fell."""
+    found = [r for r in valid if name in r]
+    best = min(found, key=lambda r: r[name], default={})
+    if len(found) < 3 or found[-1][name] <= best[name] * (1 + RISE):
+        return
+    fact = f"the validation loss of {name} rose from {best[name]:.3f} at step {best['step']:,} to "
+    fact += f"{found[-1][name]:.3f}"
+    then = [r[name] for r in train if name in r and r["step"] <= best["step"]][-1:]
+    if then and train[-1].get(name, math.inf) < then[0]:
+        advice = f"more text, --dropout 0.1, or the checkpoint of step {best['step']:,}"
+        yield Finding("warning", "overfitting", f"{fact}, while that of training fell", advice)
+    else:
+        yield Finding("warning", "diverging", fact, "a lower --learning-rate or a longer warm-up")
+
+
+def same_data(run: Folder, corpora: list[Folder]) -> Findings:
+    """Whether the run was trained on one of the corpora."""
+    facts = run.about["facts"]
+    for corpus in corpora:
+        if corpus.about["manifest"].fingerprint == facts["data"]:
+            yield Finding("ok", "same-data", f"it was trained on {corpus.path}")
+            return
+    words = {c.about["manifest"].tokenizer_sha256 for c in corpora}
+    what = "other text" if facts["tokenizer_sha256"] in words else "another vocabulary"
+    fact = f"it was not trained on {corpora[0].path}, which has {what}"
+    yield Finding("error", "other-data", fact, "give `pretrain` the corpus that it began with")
+
+
+# ------------------------------------------------------------------ a model
+
+
+def model_files(folder: Folder) -> Findings:
+    """Code and pickles in the folder, and whether our export is as it was written."""
+    config = read_json(folder.path / "config.json")
+    names = sorted(p.name for p in folder.path.iterdir())
+    if pickles := [n for n in names if n.endswith(PICKLES)]:
+        fact = f"{', '.join(pickles[:3])}: pickles, which run any code that they hold when loaded"
+        yield Finding("warning", "pickle", fact, "remove them where there is model.safetensors")
+    code = [n for n in names if n.endswith(".py")] + ["auto_map"] * ("auto_map" in config)
+    if code:
+        fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
+        yield Finding("warning", "code", fact, "read it before you set trust_remote_code")
+    if "electrify.json" in names:
+        files = read_json(folder.path / "electrify.json")["files"]
+        wanted = {name: digest for name, digest in files.items() if digest}
+        yield from hashes(folder.path, wanted, "electrify.json", "export it again")
+
+
+def model_loads(folder: Folder) -> Findings:
+    """What transformers says of the weights as it loads them, and the tokenizer."""
+    import transformers
+
+    from .export.folders import SAFE_WEIGHTS, load_config, load_tokenizer
+    from .export.quiet import quiet
+    from .text.tokenizer_files import VOCABULARY_FILES
+
+    path = str(folder.path)
+    config = load_config(path)
+    said = next(iter(config.architectures or []), "")
+    # Without a class of that name only the encoder is loaded, and the rest is unexpected.
+    cls = getattr(transformers, said, None)
+    with quiet():
+        model, info = (cls or transformers.AutoModel).from_pretrained(
+            path, config=config, output_loading_info=True, **SAFE_WEIGHTS
+        )
+    missing, shapes = sorted(info["missing_keys"]), sorted(n for n, *_ in info["mismatched_keys"])
+    extra = sorted(info["unexpected_keys"]) if cls else []
+    odd = [n for n, t in model.state_dict().items() if not t.isfinite().all()]
+    only_pooler = all("pooler" in name for name in missing)
+    rows: list[tuple[list[str], Level, str, str]] = [
+        (missing, "note" if only_pooler else "error", "missing", "are missing: drawn at random"),
+        (shapes, "error", "shapes", "do not have the shape that config.json gives"),
+        (extra, "note", "extra", f"have no place in {said} and are ignored"),
+        (odd, "error", "not-finite", "hold values that are not finite"),
+    ]
+    for keys, level, code, what in rows:
+        if keys:
+            fact = f"{len(keys)} weights {what}: {', '.join(keys[:3])}"
+            yield Finding(level, code, fact, "is it the config.json of these weights?")
+    if not (missing or shapes or odd):
+        yield Finding("ok", "loads", f"{said or 'the encoder'} loads with every weight")
+    if not any((folder.path / name).is_file() for name in VOCABULARY_FILES):
+        advice = "copy the one that it was trained with into it"
+        yield Finding("warning", "no-tokenizer", "the folder has no tokenizer", advice)
+        return
+    words = load_tokenizer(path, vocab_size=config.vocab_size).get_vocab()
+    part = "generator" if said.endswith("MaskedLM") else "discriminator"
+    folder.about = {"part": part, "words": words}

@@ -1,0 +1,105 @@
+"""The options of `electrify compare`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le, Lt
+from tyro.conf import Positional
+
+from ..errors import UserError
+from ..progress import say, show
+from ..values import Count, Options, Positive
+
+SCORE = "mean rank over the tasks"
+STUDY = "study.yaml"
+Equal = Literal["flops", "tokens", "epochs"]
+Convention = Literal["paper", "hardware"]
+UNITS: dict[Equal, str] = {"flops": "FLOPs", "tokens": "tokens", "epochs": "epochs"}
+"""What a budget counts, in the words that follow a number."""
+STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
+Seeds = Annotated[int, Ge(1), Le(1000)]
+
+
+def with_unit(budget: float, equal: Equal) -> str:
+    """A budget with its unit."""
+    return f"{budget:.3g} {'epoch' if equal == 'epochs' and budget == 1 else UNITS[equal]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(Options):
+    """Which recipes are compared, for which budgets, on which tasks."""
+
+    data: Positional[str]
+    """Folder made by `electrify prepare` on which every recipe is trained."""
+    recipes: tuple[str, ...] = ()
+    """Recipes, with changes after a colon: bert-tiny,electra-tiny:mask_rate=0.3,tie=gdes.
+    Differences are to the first one."""
+    recipe_file: str | None = None
+    """YAML file with more recipes: a name for each, under it `recipe` and its changes."""
+    budgets: tuple[Positive, ...]
+    """Budgets of pre-training in FLOPs, or in what --equal says, e.g. 1e14,4e14."""
+    equal: Equal = "flops"
+    """Unit of the budgets: flops, tokens of text (first stages included), or epochs."""
+    seeds: Seeds = 3
+    """Pre-training runs of each recipe and budget. Intervals are over them."""
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 0
+    """First seed."""
+    lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
+    """wsd: constant learning rate with decay in the last fifth, so that shorter runs branch off the
+    longest. recipe: each recipe's own schedule, every run whole."""
+    convention: Convention = "hardware"
+    """How FLOPs are counted, see `electrify flops`."""
+    baselines: bool = True
+    """Also measure the first recipe untrained, and with word embeddings from co-occurrence."""
+    tasks: tuple[str, ...]
+    """Tasks of `electrify finetune`, fine-tuned. NAME:frozen, :frozen-last4 and :frozen-all are
+    linear probes on one layer, four or all. stsb:cosine needs no training. blimp, supplement and
+    planted (word substitution in the validation text) are zero-shot, with :mlm by the masked
+    language model of a run."""
+    data_dir: str | None = None
+    """Folder with the tasks' folders, itself or in glue, tagging, squad, babylm and blimp."""
+    task_seeds: Seeds = 3
+    """Runs of each task for each encoder, of which the median counts."""
+    max_train_samples: Count | None = None
+    """Fine-tune on this many examples."""
+    max_eval_samples: Count | None = None
+    """Pairs of each paradigm of blimp and supplement, or of planted (at most 500)."""
+    output_dir: str
+    """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
+    there."""
+    against: Literal["flops", "tokens", "seconds", "joules"] | None = None
+    """Horizontal axis of the plot of several budgets [default: as --equal]."""
+    processes: Count = 1
+    """Encoders trained in parallel, each on one core or GPU."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto, cpu or cuda."""
+    plan_only: bool = False
+    """Print what would run and how long it would take."""
+    json: bool = False
+    """Write JSON."""
+
+    def check(self) -> None:
+        if not self.recipes and self.recipe_file is None:
+            raise UserError("recipes are missing: name them, or give recipe_file")
+        for name in ("budgets", "tasks"):
+            values = getattr(self, name)
+            if not values:
+                raise UserError(f"{name} are missing")
+            if len(set(values)) < len(values):
+                raise UserError(f"{name} names one thing twice")
+
+    def __call__(self) -> int:
+        from .compare import compare, planned
+        from .report import as_json, text
+
+        study, plan = planned(self)
+        if self.plan_only:
+            show(plan.as_json() if self.json else plan.text())
+            return 0
+        for line in plan.text().splitlines():
+            say(line)
+        table = compare(study)
+        show(as_json(table) if self.json else text(table))
+        return 1 if table.failed else 0

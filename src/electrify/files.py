@@ -1,0 +1,134 @@
+"""Files and folders: a file is written whole or not at all, a folder has one writer and is ours.
+
+A folder is ours if it is new, empty, or holds the mark that its command writes first (run.json of a
+run, unfinished/state.json of a corpus, study.yaml of a study). Never because of its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from .errors import UserError
+
+LOCK = ".electrify.lock"
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """A hidden path beside `path`. What the block leaves there, a file or a folder, becomes `path`
+    when it ends without an error, in one rename. A folder that stood there is replaced."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        sync(part)
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.replace(path)
+        sync(path.parent)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part)
+        part.unlink(missing_ok=True)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Writes the whole file or none of it."""
+    with written(path) as part:
+        part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def sync(path: Path) -> None:
+    """Returns when the file, or the folder with its names, is on the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON with sorted keys. Numbers that are not finite, which JSON cannot express, become
+    null."""
+    return json.dumps(_finite(value), indent=indent, sort_keys=True, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {k: _finite(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_finite(v) for v in value]
+        case _:
+            return value
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises UserError that names the file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except ValueError as e:
+        raise UserError(f"{path} is not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} holds no JSON object")
+    return value
+
+
+def is_ours(folder: Path, mark: str) -> bool:
+    """Whether a command may write there: the folder is new, empty but for hidden names (our lock,
+    what a kill has left), or holds the mark."""
+    if not folder.is_dir():
+        return not folder.exists()
+    return (folder / mark).is_file() or all(p.name.startswith(".") for p in folder.iterdir())
+
+
+def must_be_ours(folder: Path, mark: str) -> None:
+    """Raises UserError if a command may not write there: to be asked before hours of work."""
+    if not is_ours(folder, mark):
+        raise UserError(
+            f"{folder} exists and holds no {mark}, so it is not ours to write into; choose another "
+            "--output-dir"
+        )
+
+
+@contextmanager
+def claim(folder: Path, mark: str) -> Iterator[None]:
+    """Makes the folder and holds it for this process. Raises UserError if it is somebody else's or
+    another process writes into it."""
+    must_be_ours(folder, mark)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            yield
+    except Timeout:
+        raise UserError(f"another process writes into {folder}; wait until it ends") from None
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process writes into the folder now."""
+    if not (folder / LOCK).exists():
+        return False
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True

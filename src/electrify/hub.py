@@ -1,0 +1,106 @@
+"""Asks the Hub once whether it has a model or a data set, before the libraries ask for its files:
+where there is no network, or a folder is mistyped, they ask again and again for up to a minute.
+Fetches the file of a model that no library reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from .console import brief
+from .errors import UserError, failing_as
+from .progress import say
+
+SECONDS = 10  # until an answer must be there
+_MODEL = ("config.json", "tokenizer_config.json", "tokenizer.json")
+# For each kind: the type of its repository, and the files of which it has at least one.
+_KINDS = {
+    "model": ("model", _MODEL),
+    "tokenizer": ("model", _MODEL),
+    "data set": ("dataset", ("README.md",)),
+}
+
+
+@cache
+def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]) -> None:
+    """Raises UserError if a name that is not a folder here is neither in the Hub's cache nor known
+    to the Hub. what: the kind of thing that it is to be."""
+    import huggingface_hub
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    missing = f"{brief(name)} is neither a folder here nor a {what}"
+    kind, files = _KINDS[what]
+    if what == "data set" and _is_kept(name):
+        return
+    try:
+        had = (huggingface_hub.try_to_load_from_cache(name, f, repo_type=kind) for f in files)
+        if any(isinstance(file, str) for file in had):
+            return
+        url = huggingface_hub.hf_hub_url(name, files[0], repo_type=kind)
+        huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
+    except HfHubHTTPError as e:
+        if isinstance(e, RepositoryNotFoundError) and not isinstance(e, GatedRepoError):
+            raise UserError(
+                f"{missing} of the Hub; look at how it is written, and log in if it is private"
+            ) from e
+        # Every other answer shows that it is reached; the libraries say what is wrong.
+    except Exception as e:  # no network: each version of the client has its own exceptions
+        said = " ".join(str(e).split())[:200]
+        raise UserError(
+            f"{missing} that can be reached on the Hub ({type(e).__name__}: {said})"
+        ) from e
+
+
+def _is_kept(name: str) -> bool:
+    """Whether `datasets` has the set in the cache of its own, which it reads without a network."""
+    try:
+        from datasets import config
+    except ImportError:
+        return False
+    return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
+
+
+def commit_of(name: str) -> str | None:
+    """The commit of a model of the Hub that its cache holds, and that is read without a network;
+    None if it holds none. The Hub is not asked."""
+    import huggingface_hub
+
+    with suppress(ValueError, OSError):  # no name that the Hub takes, or a cache that nobody reads
+        found = huggingface_hub.try_to_load_from_cache(name, "config.json")
+        return Path(found).parent.name if isinstance(found, str) else None
+    return None
+
+
+def at_commit(name: str) -> str:
+    """The name of a model of the Hub and its commit in the Hub's cache, NAME@COMMIT; the name alone
+    as long as the cache does not hold it."""
+    commit = commit_of(name)
+    return f"{name}@{commit}" if commit else name
+
+
+@cache
+def file_of(name: str, file: str) -> Path | None:
+    """A file of a model of the Hub, in its cache, after the model's config.json was read. None if
+    the model has no such file, or if the Hub cannot be asked, which is reported."""
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
+
+    # The library has just written there which commit is the newest.
+    known = huggingface_hub.try_to_load_from_cache(name, file)
+    if known is not None:
+        return Path(known) if isinstance(known, str) else None  # else the Hub said that it has none
+    unknown = f"{brief(name)}: {file} is not in the Hub's cache, and the Hub cannot be asked for it"
+    try:
+        with failing_as(unknown), suppress(RemoteEntryNotFoundError):
+            with suppress(HfHubHTTPError):  # it is reached
+                url = huggingface_hub.hf_hub_url(name, file)
+                huggingface_hub.get_hf_file_metadata(url, timeout=SECONDS)
+            return Path(huggingface_hub.hf_hub_download(name, file))
+    except UserError as e:
+        say(
+            f"warning: {e}; the model is read as one that electrify did not write, so if it did, "
+            "repeat the command with a network"
+        )
+    return None

@@ -1,0 +1,339 @@
+"""Which numbers of a recipe cannot work together. Types and ranges of single fields are those of
+recipe.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from .errors import UserError
+from .recipe import (
+    GENERATOR_SIZES,
+    Corruption,
+    Model,
+    Recipe,
+    learns_by_likelihood,
+    stages_of,
+    starts_of,
+)
+from .tables import OBJECTIVES
+
+POSITIONS = "max_position_embeddings"
+
+
+def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
+    """Raises UserError with the first rule that the recipe breaks.
+
+    Args:
+        given: Fields that the user wrote. Each must have an effect, those that a recipe carries
+            along need not.
+    """
+    for sentence in broken(recipe, given):
+        raise UserError(sentence)
+
+
+def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:
+    """A sentence for each rule that the recipe breaks. Later rules rely on earlier ones."""
+    yield from _encoder(recipe)
+    if recipe.corruption.row.learned:
+        yield from _generator(recipe.model)
+    yield from _corruption(recipe)
+    yield from _objective(recipe)
+    yield from _weights(recipe)
+    yield from _training(recipe)
+    yield from _starts(recipe)
+    yield from _lengths(recipe)
+    yield from _idle(recipe, given)
+
+
+def _encoder(recipe: Recipe) -> Iterator[str]:
+    m, c = recipe.model, recipe.corruption
+    row, own = m.row, m.generator_numbers()
+    if m.init not in row.inits:
+        yield f"init must be {' or '.join(row.inits)} in {m.architecture}, not {m.init}"
+    if not row.narrow_embeddings and m.embedding_size != m.hidden_size:
+        yield f"embedding_size must be hidden_size {m.hidden_size} in {m.architecture}"
+    yield from _heads("", m.hidden_size, m.num_attention_heads, rotary=row.rotary)
+    for name in (*(f"generator_{n}" for n in GENERATOR_SIZES), "generator_dropout", "tie_layers"):
+        if getattr(m, name) is not None and not c.row.learned:
+            yield f"{name}: corruptor {c.corruptor} has no generator"
+    narrow = min(m.embedding_size, m.hidden_size // m.num_attention_heads)
+    if c.row.learned:
+        narrow = min(narrow, own["hidden_size"] // own["num_attention_heads"])
+    if m.init == "local" and narrow < 4:
+        yield f"init local needs heads and embeddings of at least 4, not {narrow}"
+
+
+def _heads(whose: str, width: int, heads: int, *, rotary: bool) -> Iterator[str]:
+    if width % heads:
+        yield f"{whose}hidden_size {width} must be a multiple of its {heads} attention heads"
+    if rotary and width // heads % 2:
+        yield f"{whose}num_attention_heads: rotary heads need an even width, not {width // heads}"
+
+
+def _generator(m: Model) -> Iterator[str]:
+    own = m.generator_numbers()
+    odd = [name for name in own if own[name] != getattr(m, name)]
+    differs = ", ".join(f"generator_{name} {own[name]} for {getattr(m, name)}" for name in odd)
+    if not m.row.narrow_embeddings and m.tie != "none" and "hidden_size" in odd:
+        yield f"tie must be none in {m.architecture}, or the generator as wide ({differs})"
+    yield from _heads(
+        "generator_", own["hidden_size"], own["num_attention_heads"], rotary=m.row.rotary
+    )
+    if m.tie == "all" and odd:
+        yield f"tie all needs equal networks, as generator_size 1 ({differs})"
+    if m.generator_dropout is not None and m.tie not in ("none", "tokens", "gdes"):
+        yield f"generator_dropout needs tie none, tokens or gdes, not {m.tie}"
+    if (m.tie == "lower") != (m.tie_layers is not None):
+        yield "tie_layers and tie lower go together: give both or neither"
+    if m.tie == "lower" and set(odd) - {"num_hidden_layers"}:
+        yield f"tie lower needs equal widths ({differs})"
+    most = min(m.num_hidden_layers, own["num_hidden_layers"])
+    if m.tie_layers is not None and m.tie_layers > most:
+        yield f"tie_layers must be at most {most}, the layers that both have, not {m.tie_layers}"
+
+
+def _corruption(recipe: Recipe) -> Iterator[str]:
+    m, c, o = recipe.model, recipe.corruption, recipe.objective
+    row = c.row
+    if len(c.mask_mix) != 3 or abs(sum(c.mask_mix) - 1) > 1e-6:
+        yield f"mask_mix must be three shares that sum to 1, not {c.mask_mix}"
+    if c.span_length != Corruption.span_length and c.mask_unit != "span":
+        yield f"span_length is for mask_unit span, not {c.mask_unit}"
+    if c.corruptor not in o.row.corruptors and ":" not in c.corruptor:
+        known = " or ".join(sorted(o.row.corruptors))
+        yield f"corruptor must be {known} for objective {o.objective}, not {c.corruptor}"
+    for name in ("temperature", "temperature_end", "disallow_correct"):
+        if not row.learned and getattr(c, name) != getattr(Corruption, name):
+            yield f"{name}: corruptor {c.corruptor} has no generator"
+    exponential = c.temperature_schedule == "exponential"
+    if exponential and c.temperature_end in (None, c.temperature):
+        yield "temperature_schedule exponential needs another temperature_end"
+    if not exponential and c.temperature_decay != Corruption.temperature_decay:
+        yield "temperature_decay is for temperature_schedule exponential"
+    if c.generator_training == "frozen":
+        if not row.has_generator or o.row.rewarded:
+            yield "generator_training frozen needs corruptor generator and no rewards"
+        if m.tie not in ("none", "gdes"):
+            yield f"generator_training frozen needs tie none or gdes, not {m.tie}"
+    if m.tie in ("all", "lower") and row.learned and not row.has_generator:
+        yield f"tie {m.tie} is for corruptor generator, not {c.corruptor}"
+    layers, depths = m.generator_numbers()["num_hidden_layers"], list(c.read_outs)
+    if depths and (depths != sorted(set(depths)) or depths[-1] != layers):
+        yield f"read_outs must ascend to {layers}, the generator's layers, not {depths}"
+
+
+def _objective(recipe: Recipe) -> Iterator[str]:
+    m, c, o = recipe.model, recipe.corruption, recipe.objective
+    heads = m.row.rtd_heads
+    if m.init_rtd_bias != "zero" and o.row.logits != "replaced":
+        yield f"init_rtd_bias is for RTD heads, and objective {o.objective} has none"
+    if "rtd_head" in o.row.options and o.rtd_head not in heads:
+        yield f"rtd_head must be {' or '.join(heads)} in {m.architecture}, not {o.rtd_head}"
+    if m.mask_decoder and not (c.row.has_generator or (o.row.masked_lm and c.row.shows_mask)):
+        yield "mask_decoder needs a masked language model: corruptor generator, or mask with mlm"
+    if o.mlm_share and not c.row.has_generator:
+        yield f"mlm_share needs corruptor generator, not {c.corruptor}"
+    for option in o.row.uncovered:
+        name, _, value = option.partition("=")
+        found = getattr(c, name)
+        if found == value or (not value and found != getattr(Corruption, name)):
+            yield f"{name} {found} does not go with objective {o.objective} (plain draws only)"
+    if o.loss_on == "chosen" and o.correct_as_replaced:
+        yield "correct_as_replaced needs loss_on all: otherwise every graded token is replaced"
+    if o.loss_on == "chosen" and m.init_rtd_bias == "replaced":
+        yield "init_rtd_bias replaced needs loss_on all: it is a share of all tokens"
+    if o.correction == "none" and not o.mlm_share:
+        yield "correction none needs mlm_share. For detection alone use objective rtd"
+    if o.contrast_rows == 1:
+        yield "contrast_rows must be 0 or at least 2, not 1"
+    if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
+        yield "contrast_temperature and crop_share need contrast_rows"
+
+
+def _weights(recipe: Recipe) -> Iterator[str]:
+    c, o = recipe.corruption, recipe.objective
+    weights, its = o.term_weights, o.row.optional
+    losses = {*o.row.losses, *(["generator"] if learns_by_likelihood(recipe) else [])}
+    values = vars(c) | vars(o) | o.objective_options
+    for loss, option in its.items():
+        if loss in weights and not values[option]:
+            yield f"term_weights: the loss {loss} needs {option} above 0"
+        if option in o.options and values[option] and not weights.get(loss):
+            yield f"{option} is for the loss {loss}: add {loss}=1 to term_weights"
+    for objective, row in OBJECTIVES.items():
+        for loss in (weights.keys() & row.optional) - losses - its.keys():
+            needs = f"objective {objective} with {row.optional[loss]}"
+            yield f"term_weights: the loss {loss} is for {needs}"
+    if not losses <= weights.keys() <= losses | its.keys():
+        right = sorted(losses | weights.keys() & its)
+        shown = ",".join(f"{n}={weights.get(n, o.row.losses.get(n, 1)):g}" for n in right)
+        why = f" ({_about_generator(recipe)})" if "generator" in losses ^ weights.keys() else ""
+        yield f"term_weights must be {shown}, not {','.join(sorted(weights))}{why}"
+    if not any(weights.values()):
+        yield f"term_weights must not all be 0: {weights}"
+    if o.mlm_share and not weights["correct"]:
+        yield "mlm_share trains by the loss correct, whose weight is 0 in term_weights"
+    detects = o.correction == "none" or (o.correction != "plain" and weights["correct"])
+    if detects and not weights["rtd"]:
+        yield f"correction {o.correction} needs the loss rtd, whose weight is 0 in term_weights"
+
+
+def _about_generator(recipe: Recipe) -> str:
+    """Why the loss `generator` is there, or is not."""
+    c, o = recipe.corruption, recipe.objective
+    if learns_by_likelihood(recipe):
+        return f"corruptor {c.corruptor} is trained with the loss generator"
+    if not c.row.learned:
+        return f"corruptor {c.corruptor} has no loss generator"
+    return "rewards train the generator" if o.row.rewarded else "a frozen generator has no loss"
+
+
+def _training(recipe: Recipe) -> Iterator[str]:
+    c, t = recipe.corruption, recipe.train
+    if t.threads != "auto" and not (t.threads.isdigit() and int(t.threads)):
+        yield f"threads must be auto or a number from 1, not {t.threads!r}"
+    if t.clip == "apart" and not t.max_grad_norm:
+        yield "clip apart needs a max_grad_norm above 0"
+    if t.fsdp == "full_shard" and t.torch_compile:
+        yield "fsdp full_shard and torch_compile exclude each other"
+    joint = c.row.learned and c.generator_training != "frozen"
+    if t.clip == "apart" and not joint:
+        yield "clip apart: no generator is trained with the encoder"
+    trained = joint or (c.row.learned and t.generator_steps)
+    of_generator = {f"generator_{n}" for n in ("learning_rate", "warmup_steps", "weight_decay")}
+    for name, value in (vars(t) | {"generator_dropout": recipe.model.generator_dropout}).items():
+        if name in of_generator | {"generator_dropout"} and value is not None and not trained:
+            yield f"{name}: no generator is trained"
+    grows = recipe.data.seq_length_schedule or t.batch_size_schedule
+    for name in ("non_finite", "spike"):
+        if getattr(t, name) == "rollback" and grows:
+            yield f"{name} rollback excludes schedules of lengths and batch sizes"
+
+
+def _starts(recipe: Recipe) -> Iterator[str]:
+    """Two stages, and networks that start from folders."""
+    m, c, o, t = recipe.model, recipe.corruption, recipe.objective, recipe.train
+    frozen = c.generator_training == "frozen"
+    if (t.init_generator or t.generator_steps) and not c.row.has_generator:
+        name = "init_generator" if t.init_generator else "generator_steps"
+        yield f"{name} is for corruptor generator, not {c.corruptor}"
+    if frozen and not (t.generator_steps or t.init_generator):
+        yield "generator_training frozen needs generator_steps or init_generator"
+    if m.init_rtd_bias != "zero" and t.init_discriminator:
+        yield "init_rtd_bias and init_discriminator exclude each other"
+    if m.tie == "lower" and (t.init_generator or t.generator_steps):
+        yield "tie lower excludes init_generator and generator_steps"
+    for name in m.extends:
+        if not t.init_discriminator:
+            yield f"{name} needs init_discriminator. Otherwise give {m.row.extends[name]}"
+        if t.generator_steps:
+            yield f"{name} excludes generator_steps, whose generator starts from no folder"
+    if not t.generator_steps:
+        if t.discriminator_start != "generator":
+            yield f"discriminator_start {t.discriminator_start} needs generator_steps"
+        return
+    if not frozen and not o.row.rewarded:
+        yield "generator_steps needs generator_training frozen, or objective adversarial"
+    if t.init_generator:
+        yield "generator_steps and init_generator exclude each other"
+    own = m.generator_numbers()
+    unlike = t.init_discriminator or any(own[name] != getattr(m, name) for name in own)
+    if t.discriminator_start == "generator" and unlike:
+        yield "discriminator_start generator needs generator_size 1 and no init_discriminator"
+
+
+def limit(recipe: Recipe) -> tuple[str, float]:
+    """The longest sequence in tokens that the discriminator reads, and the field that sets it. A
+    folder's own limit is compared when it is loaded."""
+    if not recipe.train.init_discriminator:
+        return POSITIONS, recipe.model.max_position_embeddings
+    name = extending(recipe.model, POSITIONS)
+    if name in recipe.model.extends:
+        return name, getattr(recipe.model, name)
+    return POSITIONS, math.inf
+
+
+def extending(model: Model, number: str) -> str | None:
+    """The option of an architecture that extends a number of a folder's encoder."""
+    return next((name for name, of in model.row.extends.items() if of == number), None)
+
+
+def _lengths(recipe: Recipe) -> Iterator[str]:
+    m, d, t = recipe.model, recipe.data, recipe.train
+    lengths, sizes = d.seq_length_schedule, t.batch_size_schedule
+    name, most = limit(recipe)
+    for length in (d.max_seq_length, *lengths):
+        if length > most:
+            field = "seq_length_schedule" if length in lengths else "max_seq_length"
+            yield f"{field} {length} exceeds {name} {most}"
+    for field, schedule in (("seq_length_schedule", lengths), ("batch_size_schedule", sizes)):
+        if sum(schedule.values()) >= 1:
+            yield f"{field}: the shares must sum to less than 1, not {sum(schedule.values()):g}"
+    for length in m.global_rope_theta_schedule:
+        if length not in lengths or length == d.max_seq_length:
+            yield f"global_rope_theta_schedule: no earlier rows have {length} tokens"
+    yield from periods(recipe)
+
+
+def periods(recipe: Recipe) -> Iterator[str]:
+    """The rule that each period of the run has an update."""
+    share, steps = recipe.objective.mlm_share, recipe.train.max_steps
+    if share * steps > steps - 1:
+        yield f"mlm_share {share} of {steps:,} updates leaves none for detection"
+
+
+def _idle(recipe: Recipe, given: Iterable[str]) -> Iterator[str]:
+    """Fields that many recipes carry along without effect, where the user wrote them."""
+    m, c = recipe.model, recipe.corruption
+    networks = c.row.learned or f"corruptor {c.corruptor}"
+    works = {
+        "generator_size": networks,
+        "tie": networks,
+        "mask_mix": c.row.shows_mask or bool(c.row.leaves) or f"corruptor {c.corruptor}",
+        "local_amplitude": m.init == "local" or f"init {m.init}",
+    }
+    for name in given:
+        if works.get(name, True) is not True:
+            yield f"{name} has no effect with {works[name]}"
+
+
+def cautions(recipe: Recipe, asked: str = "max_steps") -> Iterator[str]:
+    """Warnings about settings that work and are probably not meant. asked: the field that sets the
+    number of updates."""
+    for name, steps, updates in endless_warmups(recipe):
+        yield f"{name} {steps:,} is not below the {updates:,} updates, so the peak is never reached"
+    d = recipe.data
+    for length in d.seq_length_schedule:
+        if length >= d.max_seq_length:
+            yield f"seq_length_schedule: {length} is not below max_seq_length {d.max_seq_length}"
+    *before, _ = stages_of(recipe)
+    for stage, field in ((recipe, asked), *((one, "generator_steps") for one in before)):
+        yield from _unused_parts(stage, field)
+
+
+def _unused_parts(recipe: Recipe, asked: str) -> Iterator[str]:
+    d, t = recipe.data, recipe.train
+    for name, schedule, last in (
+        ("seq_length_schedule", d.seq_length_schedule, d.max_seq_length),
+        ("batch_size_schedule", t.batch_size_schedule, t.train_batch_size),
+    ):
+        starts = starts_of(schedule, last, t.max_steps)
+        taken = {value for first, value in starts.items() if first < t.max_steps}
+        for value in (*schedule, last):
+            if value not in taken:
+                yield f"{name}: no update has {value}. Increase {asked} or its share"
+
+
+def endless_warmups(recipe: Recipe) -> list[tuple[str, int, int]]:
+    """Warm-ups that last as long as their stage: the field, its updates, those of the stage."""
+    *before, _ = stages_of(recipe)
+    t = recipe.train
+    own = t.generator_warmup_steps
+    found = [("warmup_steps", t.warmup_steps, t.max_steps)]
+    for stage in before:
+        name = "warmup_steps" if own is None else "generator_warmup_steps"
+        found.append((name, stage.train.warmup_steps, stage.train.max_steps))
+    if own is not None and not (before and recipe.corruption.generator_training == "frozen"):
+        found.append(("generator_warmup_steps", own, t.max_steps))
+    return [one for one in found if one[1] >= one[2]]

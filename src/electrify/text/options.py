@@ -1,0 +1,281 @@
+"""The options of `electrify prepare`, and presets for text that is not prose."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from annotated_types import Ge, Le
+from tyro.conf import Positional, Suppress
+
+from ..errors import UserError, nearest
+from ..progress import say, show
+from ..values import BelowOne, Count, Natural, Options
+
+MAX_VOCABULARY = 1 << 22
+"""Four times the largest published vocabulary."""
+TRAINED = ("wordpiece", "bpe", "unigram", "character", "byte")
+# What people call these kinds of tokenizers. The Hub has no repositories with such names, and
+# asking it takes a minute.
+ALSO_CALLED = {
+    **dict.fromkeys(("bytelevel", "bbpe", "tiktoken", "gpt2bpe"), "bpe"),
+    **dict.fromkeys(("char", "chars", "characters", "charlevel", "kmer", "kmers"), "character"),
+    **dict.fromkeys(("sentencepiece", "spm", "ulm"), "unigram"),
+    "bytes": "byte",
+    "bert": "wordpiece",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareConfig(Options):
+    """What to read, how to tokenise it, and where the corpus goes."""
+
+    inputs: Positional[tuple[str, ...]]
+    """Files, folders and globs of txt, md, jsonl, csv, tsv, parquet, fasta (fa, faa, fna, ffn) and
+    smi, all but parquet also compressed (gz, bz2, xz, zst). Or `pydocs` (the documentation of the
+    installed Python packages), or hub:NAME[:CONFIG] (a data set of the Hugging Face Hub)."""
+    output_dir: str
+    """Folder of the corpus. The same command resumes there."""
+    tokenizer: str = "wordpiece"
+    """Tokenizer to train: wordpiece, bpe (byte-level), unigram, character or byte. Or an existing
+    one, by folder or Hub id."""
+    pre_tokenizer: Literal["auto", "whitespace", "none", "chunks"] = "auto"
+    """Boundaries that no token of a trained tokenizer may cross: auto (words), whitespace, none
+    (every 64th character), chunks (every chunk_length characters, with tokenizer character
+    k-mers)."""
+    chunk_length: Annotated[int, Ge(2), Le(64)] | None = None
+    """pre_tokenizer chunks: characters per chunk."""
+    vocab_size: Annotated[int, Ge(32), Le(MAX_VOCABULARY)] = 30522
+    """Size of a trained vocabulary, special tokens included."""
+    lowercase: bool = True
+    """Lower-case the text in a trained tokenizer."""
+    strip_accents: bool | None = None
+    """Remove accents in a trained tokenizer [default: as lowercase]."""
+    min_frequency: Natural = 2
+    """Frequency below which a trained tokenizer ignores a token. unigram does not use it."""
+    tokenizer_sample_mb: Annotated[int, Ge(1), Le(1 << 20)] = 100
+    """Text in MB on which a tokenizer is trained, chosen by hash. It bounds the memory."""
+    document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
+    """End of a document in txt and md: auto is blank-line for txt and file for md. Rows of tables,
+    fasta and smi are always documents."""
+    text_column: str = "text"
+    """Column of the text."""
+    dataset_split: str = "train"
+    """Split of a hub: data set."""
+    encoding_errors: Literal["strict", "replace", "skip"] = "strict"
+    """Text that is not UTF-8: stop, replace by U+FFFD, or skip the document."""
+    deduplicate: bool = True
+    """Drop documents whose text occurred before (16 bytes of memory per document)."""
+    valid_fraction: BelowOne = 0.01
+    """Share of documents in the validation set, chosen by the hash of their text."""
+    allow_unk: bool = False
+    """Accept a tokenizer to which more than a tenth of the characters is unknown."""
+    max_documents: Count | None = None
+    """Stop after this many documents."""
+    shard_mb: Annotated[int, Ge(1), Le(1 << 20)] = 256
+    """Largest shard in MB."""
+    workers: Annotated[int, Ge(1), Le(1 << 10)] | None = None
+    """Processes that tokenise [default: the number of cores, or the CPUs of a Ray cluster]. They do
+    not change the result."""
+    engine: Literal["local", "ray"] = "local"
+    """Where to tokenise: on this host, or on the Ray cluster at RAY_ADDRESS. It does not change the
+    result. Hosts need no shared storage, but the same package versions."""
+
+    @property
+    def accents_stripped(self) -> bool:
+        return self.lowercase if self.strip_accents is None else self.strip_accents
+
+    @property
+    def trains_tokenizer(self) -> bool:
+        return self.tokenizer in TRAINED
+
+    def check(self) -> None:
+        if not self.inputs:
+            raise UserError("inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
+        self._check_tokenizer()
+        chunks = self.pre_tokenizer == "chunks"
+        if not self.trains_tokenizer and self.pre_tokenizer != "auto":
+            raise UserError("pre_tokenizer is for a tokenizer that is trained here")
+        if chunks != (self.chunk_length is not None):
+            raise UserError("chunk_length and pre_tokenizer chunks go together: give both")
+        if chunks and self.tokenizer == "byte":
+            raise UserError("pre_tokenizer chunks does not go with tokenizer byte")
+
+    def _check_tokenizer(self) -> None:
+        """Raises UserError for a kind of tokenizer that does not exist, before the Hub is asked."""
+        name = self.tokenizer
+        if os.path.isfile(name):
+            raise UserError(f"tokenizer {name} is a file. Name its folder")
+        if self.trains_tokenizer or os.path.exists(name) or "/" in name:
+            return
+        plain = "".join(c for c in name.lower() if c.isalnum())
+        close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)
+        meant = plain if plain in TRAINED else ALSO_CALLED.get(plain, close[0] if close else "")
+        if meant:
+            raise UserError(f"there is no tokenizer {name!r}; did you mean {meant!r}?")
+
+    def unused(self, formats: set[str]) -> list[str]:
+        """A sentence for each given option without effect. formats: those of the files to read."""
+        defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
+        return [
+            f"{name} {getattr(self, name)} has no effect: {why}"
+            for name, why in self.idle(formats).items()
+            if getattr(self, name) != defaults[name]
+        ]
+
+    def idle(self, formats: set[str]) -> dict[str, str]:
+        """The options without effect, whatever their value is, and why."""
+        idle: dict[str, str] = {}
+        trained = ("vocab_size", "lowercase", "strip_accents", "min_frequency")
+        if not self.trains_tokenizer:
+            idle |= dict.fromkeys((*trained, "tokenizer_sample_mb"), "the tokenizer exists")
+        if self.tokenizer == "unigram":
+            idle["min_frequency"] = "unigram does not use it"
+        if self.tokenizer == "byte":
+            names = ("vocab_size", "min_frequency", "tokenizer_sample_mb")
+            idle |= dict.fromkeys(names, "a byte vocabulary is the 256 bytes")
+        if not formats & {"jsonl", "csv", "tsv", "parquet", "hub", "pydocs"}:
+            idle["text_column"] = "no input has columns"
+        if "hub" not in formats:
+            idle["dataset_split"] = "no input is a hub: data set"
+        if not formats & {"txt", "md"} and self.document_boundary != "record":
+            idle["document_boundary"] = "each record is a document"
+        return idle
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Options for a kind of text, and the length of sequences to pre-train with."""
+
+    options: dict[str, Any]
+    max_seq_length: int
+    about: str
+
+
+def _preset(about: str, max_seq_length: int, **options: Any) -> Preset:
+    return Preset(options, max_seq_length, about)
+
+
+PRESETS = {
+    "prose": _preset("words, as BERT", 128, tokenizer="wordpiece", vocab_size=30522),
+    "code": _preset(
+        "source code, a file is a document",
+        512,
+        tokenizer="bpe",
+        vocab_size=16384,
+        lowercase=False,
+        document_boundary="file",
+    ),
+    "smiles": _preset(
+        "molecules, one per line",
+        128,
+        tokenizer="character",
+        vocab_size=512,
+        lowercase=False,
+        document_boundary="line",
+    ),
+    "protein": _preset(
+        "amino acids, a sequence per line",
+        512,
+        tokenizer="character",
+        vocab_size=64,
+        lowercase=False,
+        document_boundary="line",
+    ),
+    "dna": _preset(
+        "bases as 6-mers, a sequence per line; lower case marks repeats and is the same base",
+        512,
+        tokenizer="character",
+        vocab_size=4224,
+        lowercase=True,
+        document_boundary="line",
+        pre_tokenizer="chunks",
+        chunk_length=6,
+    ),
+    "logs": _preset(
+        "messages of programs, one per line",
+        128,
+        tokenizer="bpe",
+        vocab_size=8192,
+        lowercase=False,
+        document_boundary="line",
+    ),
+}
+
+
+def from_preset(name: str, **given: Any) -> PrepareConfig:
+    """The options of a preset under those given. Raises UserError for another name."""
+    return PrepareConfig(**defaults_of(name, given), **given)
+
+
+def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preset sets beside the options that are given. Raises UserError for another name."""
+    if name not in PRESETS:
+        raise UserError(f"there is no preset {name!r}{nearest(name, PRESETS)}")
+    options = {k: v for k, v in PRESETS[name].options.items() if k not in given}
+    # A chunk length belongs to its pre-tokenizer, and k-mers to their tokenizer.
+    kmers = given.get("tokenizer", "character") == "character"
+    if given.get("pre_tokenizer", "chunks") != "chunks" or not kmers:
+        options.pop("chunk_length", None)
+        options.pop("pre_tokenizer", None)
+    return options
+
+
+def differing(name: str, config: PrepareConfig) -> list[str]:
+    """The flags of a preset that would change something in `config`."""
+    usual = {f.name: f.default for f in dataclasses.fields(PrepareConfig)}
+    given = {k: getattr(config, k) for k in usual if getattr(config, k) != usual[k]}
+    wanted = defaults_of(name, given)
+    idle = dataclasses.replace(config, **wanted).idle({"txt", "hub"})
+    return [flag(k, v) for k, v in wanted.items() if getattr(config, k) != v and k not in idle]
+
+
+def flag(name: str, value: Any) -> str:
+    """An option as the command line takes it."""
+    word = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{word}" if value else f"--no-{word}"
+    return f"--{word} {value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareConfig):
+    """The command: its options may come from a preset."""
+
+    preset: Literal["prose", "code", "smiles", "protein", "dna", "logs"] | None = None
+    """Defaults for a kind of text: case, boundaries, tokenizer and vocabulary."""
+    set_by_preset: Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def default(cls, given: Mapping[str, str]) -> Prepare:
+        name = given.get("preset")
+        usual = defaults_of(name, given) if name else {}
+        inputs: Any = tyro.MISSING
+        return cls(inputs=inputs, output_dir=tyro.MISSING, set_by_preset=usual, **usual)
+
+    def __call__(self) -> int:
+        if self.preset:
+            flags = " ".join(flag(k, v) for k, v in self.set_by_preset.items())
+            length = PRESETS[self.preset].max_seq_length
+            say(
+                f"note: preset {self.preset} sets {flags}. Pre-train with --max-seq-length {length}"
+            )
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(PrepareConfig)}
+
+        from .judged import advice
+        from .prepare import prepare
+        from .shards import Corpus
+        from .summary import report
+
+        folder = Path(self.output_dir)
+        manifest = prepare(PrepareConfig(**own))
+        show(report(manifest, folder=folder))
+        for line in advice(manifest, Corpus(folder, "train").unigram(), folder):
+            say(line)
+        return 0

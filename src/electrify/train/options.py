@@ -1,0 +1,82 @@
+"""The options of `electrify pretrain`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from tyro.conf import Positional, Suppress
+
+from ..errors import UserError
+from ..progress import say, show
+from ..recipe import SECTION_OF, Recipe, load, override
+from ..rules import check
+from ..values import Options, Positive
+from .signals import status_of_stop
+
+DEFAULT_RECIPE = "electra-small"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(Options):
+    """A corpus and a recipe become a run."""
+
+    data: Positional[str]
+    """Folder made by `electrify prepare`, or text, which is prepared first."""
+    output_dir: str
+    """Folder of the run. The same command resumes there."""
+    recipe: str = DEFAULT_RECIPE
+    """Name of a shipped recipe (see `electrify recipes`), or a .yaml file of your own. Flags
+    override the recipe."""
+    resume: Literal["auto", "never", "must"] = "auto"
+    """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
+    train_minutes: Positive | None = None
+    """Train for about this many minutes (measures throughput, then sets --max-steps)."""
+    fields: Recipe
+    given: Suppress[tuple[str, ...]] = ()
+
+    @classmethod
+    def default(cls, given: Mapping[str, str]) -> Pretrain:
+        name = given.get("recipe", DEFAULT_RECIPE)
+        missing: Any = tyro.MISSING
+        fields = tuple(field for field in given if field in SECTION_OF)
+        return cls(data=missing, output_dir=missing, recipe=name, fields=load(name), given=fields)
+
+    def check(self) -> None:
+        if self.train_minutes is not None and "max_steps" in self.given:
+            raise UserError("--train-minutes and --max-steps exclude each other")
+
+    def resolved(self) -> Recipe:
+        """The recipe with the flags over it. Raises UserError."""
+        sections = {name: getattr(self.fields, SECTION_OF[name]) for name in self.given}
+        flags = {name: getattr(section, name) for name, section in sections.items()}
+        recipe = override(load(self.recipe), flags)
+        check(recipe, self.given)
+        if self.train_minutes is not None and recipe.train.generator_steps:
+            raise UserError("--train-minutes is for runs of one stage, without generator_steps")
+        return recipe
+
+    def __call__(self) -> int:
+        recipe = self.resolved()
+        if self.recipe == DEFAULT_RECIPE and os.environ.get("RANK", "0") == "0":
+            say(f"note: {DEFAULT_RECIPE} is for a GPU. On a CPU use --recipe electra-tiny")
+
+        from .run import pretrain
+
+        result = pretrain(
+            self.data,
+            output_dir=Path(self.output_dir),
+            config=recipe,
+            resume=self.resume,
+            train_minutes=self.train_minutes,
+        )
+        if not result.summary.finished:
+            say(f"stopped and saved at step {result.summary.step}. The same command resumes")
+            return status_of_stop(signalled=result.summary.signalled)
+        for part, folder in result.exported.items():
+            show(f"{part}: {folder}")
+        return 0

@@ -1,0 +1,498 @@
+"""What a run starts from: values drawn from the seed, word vectors computed from the corpus, or the
+weights of Hugging Face folders and models of the Hub, whose shapes and words must fit.
+
+Published tables of words are padded to a round number of rows (DeBERTaV3's to 128,100, others to a
+multiple of 64 or 128): the rows beyond the last token are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..architectures import architecture_named
+from ..architectures.exported import ExportedModel
+from ..architectures.keys import KeyMismatchError, KeyTable, Row, to_ours, without_tied
+from ..build import Built, Vocabulary, build, generator_shape, kept_shape
+from ..config.architectures import ARCHITECTURES
+from ..config.check_lengths import POSITIONS, extending, limit, may_extend
+from ..config.checks import check
+from ..config.flags import flag_of
+from ..config.networks import KEPT
+from ..config.pretrain import ModelConfig, PretrainConfig, override, section_of
+from ..data.cooccurrence import word_vectors
+from ..data.phases import phases_of
+from ..errors import UserError, failing_as, is_of_memory, need
+from ..export.folders import (
+    SAFE_WEIGHTS,
+    computing_plainly,
+    logits_of,
+    must_be_finite,
+    said,
+    unloadable,
+)
+from ..export.places import check_place
+from ..export.quiet import quiet
+from ..files import sha256
+from ..model.embeddings import DisentangledWords
+from ..model.shape import Shape
+from ..progress import say
+from ..text.manifest import TOKENIZER
+from ..text.shards import Corpus
+from ..text.tokenizer import load_tokenizer, without_code
+from ..text.word_edges import word_edges
+
+Starts = Mapping[str, str]  # network -> Hugging Face folder or Hub id from which it starts
+GENERATOR = "generator"
+# The files of a tokenizer that hold a vocabulary.
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model")
+VOCABULARIES += ("sentencepiece.bpe.model", "tokenizer.model")
+MOST = 1.02
+"""The most rows for each token; a table with more has another vocabulary, unless it was padded to
+a multiple of one of ROUND."""
+ROUND = (8, 16, 32, 64, 128)
+# The tensors with a row for each word, under our names.
+OF_WORDS = ("embeddings.words.weight", "head.bias_V")
+
+
+# ------------------------------------------------------------------ folders and Hub ids
+
+
+def starts_of(config: PretrainConfig) -> dict[str, str]:
+    """The folders and Hub ids that a recipe names, by network."""
+    t = config.train
+    return {n: s for n, s in ((KEPT, t.init_discriminator), (GENERATOR, t.init_generator)) if s}
+
+
+def place_of(start: str) -> tuple[str, dict[str, Any]]:
+    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for
+    one that does not exist."""
+    place = os.path.expanduser(start)  # as it is for a user who is not here
+    check_place(place)
+    return place, {"trust_remote_code": False, "local_files_only": Path(place).is_dir()}
+
+
+def content_of(start: str) -> str:
+    """What tells whether a start is still the same: `sha256:` and a hash of the files of a folder,
+    NAME@COMMIT of a model whose config.json is in the Hub's cache."""
+    folder = Path(os.path.expanduser(start))
+    if folder.is_dir():
+        ends = (".safetensors", ".json", *VOCABULARIES)
+        files = sorted(p for p in folder.iterdir() if p.name.endswith(ends))
+        known = [(p.name, sha256(p)) for p in files if p.name != "electrify.json"]
+        return f"sha256:{hashlib.sha256(json.dumps(known).encode()).hexdigest()}"
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(start, "config.json")
+    return f"{start}@{Path(cached).parent.name}" if isinstance(cached, str) else start
+
+
+def is_same(start: str, content: str) -> bool:
+    """Whether a start is what `content_of` gave earlier. A folder that is gone is believed: a run
+    that goes on does not need it."""
+    if Path(os.path.expanduser(start)).is_dir():
+        return content_of(start) == content
+    return content.startswith("sha256:") or content.partition("@")[0] == start
+
+
+def config_in(start: str, architecture: str) -> Any:
+    """The library's configuration of a start, if our encoder of this architecture computes the
+    same. Raises UserError otherwise."""
+    from transformers import AutoConfig
+
+    place, safe = place_of(start)
+    try:
+        with quiet(), without_code(start):
+            config = AutoConfig.from_pretrained(place, **safe)
+    except UserError:
+        raise
+    except Exception as e:  # a config.json may hold anything, and may raise anything
+        raise unloadable(start, e) from e
+    known, *others = ARCHITECTURES[architecture].model_types
+    also = f" (or {', '.join(others)})" if others else ""
+    need(
+        config.model_type in (known, *others),
+        f"{start} is a model of type {config.model_type!r}; a run with --architecture "
+        f"{architecture} starts from {known}{also} only",
+    )
+    own = architecture_named(architecture)
+    own.must_compute_the_same(start, config)
+    config = own.as_read(config)
+    with quiet():
+        computing_plainly(config)
+    return config
+
+
+# ------------------------------------------------------------------ words
+
+
+def has_words(start: str) -> bool:
+    """Whether there is a tokenizer that can be compared with the corpus's."""
+    folder = Path(os.path.expanduser(start))
+    return not folder.is_dir() or any((folder / name).is_file() for name in VOCABULARIES)
+
+
+def may_hold(rows: int, tokens: int) -> bool:
+    """Whether a table with this many rows may be that of this many tokens."""
+    return tokens <= rows <= MOST * tokens or rows in {-(-tokens // n) * n for n in ROUND}
+
+
+def must_know_the_words(start: str, tokenizer: Path) -> None:
+    """Raises UserError if the tokenizer of `start` gives words other ids than the corpus's. One
+    that is missing is accepted, and so is one that cannot be loaded, which is reported."""
+    from transformers import AutoTokenizer
+
+    if not has_words(start):
+        return  # transformers would invent an empty one
+    place, safe = place_of(start)
+    try:
+        with quiet(), failing_as(f"{start}: its tokenizer cannot be loaded"):
+            theirs = AutoTokenizer.from_pretrained(place, **safe).get_vocab()
+    except UserError as e:
+        if not isinstance(e.__cause__, OSError | ValueError | KeyError):
+            raise
+        say(f"warning: {e}, so its words were not compared with the corpus's")
+        return
+    ours = load_tokenizer(tokenizer).get_vocab()
+    odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
+    if odd:
+        raise UserError(
+            f"{start} knows other words than the corpus ({len(odd)} differ, {odd[0]!r} is "
+            f"{theirs.get(odd[0])} there, {ours.get(odd[0])} here)",
+            f"prepare the corpus with `--tokenizer {start}`, or start from another folder",
+        )
+
+
+# ------------------------------------------------------------------ shapes
+
+
+def shape_in(start: str, model: ModelConfig, vocab_size: int | None) -> Shape:
+    """The shape of the encoder in a folder, as the recipe extends it. vocab_size: that of the
+    corpus, if there is one. Raises UserError."""
+    own = architecture_named(model.architecture, model.options)
+    shape = own.shape_of(config_in(start, model.architecture))
+    if vocab_size not in (None, shape.vocab_size):
+        need(
+            may_hold(shape.vocab_size, vocab_size) and has_words(start),
+            f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {vocab_size}",
+            f"prepare the corpus with `--tokenizer {start}`, or start from another folder",
+        )
+        shape = replace(shape, vocab_size=vocab_size)
+    return shape
+
+
+def with_shapes(
+    config: PretrainConfig, saved: Mapping[str, Any], *, vocab_size: int | None
+) -> tuple[PretrainConfig, Shape | None]:
+    """The recipe with the numbers of the folder from which the kept encoder starts, and the shape
+    of the learned generator or of a tower. Both know the same segments.
+
+    saved: the shapes in run.json of a run that goes on, whose folders may be gone. vocab_size: that
+    of the corpus; None before there is one. Raises UserError for folders that do not fit.
+    """
+    t = config.train
+    own = architecture_named(config.model.architecture, config.model.options)
+    shapes = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
+    if start := t.init_discriminator:
+        shape = shapes.get(KEPT)
+        if shape is None:
+            shape = shape_in(start, config.model, vocab_size)
+            (name, longest), reads = limit(config), shape.max_position_embeddings
+            need(
+                longest >= reads,
+                f"{start}: {name} {longest} is less than the {reads} that it reads already",
+                "leave it out",
+            )
+            shape = own.extended(shape)
+        must_hold_rows(config, shape, start)
+        numbers = {n: v for n, v in vars(shape).items() if section_of().get(n) == "model"}
+        config = override(config, numbers)
+        try:
+            # If another folder decides the generator's shape, generator_size is ignored.
+            check(override(config, {"generator_size": 1.0}) if t.init_generator else config)
+        except UserError as e:
+            raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
+    if not config.corruption.row.learned:
+        return config, None
+    kept = kept_shape(config.model, vocab_size or 1)
+    start = t.init_generator
+    if not start:
+        return config, generator_shape(config.model, vocab_size or 1)
+    shape = shapes.get(GENERATOR)
+    if shape is None:
+        shape = shape_in(start, config.model, vocab_size)
+        longer = own.extended(shape)
+        if config.corruption.generator_training == "frozen":
+            # It does not learn to read with other numbers than its folder's.
+            longer = replace(shape, max_position_embeddings=longer.max_position_embeddings)
+        known = {"vocab_size": kept.vocab_size, "type_vocab_size": kept.type_vocab_size}
+        shape = replace(longer, **known)
+    must_hold_rows(config, shape, start, beside=kept.max_position_embeddings)
+    must_share(config, kept, shape, start)
+    return config, shape
+
+
+def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, beside: int = 0) -> None:
+    """Raises UserError if the rows of the run are longer than the encoder of a folder reads.
+    beside: the positions of the kept encoder beside it, which are not shortened."""
+    longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
+    option = extending(config.model, POSITIONS)
+    advice = "shorten the rows, or start from another folder"
+    if option and may_extend(config):
+        advice = f"{flag_of(option)} {max(longest, beside)} reads on without new weights"
+    need(
+        positions >= longest,
+        f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the {positions} "
+        f"positions of {start}",
+        advice,
+    )
+
+
+def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
+    """Raises UserError if a generator from a folder differs from the encoder in a number of what
+    the two share: a word table, a LayerNorm, or everything."""
+    match config.model.tie:
+        case "none":
+            shared: Collection[str] = ()
+        case "tokens" | "gdes":
+            shared = ("embedding_size",)
+        case "all":
+            shared = [n for n in asdict(kept) if n not in config.model.row.extends.values()]
+        case _:
+            shared = ("embedding_size", "layer_norm_eps")
+    odd = [
+        f"{name} {getattr(generator, name)} there, {getattr(kept, name)} in the encoder"
+        for name in shared
+        if getattr(generator, name) != getattr(kept, name)
+    ]
+    need(
+        not odd,
+        f"--init-generator {start} cannot share with the encoder what --tie {config.model.tie} "
+        f"says ({'; '.join(odd)})",
+        "give the encoder the same, or take --tie none",
+    )
+
+
+# ------------------------------------------------------------------ weights
+
+
+def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
+    """The facts about the corpus and its tokenizer that corruption needs."""
+    m = corpus.manifest
+    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
+    return Vocabulary(
+        m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram())
+    )
+
+
+def starting_point(
+    config: PretrainConfig,
+    generator: Shape | None,
+    corpus: Corpus,
+    starts: Starts,
+    *,
+    fresh: bool,
+    main: bool,
+) -> Built:
+    """The objective with its initial values: first those drawn from the seed, then those computed
+    from the corpus, then those of the folders that it starts from.
+
+    fresh: False if a checkpoint will overwrite them. main: whether this is the rank that reads the
+    corpus for the initial word vectors, which the others receive before the first step, and that
+    says what the folders lack.
+    """
+    vectors = (
+        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
+    )
+    vocabulary = vocabulary_of(corpus, config)
+    built = build(config, vocabulary, generator=generator, vectors=vectors, brought=starts)
+    for line in _filled(built, config, starts) if fresh else ():
+        if main:
+            say(line)
+    return built
+
+
+def _filled(built: Built, config: PretrainConfig, starts: Starts) -> Iterator[str]:
+    """Takes the weights of the folders. Yields lines about them."""
+    words = built.kept.encoder.embeddings.words
+    # With this folder alone, the generator begins with its words, too: to the bit if the table
+    # below is empty when they are read.
+    alone = isinstance(words, DisentangledWords) and set(starts) == {KEPT}
+    if alone:
+        torch.nn.init.zeros_(words.base.weight)
+    # A disentangled table is a difference from the generator's table, which must be loaded first.
+    order = (GENERATOR, KEPT) if config.model.tie == "gdes" else (KEPT, GENERATOR)
+    for name in (n for n in order if n in starts):
+        given = built.kept if name == GENERATOR and KEPT in starts else None
+        learns = name == KEPT or config.corruption.generator_training != "frozen"
+        for line in load_model(
+            built.exports[name], starts[name], what=name, given=given, learns=learns
+        ):
+            yield f"{name}: {starts[name]}: {line}"
+    if alone:
+        words.level()
+    if starts:
+        for name in sorted(built.exports.keys() - {*order}):
+            yield (
+                f"{name}: no folder is given for it; what it does not share starts with new values"
+            )
+
+
+def load_model(
+    own: ExportedModel,
+    start: str,
+    *,
+    what: str,
+    given: ExportedModel | None = None,
+    learns: bool = True,
+) -> list[str]:
+    """Fills a network of a run with the weights of a folder or Hub id (safetensors only). Returns
+    lines that say what was missing or left out. what: `discriminator` or `generator`.
+
+    A head that the folder lacks keeps its initial values. given: the network that another folder
+    has already filled: what the two share stays as that folder left it. learns: False for a network
+    that stays as the folder leaves it, head and all. Raises UserError if the folder does not fit;
+    then nothing has been changed.
+    """
+    config = config_in(start, own.architecture.name)
+    table = own.table(model_type=config.model_type)
+    model, missing, extra = _read(start, own.architecture.starting_class(table.name), config)
+    head = {name for row in table.head for name in row.theirs}
+    if not own.architecture.has_head(config, own.head.kind):
+        missing |= head
+    lines = _what_is_missing(own, table, missing, start, what=what, learns=learns)
+    rows = [row for row in table.rows if not missing.intersection(row.theirs)]
+    wanted = {name for row in rows for name in row.theirs} | set(table.tied)
+    theirs = {name: t for name, t in model.state_dict().items() if name in wanted}
+    try:
+        new = to_ours(rows, without_tied(table, theirs))
+    except KeyMismatchError as e:
+        raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
+    lines += _fit_rows(new, own)
+    mine = own.parameters()
+    for name, t in new.items():
+        need(
+            mine[name].shape == t.shape,
+            f"--init-{what} {start}: {name} is {tuple(t.shape)} there, {tuple(mine[name].shape)} "
+            "here",
+            "if it is shared with the other network, choose --tie none",
+        )
+    kept = {id(p) for p in given.parameters().values()} if given else set()
+    passed = [name for name in new if id(mine[name]) in kept]
+    if own.fill({name: t for name, t in new.items() if name not in passed}):
+        lines.append("a head of another objective or form; ours keeps its initial values")
+    if passed:
+        shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
+        lines.append(
+            f"its {len(passed)} {shared} weights are ignored: they are shared with the "
+            "discriminator, whose folder decides them"
+        )
+    if extra:
+        shown = f"{', '.join(sorted(extra)[:4])}{', ...' * (len(extra) > 4)}"
+        lines.append(f"ignored {len(extra)} weights without a place here ({shown})")
+    return lines or ["every weight found and used"]
+
+
+def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
+    """The model as one of this class, and the keys it missed and did not know."""
+    place, safe = place_of(start)
+    given = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS | safe
+    try:
+        with quiet():
+            model, info = cls.from_pretrained(place, **given)
+    except Exception as e:  # damaged weights raise types of three libraries
+        if is_of_memory(e):
+            raise
+        raise UserError(
+            f"{start} has no readable model.safetensors ({said(e)})",
+            "convert its weights to safetensors first",
+        ) from e
+    wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
+    need(
+        not wrong,
+        f"{start} is damaged: {', '.join(wrong[:1])} does not have the shape that its config.json "
+        "says",
+    )
+    must_be_finite(start, model)
+    return model, set(info["missing_keys"]), set(info["unexpected_keys"])
+
+
+def _what_is_missing(
+    own: ExportedModel, table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
+) -> list[str]:
+    """Lines about weights that the folder lacks. Raises UserError if the run cannot do without."""
+
+    def lacking(rows: Collection[Row]) -> list[str]:
+        rows = [row for row in rows if missing.intersection(row.theirs)]
+        return sorted(name for row in rows for name in row.theirs)
+
+    encoder, head = lacking(table.encoder), lacking(table.head)
+    need(
+        not encoder,
+        f"--init-{what} {start} lacks {len(encoder)} weights of the encoder "
+        f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
+    )
+    need(
+        learns or not (head or logits_of(os.path.expanduser(start)) == "choice"),
+        f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
+        "learns none",
+        "take the generator/ folder of a run, or another masked language model",
+    )
+    left = own.architecture.left_out(own.head.kind, missing)
+    need(
+        learns or not left,
+        f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",
+    )
+    lines = [left] if left else []
+    if len(head) == sum(len(row.theirs) for row in table.head):
+        lines.append("it has no weights of the head, which keeps its initial values")
+    elif head:
+        lines.append(f"it lacks {', '.join(head)}; they keep their initial values")
+    return lines
+
+
+def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> list[str]:
+    """Cuts the padding off tables of words, and gives the table of segments as many rows as ours
+    has; lines where that changes something. A segment that the folder lacks starts as its last, so
+    that it computes the same for every text that it could read."""
+    lines, shape = [], own.encoder.shape
+    for name in new:
+        rows, tokens, ours = len(new[name]), shape.vocab_size, shape.type_vocab_size
+        if name.endswith(OF_WORDS) and rows > tokens:
+            new[name] = new[name][:tokens]
+            if not name.startswith("head."):
+                lines.append(
+                    f"left out the last {rows - tokens:,} of {rows:,} rows of its vocabulary, "
+                    "which no token has"
+                )
+        elif name.endswith("embeddings.segments.weight") and rows != ours:
+            new[name] = new[name][torch.arange(ours).clamp(max=rows - 1)]
+            lines.append(
+                f"knows {rows} of {ours} segments; the other starts as its last"
+                if rows < ours
+                else f"left out the last {rows - ours} of {rows} segments, which no text has here"
+            )
+    return lines
+
+
+def kept_names(built: Built) -> set[str]:
+    """The names of the parameters that belong to the kept encoder and its heads. All other
+    parameters belong only to the generator and use its learning rate; among them is the table under
+    a disentangled one, which the encoder reads and does not train."""
+    kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
+    words = built.kept.encoder.embeddings.words
+    if isinstance(words, DisentangledWords):
+        kept.discard(id(words.base.weight))
+    others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
+    return {
+        n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
+    }

@@ -1,0 +1,172 @@
+"""The state of a run: everything that a checkpoint holds, and nothing else; and beside it what a
+run is given.
+
+What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are
+functions of them, so the state is parameters, optimiser, the step, what the guard has counted, and
+the sums of the unfinished log line. No random generator is part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..config.pretrain import TrainConfig
+from ..data.loader import Loader, Rows
+from ..text.judged import more_validation
+from .checkpoint import Groups, State
+from .dist import World, gathered, like
+from .guard import Guard
+from .meter import Meter
+from .monitor import Monitor
+from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
+from .sums import MetricSums
+
+# ------------------------------------------------------------------ what a run is given
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Where a run runs."""
+
+    world: World
+    folder: Path
+    conditions: dict[str, Any] = field(default_factory=dict)
+    """What the last bits depend on besides recipe and data: version of torch, threads, processes,
+    device."""
+    deadline: float | None = None
+    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
+    peak: float = math.inf
+    """FLOP/s that one device can do."""
+    flops_before: float = 0.0
+    """FLOPs that an earlier stage has used."""
+    milestones: frozenset[int] = frozenset()
+    """Updates whose checkpoints are kept whatever `save_total_limit` says."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run reads."""
+
+    loader: Loader
+    valid: Rows | None
+    """The rows used for validation; None if the corpus has no valid split."""
+    micro_rows: int
+    """Rows that one process takes in one forward pass."""
+    unigram_entropy: float
+    """The loss, in nats, of the best model that sees no context."""
+    group_rows: int = 1
+    """Number of consecutive rows that a loss may compare with each other; no forward pass splits
+    such a group."""
+
+    def validated(self, eval_rows: int, *, processes: int) -> tuple[int, int]:
+        """How many rows are validated on, and how many of them one process takes at a time."""
+        there = self.valid.num_rows if self.valid else 0
+        limit = min(eval_rows, there)
+        limit -= limit % self.group_rows
+        groups = -(-limit // (processes * self.group_rows))
+        return limit, min(self.micro_rows, groups * self.group_rows)
+
+    def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
+        """Why nothing is validated; None if something is."""
+        if self.valid is None:
+            advice = more_validation(self.loader.corpus.manifest)
+            return f"the corpus has no valid split, so nothing is validated: {advice}"
+        if self.validated(eval_rows, processes=processes)[0]:
+            return None
+        return (
+            f"the corpus's valid split has {self.valid.num_rows:,} rows and the contrast compares "
+            f"{self.group_rows:,}, so nothing is validated; prepare it with a larger "
+            "--valid-fraction, or give smaller --contrast-rows"
+        )
+
+
+# ------------------------------------------------------------------ what a checkpoint holds
+
+
+class RunState:
+    """The state of a run: at step 0 until `load` is called."""
+
+    def __init__(
+        self,
+        named: dict[str, nn.Parameter],
+        config: TrainConfig,
+        context: RunContext,
+        *,
+        kept: set[str],
+        monitor: Monitor,
+        flops: Callable[[int], float],
+    ) -> None:
+        """kept: names of the parameters of the encoder that is kept; all others use
+        generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
+        FLOPs of the run before that step."""
+        c, world = config, context.world
+        others = named.keys() - kept
+        rate = c.generator_learning_rate or c.learning_rate
+        decay = c.generator_weight_decay
+        groups = parameter_groups(
+            named,
+            rates={n: c.learning_rate if n in kept else rate for n in named},
+            weight_decay=c.weight_decay,
+            decays={} if decay is None else dict.fromkeys(others, decay),
+            generator=set() if c.generator_warmup_steps is None else others,
+        )
+        betas = (c.adam_beta1, c.adam_beta2)
+        self.named = named
+        self.optimizer = make_optimizer(c.optim, groups, betas=betas, eps=c.adam_epsilon)
+        self.monitor = monitor
+        self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
+        self.guard = Guard(c, world)
+        self.sums = MetricSums(world.device)
+        self.step = 0
+        self.tokens = 0
+        """Tokens trained on up to the last log line."""
+        self.validation: dict[str, float] = {}
+        self.left_out = 0
+        """Number of batches that rollbacks have skipped: update n takes batch n - 1 + left_out."""
+
+    def tokens_seen(self) -> int:
+        """Tokens trained on over all ranks, without padding."""
+        waiting = self.sums.across().get("tokens")
+        return self.tokens + (int(waiting.sum) if waiting else 0)
+
+    def tensors(self, *, keep: bool) -> Groups:
+        """Parameters and moments, without sharding. Called on all ranks; a rank that does not
+        `keep` them gets none."""
+        parameters = {n: p.detach() for n, p in self.named.items()}
+        groups = {"model": parameters, "optimizer": optimizer_tensors(self.optimizer, self.named)}
+        return {group: gathered(named, keep=keep) for group, named in groups.items()}
+
+    def facts(self) -> State:
+        """The rest of the state, as JSON that `load` reads back to the bit."""
+        return {
+            "step": self.step,
+            "tokens": self.tokens,
+            "seconds": self.meter.seconds(),
+            "window": self.sums.save(),
+            "validation": self.validation,
+            "monitor": self.monitor.state(),
+            "guard": self.guard.state(),
+            "left_out": self.left_out,
+        }
+
+    def load(self, tensors: Groups, facts: State, *, rank: int) -> None:
+        """Takes over the state that a checkpoint of this recipe holds."""
+        with torch.no_grad():
+            for n, p in self.named.items():
+                p.copy_(like(p, tensors["model"][n]))
+        load_optimizer_tensors(self.optimizer, self.named, tensors["optimizer"])
+        self.step = facts["step"]
+        self.tokens = facts["tokens"]
+        self.meter.seconds_before = facts["seconds"]
+        self.sums.load(facts["window"], rank=rank)
+        self.validation = facts["validation"]
+        self.monitor.restore(facts["monitor"])
+        self.guard.restore(facts["guard"])
+        self.left_out = facts["left_out"]

@@ -1,0 +1,144 @@
+"""Text of files and flags as typed values, and options that are checked where they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+import typing
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import yaml
+from annotated_types import Ge, Gt, Le, Lt, MultipleOf
+
+from .errors import UserError, nearest
+
+if typing.TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Count = Annotated[int, Ge(1)]
+Natural = Annotated[int, Ge(0)]
+Even = Annotated[int, Ge(2), MultipleOf(2)]
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
+AboveOne = Annotated[float, Gt(1)]
+Inside = Annotated[float, Gt(0), Lt(1)]
+"""A number between 0 and 1, both excluded."""
+BelowOne = Annotated[float, Ge(0), Lt(1)]
+Share = Annotated[float, Ge(0), Le(1)]
+
+
+class _Loader(yaml.BaseLoader):
+    """Reads every value as text, which the type of its field interprets, so `1:30` is not 90 and
+    `no` is not false. A key that occurs twice is an error: its first value would be lost."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            raise yaml.YAMLError(f"a key occurs twice after line {node.start_mark.line + 1}")
+        return mapping
+
+
+def plain_yaml(text: str, where: str) -> dict[str, Any]:
+    """The YAML text as dicts and lists of text. Raises UserError."""
+    try:
+        values = yaml.load(text, _Loader)  # a subclass of a loader that only makes text
+    except (yaml.YAMLError, TypeError, RecursionError) as e:
+        raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:300]}") from e
+    if not isinstance(values, dict):
+        raise UserError(f"{where} must be a mapping of names to values")
+    return values
+
+
+@cache
+def kinds(cls: type) -> dict[str, Any]:
+    """The annotated type of each field of a dataclass."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def plain_kind(kind: Any) -> Any:
+    """A type without annotations and without None."""
+    if typing.get_origin(kind) is Annotated:
+        return plain_kind(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return plain_kind(next(k for k in typing.get_args(kind) if k is not type(None)))
+    return kind
+
+
+def from_text(value: Any, kind: Any) -> Any:
+    """Text of a file or a flag as a value of about this type: `1,0,0`, `64=0.9`, `none`. What
+    cannot be read stays text, which `checked` refuses. Other values stay as they are."""
+    plain = plain_kind(kind)
+    origin, of = typing.get_origin(plain), typing.get_args(plain)
+    if isinstance(value, str):
+        if origin is Literal:
+            return {str(choice): choice for choice in of}.get(value, value)
+        if origin is tuple:
+            return from_text([word for word in value.split(",") if word.strip()], kind)
+        if kind is not str and value.strip().lower() in ("none", "null", "~", ""):
+            return {} if origin is dict else None
+        if origin is dict:
+            pairs = [word.partition("=") for word in value.split(",")]
+            return from_text({key: its for key, _, its in pairs}, kind)
+        return value if plain is str else _scalar(value.strip(), plain)
+    if isinstance(value, dict) and origin is dict:
+        return {from_text(key, of[0]): from_text(its, of[1]) for key, its in value.items()}
+    if isinstance(value, list | tuple) and origin is tuple:
+        return tuple(from_text(its, of[0]) for its in value)
+    if plain is str and isinstance(value, int | os.PathLike) and not isinstance(value, bool):
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return value
+
+
+def _scalar(word: str, kind: Any) -> Any:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    whole = number.is_integer() and (kind is int or word.lstrip("-").isdigit())
+    return int(number) if whole else number
+
+
+@cache
+def _schema(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+
+
+def checked(value: Any, kind: Any, name: str) -> Any:
+    """The value if it is of the annotated type and in its range, without conversions but that of an
+    int to a float. Raises UserError that names the field and says what is wrong."""
+    from pydantic import ValidationError
+
+    try:
+        return _schema(kind).validate_python(value, strict=True)
+    except ValidationError as e:
+        wrong = e.errors(include_url=False)[0]
+    plain = plain_kind(kind)
+    if typing.get_origin(plain) is Literal:
+        known = nearest(str(value), map(str, typing.get_args(plain)))
+        raise UserError(f"{name} cannot be {value!r:.60}{known}")
+    raise UserError(f"{name} {wrong['msg'].removeprefix('Input ')}, not {wrong['input']!r:.60}")
+
+
+class Options:
+    """Base of the options of a command: a dataclass whose values, as text or typed, are read and
+    checked when it is made. Raises UserError that names the field."""
+
+    def __post_init__(self) -> None:
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
+        if any(type(value).__module__.startswith("tyro") for value in values.values()):
+            return  # defaults that the command line completes
+        for name, kind in kinds(type(self)).items():
+            if not dataclasses.is_dataclass(kind):
+                value = checked(from_text(values[name], kind), kind, name)
+                object.__setattr__(self, name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Raises UserError for options that do not go together."""

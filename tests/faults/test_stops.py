@@ -1,0 +1,188 @@
+"""A run that is stopped or killed in the middle of its work, then the same command again: what an
+undisturbed run leaves, to the byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from itertools import product
+from pathlib import Path
+
+import psutil
+import pytest
+from breaking import KILLED, SAVED, SHORT, UPDATE, core, prepare_words, run
+
+from small import (
+    Process,
+    electrify,
+    listing,
+    model_files,
+    pretrain_words,
+    records,
+    same_ending,
+    steps_of,
+    write_text,
+)
+
+SIGNALS = ("term", "int", "usr1", "hup")
+# Where a run of SHORT is met, and the checkpoints that it then leaves.
+PHASES = {
+    "electrify.train.run:begin@1": [],
+    f"{UPDATE}@11": [7, 11],
+    "electrify.train.loop:evaluate@1": [7, 10],
+    "electrify.train.checkpoint:save@3": [14, 21],
+    "electrify.export.hf:_write@1": [21, 24],
+}
+
+
+def no_leftovers(folder: Path) -> None:
+    assert not [
+        p.name for p in folder.rglob("*") if p.name.startswith(".tmp") or p.name.endswith(".part")
+    ]
+
+
+@pytest.mark.parametrize("point", core(PHASES, f"{UPDATE}@11"))
+def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, point: str) -> None:
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    run(words, tmp_path, fault=f"kill@{point}", expect=KILLED)
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+    assert len(steps_of(tmp_path / "run")) == 2
+    for part in ("discriminator", "generator"):
+        assert model_files(tmp_path / "run" / part) == model_files(unbroken / part)
+    no_leftovers(tmp_path / "run")
+
+
+DAILY = [
+    (f"{UPDATE}@11", "usr1"),
+    ("electrify.train.checkpoint:save@3", "int"),
+    ("electrify.export.hf:_write@1", "term"),
+]
+
+
+@pytest.mark.parametrize(("point", "action"), core(product(PHASES, SIGNALS), *DAILY))
+def test_a_signal_in_every_phase(
+    small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str
+) -> None:
+    """Status 75, whatever the run is doing, and the same command continues."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    said = run(words, tmp_path, fault=f"{action}@{point}", expect=SAVED)
+    assert "run the same command again to continue" in said.splitlines()[-1]
+    # A signal in a validation or a save is obeyed after the update that follows.
+    later = {
+        "electrify.train.loop:evaluate@1": [7, 11],
+        "electrify.train.checkpoint:save@3": [21, 22],
+    }
+    assert steps_of(tmp_path / "run") == later.get(point, PHASES[point])
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+STAGES = {"recipe": "two-stage-tiny", "generator_steps": 4, "max_steps": 6, "eval_steps": 3}
+
+
+@pytest.fixture(scope="module")
+def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two stages that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("stages")
+    run(pretrain_words(small_data, folder / "run", **STAGES), folder)
+    return folder / "run"
+
+
+def test_a_signal_at_the_end_of_a_first_stage(
+    small_data: Path, both_stages: Path, tmp_path: Path
+) -> None:
+    """It is too late to stop the first stage; the second does not begin."""
+    words = pretrain_words(small_data, tmp_path / "run", **STAGES)
+    said = run(words, tmp_path, fault="term@electrify.train.loop:evaluate@2", expect=SAVED)
+    assert "stopped after step 4 and saved" in said.splitlines()[-1]
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    run(words, tmp_path)
+    same_ending(both_stages, tmp_path / "run", step=6)
+
+
+def at_work(process: Process, program: str) -> bool:
+    """Whether it is among what the process has started."""
+    names = []
+    for child in process.family()[1:]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            names.append(child.name())
+    return program in names
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
+    """It ends at once, for there is nothing to save yet; to the process alone as from a scheduler,
+    or to its compilers, too, as from a terminal."""
+    fields = SHORT | {"max_steps": 8, "torch_compile": True}
+    kernels = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "kernels")}
+    words = pretrain_words(small_data, tmp_path / "run", **fields)
+    for to_all in (False, True):
+        process = Process(words, tmp_path / "stderr.txt", variables=kernels)
+        assert process.wait_for(lambda process=process: at_work(process, "cc1plus"))
+        for p in process.family() if to_all else process.family()[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                p.send_signal(signal.SIGINT)
+        done = process.end()
+        assert done.status == SAVED
+        assert (
+            done.err.splitlines()[-1]
+            == "electrify pretrain: stopped by SIGINT; run the same command again to continue"
+        )
+        assert steps_of(tmp_path / "run") == records(tmp_path / "run") == [], (
+            "not an update was done"
+        )
+    electrify(words, tmp_path, **kernels)
+    electrify(pretrain_words(small_data, tmp_path / "whole", **fields), tmp_path, **kernels)
+    same_ending(tmp_path / "whole", tmp_path / "run", step=8)
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """Both before a checkpoint is written: the older ones are whole."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    fault = f"term@{UPDATE}@16,term@electrify.train.checkpoint:save@3"
+    run(words, tmp_path, fault=fault, expect=-signal.SIGTERM)
+    assert steps_of(tmp_path / "run") == [7, 14]
+    run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "corpus.txt", size=60_000)
+
+
+@pytest.fixture(scope="module")
+def data(text: Path) -> Path:
+    """Prepared without disturbance."""
+    run(prepare_words(text, text.parent / "data"), text.parent)
+    return text.parent / "data"
+
+
+POINTS = ("electrify.text.sample:tokenizer_for", "electrify.text.prepare:join")
+STOPS = [(POINTS[0], "term"), (POINTS[1], "kill")]
+
+
+@pytest.mark.parametrize(("point", "action"), core(product(POINTS, ("kill", *SIGNALS)), *STOPS))
+def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
+    out = tmp_path / "data"
+    said = run(
+        prepare_words(text, out),
+        tmp_path,
+        fault=f"{action}@{point}@1",
+        expect=KILLED if action == "kill" else SAVED,
+    )
+    assert not (out / "manifest.json").exists()
+    assert action == "kill" or "run the same command again to continue" in said.splitlines()[-1]
+    run(prepare_words(text, out), tmp_path)
+    hashes = [
+        {name: h for name, h in listing(folder).items() if name != "prepare.log.json"}
+        for folder in (out, data)
+    ]
+    assert hashes[0] == hashes[1]
+    reused = json.loads((out / "prepare.log.json").read_text())["parts_reused"]
+    assert (reused > 0) == (point == POINTS[1])
+    no_leftovers(out)

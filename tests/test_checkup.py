@@ -1,0 +1,228 @@
+"""`electrify doctor`: what it finds in a corpus, a run and a model, and that it finds nothing in
+whole ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from electrify.checkup import Finding, Report, doctor, published_rate, recipe_traps
+from electrify.config.pretrain import load_recipe, override
+from electrify.errors import UserError
+from small import prepare_small, pretrain_words, run
+
+TOKENS = "tokens-train-00000.bin"
+
+
+@pytest.fixture(scope="module")
+def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few updates with its exported halves."""
+    folder = tmp_path_factory.mktemp("doctor") / "run"
+    often: dict[str, Any] = {"max_steps": 8, "save_steps": 4, "logging_steps": 1, "eval_steps": 2}
+    assert run(*pretrain_words(small_data, folder, init_words="random", **often)) == 0
+    return folder
+
+
+@pytest.fixture
+def made(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def data(small_data: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_data, tmp_path / "data"))
+
+
+@pytest.fixture
+def model(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished / "discriminator", tmp_path / "model"))
+
+
+def edit(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def flip(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def found(report: Report, level: str) -> set[str]:
+    return {f.code for folder in report.folders for f in folder.findings if f.level == level}
+
+
+# ------------------------------------------------------------------ corpora
+
+
+def test_a_whole_corpus_and_what_its_size_means(data: Path) -> None:
+    report = doctor(data)
+    assert report.status == 0
+    assert "whole" in found(report, "ok")
+    # 100 kB of a language of 160 words: too few tokens, and more pieces than it fills.
+    assert found(report, "warning") == {"little-text", "vocabulary-too-large"}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        (TOKENS, flip, "hash"),
+        ("unigram.npy", flip, "hash"),
+        ("tokenizer/vocab.txt", flip, "hash"),
+        ("tokenizer/vocab.txt", Path.unlink, "missing"),
+        ("manifest.json", lambda path: path.write_text("{}"), "refused"),
+    ],
+)
+def test_damage_of_a_corpus(data: Path, name: str, change: Callable[..., Any], code: str) -> None:
+    change(data / name)
+    report = doctor(data)
+    assert (report.status, found(report, "error")) == (1, {code})
+
+
+def test_traps_in_a_corpus(tmp_path: Path) -> None:
+    """Sentences as documents, none of them for validation, and far more words than they fill."""
+    lines = "".join(f"a line number {i} of few words\n" for i in range(400))
+    (tmp_path / "a.txt").write_text(lines)
+    words = ["--document-boundary", "line", "--valid-fraction", "0", "--vocab-size", "2000"]
+    words += ["--output-dir", str(tmp_path / "data"), "--workers", "1"]
+    assert run("prepare", str(tmp_path / "a.txt"), *words, "--min-frequency", "1") == 0
+    warned = found(doctor(tmp_path / "data"), "warning")
+    assert warned == {"little-text", "short-documents", "no-valid", "vocabulary-too-large"}
+
+
+# ------------------------------------------------------------------ recipes
+
+
+def test_published_rates() -> None:
+    """2003.10555 table 6, and scaled to four times the batch."""
+    assert published_rate(256, 128, 128) == (5e-4, 5e-4)
+    assert published_rate(768, 256, 512) == (2e-4, 2e-4)
+    assert published_rate(768, 1024, 512) == pytest.approx((4e-4, 8e-4))
+    assert published_rate(128, 128, 128) == pytest.approx((1e-3, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("fields", "codes"),
+    [
+        ({}, set()),
+        ({"learning_rate": 0.1}, {"learning-rate-high"}),
+        ({"learning_rate": 1e-7}, {"learning-rate-low"}),
+        ({"warmup_steps": 900_000}, {"warmup"}),
+        ({"max_steps": 100, "warmup_steps": 10}, {"few-steps"}),
+        ({"generator_size": 1.0}, {"generator-size"}),
+        ({"mask_rate": 0.5}, {"mask-rate"}),
+        ({"tie": "none"}, {"untied"}),
+    ],
+)
+def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
+    recipe = override(load_recipe("electra-small"), fields)
+    assert {f.code for f in recipe_traps(recipe, None)} == codes
+
+
+def test_a_corpus_that_is_seen_too_often() -> None:
+    """128 tokens x 128 rows x 1 M updates of a corpus of 100 M tokens."""
+    (epochs,) = recipe_traps(load_recipe("electra-small"), 100_000_000)
+    assert epochs.code == "epochs"
+    assert "164 times" in epochs.fact
+    assert "--max-steps 244140" in epochs.advice
+
+
+# ------------------------------------------------------------------ runs
+
+
+def test_a_finished_run_with_its_corpus(made: Path, small_data: Path) -> None:
+    report = doctor(small_data, made)
+    assert found(report, "error") == set()
+    assert found(report, "ok") >= {"whole", "finished", "same-data", "loads"}
+    assert [f.kind for f in report.folders] == ["DATA", "RUN", "MODEL", "MODEL"]
+    assert "few-steps" in found(report, "warning")
+
+
+def test_another_corpus_and_the_same_run_twice(made: Path, finished: Path, tmp_path: Path) -> None:
+    other = prepare_small(tmp_path / "other", seed=1)
+    assert "other-data" in found(doctor(other, made), "error")
+    assert "same-seed" in found(doctor(finished, made), "note")
+
+
+def test_damage_of_a_run(made: Path) -> None:
+    flip(made / "checkpoint-8" / "model.safetensors")
+    flip(made / "tokenizer" / "tokenizer.json")
+    edit(
+        made / "run.json",
+        recipe=json.loads((made / "run.json").read_text())["recipe"] | {"seed": 7},
+    )
+    report = doctor(made)
+    assert found(report, "error") == {"checkpoint", "hash", "recipe"}
+    assert "unfinished" in found(report, "note")
+
+
+def log(made: Path, *records: dict[str, Any]) -> list[Finding]:
+    """The findings about a run whose log ends with these records."""
+    lines = [json.dumps({"kind": "valid", "epoch": 1.0, "tokens": 10**7} | r) for r in records]
+    with (made / "metrics.jsonl").open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return doctor(made).folders[0].findings
+
+
+def test_what_the_log_says(made: Path) -> None:
+    curve = [{"step": 8 + i, "generator": x} for i, x in enumerate((4.0, 3.0, 3.5))]
+    dead = {"discriminator_detection_recall": 0.0, "discriminator_detection_replaced": 0.1}
+    last = curve[2] | dead | {"discriminator_detection_auc": 0.5, "generator_loss_masked": 9.0}
+    train = {"kind": "train", "step": 11, "generator": "nan", "epoch": 50.0}
+    codes = {f.code: f.level for f in log(made, curve[0], curve[1], last, train)}
+    expected = {"diverging", "frequencies", "all_original", "chance", "epochs"}
+    assert {c for c in codes if codes[c] == "warning"} >= expected
+    assert codes["not-finite"] == "error"
+
+
+# ------------------------------------------------------------------ models
+
+
+def test_a_model_with_code_and_pickles(model: Path) -> None:
+    assert found(doctor(model), "ok") == {"whole", "loads"}
+    (model / "pytorch_model.bin").write_bytes(b"")
+    (model / "modeling.py").write_text("raise SystemExit")
+    assert found(doctor(model), "warning") == {"pickle", "code"}
+
+
+@pytest.mark.parametrize("code", ["missing", "shapes", "not-finite"])
+def test_damaged_weights(model: Path, code: str) -> None:
+    tensors = load_file(model / "model.safetensors")
+    name = next(n for n in tensors if n.endswith("layer.0.output.dense.bias"))
+    if code == "missing":
+        del tensors[name]
+    else:
+        tensors[name] = torch.zeros(3) if code == "shapes" else tensors[name] * torch.nan
+    save_file(tensors, model / "model.safetensors", {"format": "pt"})
+    assert found(doctor(model), "error") == {"hash"}
+    (model / "electrify.json").unlink()
+    assert found(doctor(model), "error") == {code}
+
+
+def test_a_tokenizer_that_is_too_large_and_a_pair_of_two(finished: Path, model: Path) -> None:
+    (model / "electrify.json").unlink()
+    edit(model / "tokenizer_config.json", unk_token="[UNK]", extra_special_tokens=["<new>"])
+    report = doctor(finished / "generator", model)
+    assert found(report, "error") == {"refused"}
+    assert any("they do not belong together" in f.fact for f in report.folders[1].findings)
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_statuses_and_json(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flip(data / TOKENS)
+    assert run("doctor", str(data), "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"] == {"ok": 0, "note": 0, "warning": 0, "error": 1}
+    assert report["folders"][0]["findings"][0]["code"] == "hash"
+    assert run("doctor", str(tmp_path / "none")) == 2
+    with pytest.raises(UserError, match="is neither a prepared corpus nor a run nor a model"):
+        doctor(tmp_path)

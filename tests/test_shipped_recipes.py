@@ -1,0 +1,254 @@
+"""Shipped recipes: their values are pinned, published numbers are the papers', costs are the count,
+and what a file, a flag or a change after a colon makes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify import recipe as r
+from electrify.errors import UserError
+from electrify.rules import cautions, check
+
+NAMES = r.names()
+DIGESTS = json.loads((Path(__file__).parent / "recipes" / "digests.json").read_text())
+
+
+def digest(recipe: r.Recipe) -> str:
+    """Of the values that belong to the recipe, by section."""
+    values: dict[str, dict[str, Any]] = {s: {} for s in r.SECTIONS}
+    for name, value in r.values_of(recipe).items():
+        values[r.SECTION_OF[name]][name] = value
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def test_every_recipe_has_its_pinned_values() -> None:
+    """The digests are those of the 117 files that the rows replaced."""
+    assert len(NAMES) == 117
+    assert {name: digest(r.load(name)) for name in NAMES} == DIGESTS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_breaks_no_rule_and_reads_back(name: str) -> None:
+    recipe = r.load(name)
+    check(recipe)
+    assert r.parse(r.dump(recipe), "dumped") == recipe
+    about = r.about(name)
+    assert about.keys() >= {"about", "source", "hardware"}
+
+
+PAPER = {  # 2003.10555, Table 6 and section 3
+    "small": (128, 128, 5e-4),
+    "base": (512, 256, 2e-4),
+    "large": (512, 2048, 2e-4),
+}
+STEPS = {
+    "electra-small": 1_000_000,
+    "bert-small": 1_450_000,
+    "electra-base": 766_000,
+    "bert-base": 1_000_000,
+    "electra-large": 400_000,
+    "bert-large": 464_000,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_published_numbers(name: str) -> None:
+    c = r.load(name)
+    t, m = c.train, c.model
+    sizes = (c.data.max_seq_length, t.train_batch_size, t.learning_rate)
+    assert (*sizes, t.max_steps) == (*PAPER[name.split("-")[1]], STEPS[name])
+    assert (t.warmup_steps, t.lr_scheduler_type, t.optim) == (10_000, "electra", "electra_adam")
+    adam = (t.weight_decay, t.adam_beta1, t.adam_beta2, t.adam_epsilon, t.max_grad_norm)
+    assert adam == (0.01, 0.9, 0.999, 1e-6, 1.0)
+    assert (m.dropout, m.attention_dropout, m.init) == (0.1, 0.1, "bert")
+    if name.startswith("electra"):
+        assert c.corruption.mask_rate == (0.25 if name == "electra-large" else 0.15)
+        assert c.objective.term_weights == {"generator": 1.0, "rtd": 50.0}
+    else:
+        assert c.corruption.mask_mix == (0.8, 0.1, 0.1)
+
+
+def test_the_released_models() -> None:
+    """README of google-research/electra: Small++ has a generator of its own size and 4e6 steps, the
+    large model has 1.75M steps."""
+    small, large = r.load("electra-small-pp"), r.load("electra-large-1.75M")
+    published = {"generator_size": 0.25, "init": "bert", "max_steps": 1_000_000}
+    assert (small.model.generator_size, small.train.max_steps) == (1.0, 4_000_000)
+    assert r.override(small, published) == r.load("electra-small")
+    assert r.override(large, {"init": "bert", "max_steps": 400_000}) == r.load("electra-large")
+
+
+def test_the_table_of_recipes() -> None:
+    head, *rows = r.listing()
+    assert [row[0] for row in rows] == NAMES
+    assert {len(row) for row in rows} == {len(head)}
+    tiny = next(row for row in rows if row[0] == "electra-tiny")
+    assert tiny[1:4] == ["4", "128", "4,765,952"]
+
+
+# ------------------------------------------------------------------ files, flags, changes
+
+
+def test_a_file_states_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("like: electra-tiny\ntrain: {max_steps: 7, learning_rate: 1e-4}\n")
+    expected = r.override(r.load("electra-tiny"), {"max_steps": 7, "learning_rate": 1e-4})
+    assert r.load(path) == expected
+    path.write_text(r.dump(expected))
+    assert r.load(str(path)) == expected
+
+
+@pytest.mark.parametrize("how", ["like", "override"])
+def test_another_objective_begins_with_its_own_options_and_weights(how: str) -> None:
+    fields = {"objective": "rtd"}
+    recipe = (
+        r.parse("like: coco-lm-tiny\nobjective: {objective: rtd}\n", "mine.yaml")
+        if how == "like"
+        else r.override(r.load("coco-lm-tiny"), fields)
+    )
+    o = recipe.objective
+    assert o.term_weights == {"generator": 1.0, "rtd": 50.0}
+    assert (o.correction, o.contrast_rows, o.rtd_head) == ("plain", 0, "dense")
+    same = r.override(r.load("coco-lm-tiny"), {"objective": "corrective"})
+    assert same == r.load("coco-lm-tiny")
+
+
+def test_another_corruptor_and_architecture_begin_with_their_own_options() -> None:
+    unigram = r.override(r.load("amos-tiny"), {"corruptor": "unigram", "term_weights": "rtd=50"})
+    assert unigram.corruption.read_outs == ()
+    electra = r.override(r.load("electra-modernbert-tiny"), {"architecture": "electra"})
+    assert electra.model.local_attention == 128
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("max_steps", "1e5", 100_000),
+        ("mask_mix", "1,0,0", (1.0, 0.0, 0.0)),
+        ("seq_length_schedule", "32=0.9", {32: 0.9}),
+        ("seq_length_schedule", "none", {}),
+        ("save_total_limit", "none", None),
+        ("bf16", "false", False),
+        ("tie", "none", "none"),
+        ("report_to", "none", ("none",)),
+        ("threads", "2", "2"),
+        ("init_generator", "none", None),
+        ("term_weights", "generator=1,rtd=20", {"generator": 1.0, "rtd": 20.0}),
+    ],
+)
+def test_text_is_read_by_the_type_of_its_field(field: str, text: str, value: Any) -> None:
+    recipe = r.override(r.load("electra-tiny"), {field: text})
+    assert r.values_of(recipe)[field] == value
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_steps", True),
+        ("max_steps", "1:30"),
+        ("max_steps", 90.0),
+        ("max_steps", 0),
+        ("mask_rate", float("nan")),
+        ("learning_rate", float("inf")),
+        ("bf16", "no"),
+        ("num_segments", True),
+        ("tie", "embedings"),
+        ("objective", "rdt"),
+        ("mlm_share", 0.4),
+        ("read_outs", "1,2"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_field(field: str, value: Any) -> None:
+    with pytest.raises(UserError, match=field):
+        r.override(r.load("electra-tiny"), {field: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("like: electra-tinny", "electra-tiny"),
+        ("like: electra-tiny\ntrain: {max_stepz: 5}", "max_steps"),
+        ("like: electra-tiny\nmax_steps: 5", "train"),
+        ("like: electra-tiny\ntrain: {hidden_size: 5}", "model"),
+        ("like: electra-tiny\ntrain: {max_steps: 1:30}", "max_steps"),
+        ("like: electra-tiny\ntrain: {max_steps: true}", "max_steps"),
+        ("like: electra-tiny\ntrain:\n  max_steps: 1\n  max_steps: 2", "twice"),
+        ("train: {max_steps: 5}", "hidden_size"),
+        ("train: [1]", "train"),
+        ("train: [", "YAML"),
+        ("", "mapping"),
+    ],
+)
+def test_a_mistake_in_a_file_names_the_file_and_the_place(text: str, named: str) -> None:
+    with pytest.raises(UserError, match=r"mine\.yaml") as e:
+        r.parse(text, "mine.yaml")
+    assert named in str(e.value)
+
+
+def test_entries_of_a_comparison() -> None:
+    words = ["bert-tiny", "electra-tiny:mask_rate=0.3", "tie=gdes", "corrective-tiny"]
+    assert r.joined(words) == [words[0], ",".join(words[1:3]), words[3]]
+    one = r.entry("electra-tiny:mask-rate=0.3,tie=gdes")
+    assert one.changes == {"mask_rate": "0.3", "tie": "gdes"}
+    assert (one.load().corruption.mask_rate, one.load().model.tie) == (0.3, "gdes")
+    (named,) = r.entries({"gated": {"recipe": "electra-tiny", "tie": "gdes"}}, "more.yaml")
+    assert (named.name, named.load().model.tie) == ("gated", "gdes")
+    for wrong in ("electra-tiny:", "electra-tiny:mask_rate", "electra-tiny:tie=none,tie=all"):
+        with pytest.raises(UserError, match="electra-tiny"):
+            r.entry(wrong)
+
+
+def test_stages_batches_and_periods() -> None:
+    first, second = r.stages_of(r.load("two-stage-tiny"))
+    assert (first.objective.objective, first.corruption.corruptor) == ("mlm", "mask")
+    assert (first.train.max_steps, first.train.generator_steps) == (5000, 0)
+    assert second == r.load("two-stage-tiny")
+    split = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 3}
+    recipe = r.override(r.load("electra-tiny"), split)
+    assert r.with_batch(recipe, processes=2).train.train_batch_size == 24
+    assert r.starts_of({32: 0.5}, 64, 10) == {0: 32, 5: 64}
+    late = r.override(r.load("corrective-tiny"), {"mlm_share": 0.4, "max_steps": 10})
+    assert r.first_asked(late) == 4
+    assert list(cautions(r.override(r.load("electra-tiny"), {"max_steps": 100})))
+
+
+OWN = """
+class Focal:
+    corruptors = ("generator",)
+    losses = {"focal": 20.0}
+    title = "focal discriminator"
+    tag = "focal"
+    asked = {"focal": "to detect with gamma {gamma}"}
+
+    @classmethod
+    def build(cls, parts, *, gamma):
+        return gamma
+"""
+
+
+def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a file or a flag that the user gives, never by a folder's config."""
+    (tmp_path / "own_focal.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = "{objective: 'own_focal:Focal', objective_options: {gamma: 2}}"
+    text = f"like: electra-tiny\nobjective: {own}\n"
+    with pytest.raises(UserError, match="own_focal:Focal"):
+        r.parse(text, "config.yaml", trusted=False)
+    assert "own_focal" not in sys.modules
+    recipe = r.parse(text, "mine.yaml")
+    check(recipe)
+    o = recipe.objective
+    assert o.term_weights == {"generator": 1.0, "focal": 20.0}
+    assert o.options == {"gamma": 2}
+    assert r.parse(r.dump(recipe), "config.yaml", trusted=False) == recipe
+    flags = {"objective": "own_focal:Focal", "objective_options": "gamma=2"}
+    assert r.override(r.load("electra-tiny"), flags) == recipe
+    for name in ("own_focal:Fokal", "nowhere:Focal"):
+        with pytest.raises(UserError, match=name):
+            r.override(r.load("electra-tiny"), {"objective": name})
