@@ -43,8 +43,7 @@ ORDER = [
     {"compare", "inference"},
     {"curves"},
     {"demo"},
-    {"verbs"},
-    {"cli", "newcli"},
+    {"cli"},
     {"__main__"},
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from electrify import newcli as cli
+from electrify import cli as cli
 from electrify.errors import Unfinished, UserError
 from electrify.train.options import Pretrain
 
@@ -173,7 +173,7 @@ def test_help_shows_the_defaults_of_the_recipe() -> None:
 def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
     """At most 1 s of CPU, less where nothing else runs."""
     code = (
-        "import sys, time; from electrify.newcli import main; status = main(['--help']);"
+        "import sys, time; from electrify.cli import main; status = main(['--help']);"
         "heavy = {'torch', 'transformers', 'pydantic', 'numpy'} & sys.modules.keys();"
         "sys.exit(str(heavy) if heavy else status)"
     )
@@ -233,7 +233,7 @@ def test_an_error_of_this_program_keeps_its_traceback(monkeypatch: pytest.Monkey
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    code = "import sys; from electrify.newcli import main; sys.exit(main(['recipes']))"
+    code = "import sys; from electrify.cli import main; sys.exit(main(['recipes']))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -1,160 +1,427 @@
-"""The command line: runs the verb that the arguments name, and turns errors into messages and
-statuses.
+"""The command line: each command is a dataclass of options that is called once.
 
-Exit status: 0 done, 1 `doctor` found an error or a run of `compare` failed, 2 a mistake of the
-user, or a lack of space or permission on the machine (one sentence on stderr), 75 stopped (run
-again to continue), 128 plus the signal's number if a verb was stopped that cannot be continued.
+This is the only place that turns errors and signals into exit statuses: 0 done, 1 `doctor` found an
+error or a run of `compare` failed, 2 a mistake of the user or a lack of space, memory or permission
+(one sentence on stderr), 75 stopped and resumed by the same command, 128 plus the signal's number
+if a command was stopped that cannot be resumed.
 """
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
+import difflib
+import errno
+import importlib
 import io
 import os
 import re
+import shutil
 import signal
 import sys
-from typing import NamedTuple, NoReturn
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from textwrap import shorten, wrap
+from typing import Any, NamedTuple, NoReturn
 
-from .config.rows import OWN_ROWS
-from .config.verbs import parser
+import tyro
+from tyro._docstrings import get_field_docstring
+from tyro._errors import on_parse_error
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from . import __version__, recipe
 from .cores import wait_briefly
-from .errors import (
-    ADVICE,
-    Unfinished,
-    UserError,
-    code_of,
-    is_of_memory,
-    is_of_the_machine,
-    place_of,
-)
-from .progress import say
+from .errors import Unfinished, UserError, nearest
+from .progress import aligned, say, show
 from .train.signals import SAVED_EXIT, Stop
+from .values import Count, Options, kinds, plain_kind
 
-# Verbs that the same command continues after they were stopped.
-CONTINUE = {"prepare", "pretrain", "finetune", "compare", "demo"}
-HOSTILE = "its tokenizer.json is damaged or hostile"
-MAX_SENTENCE = 700  # a message repeats names given by others, which may be of any length
+COMMANDS: dict[str, tuple[str, str]] = {
+    "prepare": ("text.options:Prepare", "Tokenise text into a corpus of shards"),
+    "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
+    "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
+    "export": ("export.options:ExportConfig", "Export a run as a Hugging Face folder"),
+    "finetune": ("downstream.options:Finetune", "Fine-tune encoders on a task with several seeds"),
+    "predict": ("inference.options:PredictConfig", "Apply a fine-tuned model to new texts"),
+    "embed": ("inference.options:EmbedConfig", "Compute vectors of texts"),
+    "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
+    "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
+    "compare": ("compare.options:CompareConfig", "Compare recipes at equal budgets"),
+    "flops": ("flops.options:FlopsConfig", "Count the FLOPs of recipes"),
+    "doctor": ("checkup:DoctorConfig", "Check a corpus, run or model"),
+    "demo": ("cli:Demo", "Run the whole path on the documentation of this Python"),
+}
+RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
+"""Commands that resume when they are run again."""
+HELP = {"-h", "--help", "--help-all"}
+EVERYDAY = {
+    "pretrain": [
+        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--max-steps"),
+        *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
+        *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
+        "--init-discriminator",
+    ]
+}
+"""The flags that --help shows, where --help-all shows more."""
+MEANT = {
+    "--lr": "--learning-rate",
+    "--batch-size": "--train-batch-size",
+    "--epochs": "--max-steps or --train-minutes",
+    "--config": "--recipe",
+    "--text": "--text-column",
+}
+"""Flags that people try, and what they look for."""
+LACKING = {"ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENOTDIR", "EISDIR"}
+"""Errors of the system that are no mistake of this program."""
 
 
 def program() -> NoReturn:
     """The main function of `electrify` and `python -m electrify`."""
     wait_briefly()
-    status = main()
+    status = main(sys.argv[1:])
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        # DDP keeps gloo's threads beyond the end of their group. If one of them still frees a
-        # tensor when the interpreter ends, the process aborts (pytorch pull request 179291), and
-        # torchrun reports a finished run as failed. Everything is flushed and closed here, so leave
-        # without the interpreter's clean-up.
+        # DDP keeps gloo's threads beyond the end of their group, and a tensor freed by one of them
+        # aborts the interpreter at its end (pytorch pull request 179291). All is flushed here.
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the verb that the arguments name, and returns the exit status."""
+def main(words: list[str]) -> int:
+    """Runs a command and returns its exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # An output that cannot encode a character of the text (LC_ALL=C).
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors="backslashreplace")  # LC_ALL=C cannot encode all text
+    command = words[0] if words and words[0] in COMMANDS else ""
     try:
-        status = started(sys.argv[1:] if argv is None else argv)
+        with Stop(at_once=True):
+            status = run(words)
+            sys.stdout.flush()
     except BrokenPipeError:  # `| head`
         status = 0
+    except BaseException as e:
+        sentence, status = ending(e, command)
+        if sentence is None:
+            raise
+        sentence = as_flag(sentence, command) if isinstance(e, UserError) and command else sentence
+        say(f"electrify {command}: {sentence}" if command else f"electrify: {sentence}")
     try:
         sys.stdout.flush()
-    except OSError:  # told before; the interpreter would complain at its end once more
+    except OSError:  # told before, and the interpreter would complain at its end once more
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return status
 
 
-def started(words: list[str]) -> int:
-    """Reads the command line, runs its verb and returns the exit status."""
-    try:
-        if os.environ.get(OWN_ROWS):  # else the tables are not imported before a verb needs them
-            from .config.own_rows import load
-
-            load()
-        args = parser(*words[:1]).parse_args(words)
-    except BrokenPipeError:
-        raise
-    except (MemoryError, OSError, UserError) as e:  # other mistakes are argparse's to report
-        ending = ending_of(e, "")
-        if ending is None:
-            raise
-        return told(ending, "electrify")
-    return run(args)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Runs a verb and returns its exit status; every mistake becomes one sentence."""
-    try:
-        with Stop(at_once=True):
-            from .verbs import VERBS
-
-            status = VERBS[args.verb](args)
-            sys.stdout.flush()
-            return status
-    except BrokenPipeError:
-        raise
-    except BaseException as e:
-        ending = ending_of(e, args.verb)
-        if ending is None:
-            raise
-    return told(ending, f"electrify {args.verb}")
-
-
-def told(ending: Ending, name: str) -> int:
-    """Says how `name` ended, and returns the exit status."""
-    sentence = ending.sentence
-    if len(sentence) > MAX_SENTENCE:
-        sentence = f"{sentence[: MAX_SENTENCE // 2]} ... {sentence[-MAX_SENTENCE // 2 :]}"
-    say(f"{name}: {sentence}")
-    return ending.status
-
-
-class Ending(NamedTuple):
-    """How a verb that failed ends."""
-
-    sentence: str
-    status: int
-
-
-def ending_of(e: BaseException, verb: str) -> Ending | None:
-    """The ending for an exception; None if the exception is our own fault and keeps its stack
-    trace."""
-    if is_of_memory(e):
-        return Ending("memory ran out: choose smaller numbers, or another machine", 2)
+def ending(e: BaseException, command: str) -> tuple[str | None, int]:
+    """The sentence and the status with which an error ends a command. No sentence for an error of
+    this program, which keeps its traceback."""
+    text = str(e)
     match e:
         case UserError():
-            return Ending(str(e), 2)
+            return f"error: {text}", 2
         case Unfinished():
-            return Ending(str(e), SAVED_EXIT)
+            return text, SAVED_EXIT
         case KeyboardInterrupt():
-            return stopped(str(e) or "SIGINT", verb)
-        case OSError():
-            advice = ADVICE.get(code_of(e), "")
-            said = f"{place_of(e)}: {e.strerror}" + f"; {advice}" * bool(advice)
-            return Ending(said, 2) if is_of_the_machine(e) else None
-    # The exceptions with which the Rust code of tokenizers gives up; nothing else raises them.
-    if type(e).__name__ == "PanicException" or type(e) is Exception:
-        return panicked(e)
-    return None
+            name = text or "SIGINT"
+            if command in RESUMED:
+                return f"stopped by {name}. Run the same command again to resume", SAVED_EXIT
+            return f"stopped by {name}", 128 + signal.Signals[name]
+        case OSError() if errno.errorcode.get(e.errno or 0) in LACKING:
+            return f"error: {e.filename or 'standard output or a file'}: {e.strerror}", 2
+    memory = isinstance(e, MemoryError) or "allocate memory" in text or "out of memory" in text
+    if memory:
+        return "error: memory ran out. Use smaller batches, or another machine", 2
+    if type(e).__module__.startswith(("huggingface_hub", "httpx")):
+        return f"error: the Hugging Face Hub: {' '.join(text.split())[:300]}", 2
+    return None, 1
 
 
-def stopped(signal_name: str, verb: str) -> Ending:
-    """The ending of a verb that a signal stopped."""
-    if verb in CONTINUE:
-        again = f"stopped by {signal_name}; run the same command again to continue"
-        return Ending(again, SAVED_EXIT)
-    # The status is the one that a shell reports for a program that the signal ended.
-    return Ending(f"stopped by {signal_name}", 128 + signal.Signals[signal_name])
+def as_flag(sentence: str, command: str) -> str:
+    """The sentence with the field that it begins with as the flag that sets it."""
+    flags = {option.word for option in options_of(class_of(command))}
+
+    def flag(found: re.Match[str]) -> str:
+        word = "--" + found[0].replace("_", "-")
+        return word if word in flags else found[0]
+
+    return re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
 
 
-def panicked(e: BaseException) -> Ending:
-    """The ending of a panic in Rust code: the machine refused something, or the file is hostile."""
-    said = " ".join(str(e).split())[:200]
-    # The form in which Rust reports an error of the machine.
-    if re.search(r"\(os error \d+\)", said):
-        return Ending(f"a file could not be written or read ({said})", 2)
-    return Ending(f"the tokenizer failed ({said}): {HOSTILE}", 2)
+def run(words: list[str]) -> int:
+    """Reads the command line and calls the command."""
+    match words:
+        case [] | ["-h" | "--help", *_]:
+            show(overview())
+        case ["--version", *_]:
+            show(f"electrify {__version__}")
+        case [name, *_] if name not in COMMANDS:
+            raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")
+        case [name, *rest] if HELP & {*rest}:
+            show(help_of(name, rest))
+        case [name, *rest]:
+            return read(name, rest)()
+    return 0
+
+
+# ------------------------------------------------------------------ options
+
+
+POSITIONAL, HIDDEN = (
+    typing.get_args(mark[int])[1] for mark in (tyro.conf.Positional, tyro.conf.Suppress)
+)
+
+
+class Option(NamedTuple):
+    """A flag or an argument of a command."""
+
+    word: str
+    kind: Any
+    default: Any
+    help: str
+    heading: str
+    positional: bool
+
+
+def class_of(name: str) -> Any:
+    """The dataclass of a command's options."""
+    module, _, cls = COMMANDS[name][0].partition(":")
+    return getattr(importlib.import_module(f".{module}", __package__), cls)
+
+
+def options_of(cls: Any, default: Any = None, heading: str = "Options") -> list[Option]:
+    """The options of a command, those of nested dataclasses under headings of their own."""
+    found, nested = [], []
+    for field in dataclasses.fields(cls):
+        kind = kinds(cls)[field.name]
+        value = getattr(default, field.name, field.default)
+        if dataclasses.is_dataclass(kind):
+            nested += options_of(kind, value, field.name.capitalize())
+        elif HIDDEN not in typing.get_args(kind):
+            positional = POSITIONAL in typing.get_args(kind)
+            word = field.name.upper() if positional else "--" + field.name.replace("_", "-")
+            said = " ".join((get_field_docstring(cls, field.name, ()) or "").split())
+            found.append(Option(word, kind, value, said, heading, positional))
+    return found + nested
+
+
+def read(name: str, words: list[str]) -> Any:
+    """The options that the words give. Raises UserError."""
+    cls = class_of(name)
+    flags = {option.word: option for option in options_of(cls)}
+    words = list(spelled(words, flags))
+    with on_parse_error(lambda event: mistake(event, name, flags)):
+        return tyro.cli(
+            cls,
+            prog=f"electrify {name}",
+            args=words,
+            **default_of(cls, words),
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+            registry=RULES,
+            add_help=False,
+        )
+
+
+def default_of(cls: Any, words: list[str]) -> dict[str, Any]:
+    """The options where no flag is given, if another flag decides them (--recipe, --preset)."""
+    if not hasattr(cls, "default"):
+        return {}
+    pairs = (word[2:].partition("=") for word in words if word.startswith("--"))
+    given = {flag.replace("-", "_"): value for flag, _, value in pairs}
+    return {"default": cls.default(given)}
+
+
+def spelled(words: list[str], flags: Mapping[str, Option]) -> Iterator[str]:
+    """The words with each flag and its value as one, `--flag=value`. A Boolean may stand alone, or
+    as --no-flag, and underscores may take the place of hyphens."""
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-") if flag.startswith("--") else flag
+        off = "--" + flag.removeprefix("--no-")
+        if flag not in flags:
+            yield f"{off}=false" if off in flags and flag != off else word
+            continue
+        alone = plain_kind(flags[flag].kind) is bool
+        ahead = waiting[0] if waiting else "--"
+        if not equals and alone and ahead.lower() not in ("true", "false", "none"):
+            value = "true"
+        elif not equals and ahead.startswith("--"):
+            raise UserError(f"{flag} needs a value")
+        elif not equals:
+            value = waiting.pop(0)
+        yield f"{flag}={os.path.expanduser(value)}"
+
+
+RULES = ConstructorRegistry()
+
+
+@RULES.primitive_rule
+def one_word(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Every value is one word of text, which the type of its field interprets. Arguments that may
+    be several are left to tyro."""
+    several = typing.get_origin(info.type) is tuple and POSITIONAL in info.markers
+    if several or dataclasses.is_dataclass(info.type):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def mistake(event: Any, name: str, flags: Mapping[str, Option]) -> None:
+    """Raises UserError with what is wrong on the command line."""
+    unknown = [*getattr(event, "unrecognized_tokens", ()), *getattr(event, "tokens", ())]
+    if unknown:
+        raise UserError(about(unknown[0].partition("=")[0], name, flags))
+    missing = getattr(event, "missing_arguments", None)
+    if missing:
+        field = missing[0].arg.field
+        word = field.intern_name.upper() if missing[0].arg.is_positional() else ""
+        word = word or "--" + field.intern_name.replace("_", "-")
+        raise UserError(f"{word} is missing. See `electrify {name} --help`")
+    raise UserError(getattr(event, "message", str(event)))
+
+
+def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
+    """What is wrong with a word that a command does not know."""
+    if not word.startswith("-"):
+        return f"unexpected argument {word!r}. Text with spaces needs quotes"
+    flag = word.replace("_", "-")
+    having = [n for n in COMMANDS if flag in (option.word for option in options_of(class_of(n)))]
+    close = difflib.get_close_matches(flag, flags, n=1)
+    meant = MEANT.get(flag, close[0] if close and not having else "")
+    if meant.split(" ")[0] in flags:
+        return f"there is no flag {word}; did you mean {meant}?"
+    if having:
+        return f"{word} is a flag of {', '.join(having)}, not of {name}"
+    return f"there is no flag {word}. See `electrify {name} --help-all`"
+
+
+# ------------------------------------------------------------------ help
+
+
+def overview() -> str:
+    """The help of `electrify`."""
+    commands = "\n".join(f"  {name:<10} {said}" for name, (_, said) in COMMANDS.items())
+    return (
+        "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
+        f"usage: electrify COMMAND ...\n\n{commands}\n\n"
+        "`electrify COMMAND --help` shows the options of a command."
+    )
+
+
+def help_of(name: str, words: list[str]) -> str:
+    """The help of a command: the flags of every day, or with --help-all the others too."""
+    cls = class_of(name)
+    flags = {option.word: option for option in options_of(cls)}
+    words = list(spelled([w for w in words if w not in HELP], flags)) + [
+        w for w in words if w in HELP
+    ]
+    options = options_of(cls, default_of(cls, words).get("default"))
+    everyday = EVERYDAY.get(name, set())
+    needed = [o for o in options if o.positional or is_missing(o.default)]
+    usage = " ".join(f"{o.word} {value_of(o)}".rstrip() for o in needed)
+    usage = f"usage: electrify {name} {usage} [options]"
+    width = min(shutil.get_terminal_size().columns, 100)
+    lines = [f"{COMMANDS[name][1]}.", "", *wrap(usage, width, subsequent_indent=TAB)]
+    short = everyday and "--help-all" not in words
+    heading = ""
+    for option in options:
+        if short and option.word not in everyday and option not in needed:
+            continue
+        if option.heading != heading:
+            heading = option.heading
+            lines += ["", f"{heading}:"]
+        lines.append(f"  {option.word} {value_of(option)}".rstrip())
+        said, default = option.help, shown(option.default)
+        if default:
+            said = f"{re.sub(r' .default:[^]]*.', '', said)} [default: {default}]"
+        lines += wrap(said, width, initial_indent=TAB, subsequent_indent=TAB)
+    if short:
+        lines += ["", f"`electrify {name} --help-all` shows all options."]
+    return "\n".join(lines)
+
+
+TAB = " " * 6
+
+
+def value_of(option: Option) -> str:
+    """The placeholder of an option's value in the help."""
+    if option.positional or option.kind is bool:
+        return ""
+    end = option.word.rpartition("-")[2]
+    return end.upper() if end in ("dir", "file") else metavar_of(option.kind)
+
+
+def metavar_of(kind: Any) -> str:
+    kind = plain_kind(kind)
+    args = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case typing.Literal:
+            return "{" + ",".join(map(str, args)) + "}"
+        case origin if origin is tuple:
+            return f"{metavar_of(args[0])},..."
+        case origin if origin is dict:
+            return f"{metavar_of(args[0])}={metavar_of(args[1])},..."
+    return {int: "N", float: "X", bool: "true|false"}.get(kind, "TEXT")
+
+
+def shown(value: Any) -> str:
+    """A default in the help, empty if there is none."""
+    if value is None or is_missing(value) or value in ((), {}):
+        return ""
+    if isinstance(value, Mapping):
+        return ",".join(f"{k}={v}" for k, v in value.items())
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_missing(value: Any) -> bool:
+    return value is dataclasses.MISSING or value is tyro.MISSING
+
+
+# ------------------------------------------------------------------ small commands
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipes(Options):
+    """The shipped recipes."""
+
+    name: tyro.conf.Positional[str | None] = None
+    """Recipe to print with all its values [default: a table of all recipes]."""
+
+    def __call__(self) -> int:
+        if self.name is not None:
+            values = recipe.dump(recipe.load(self.name))
+            known = recipe.about(self.name).items()
+            show("".join(f"# {key}: {said}\n" for key, said in known) + values)
+            return 0
+        width = max(shutil.get_terminal_size().columns, 120)
+        head, *rows = recipe.listing()
+        lines = aligned([head[:-1], *(row[:-1] for row in rows)], names=1)
+        for line, row in zip(lines, [head, *rows], strict=True):
+            show(f"{line}  {shorten(row[-1], width - len(line) - 2, placeholder=' ...')}".rstrip())
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Demo(Options):
+    """The whole path."""
+
+    output_dir: str = "demo"
+    """Folder of everything."""
+    max_steps: Count = 2230
+    """Updates of the pre-training."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (measured)."""
+
+    def __call__(self) -> int:
+        from .demo import demo
+
+        demo(Path(self.output_dir), max_steps=self.max_steps, threads=self.threads)
+        return 0
