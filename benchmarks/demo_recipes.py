@@ -25,12 +25,11 @@ from pairs import spread, table, write_json
 from electrify import demo
 from electrify.compare.cost import Cost
 from electrify.compare.plan import configured, of_length, steps_for
-from electrify.config.entries import joined, read_entry
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.pretrain import PretrainConfig, override
 from electrify.cores import cores
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneSettings
 from electrify.errors import UserError
+from electrify.recipe import Recipe, entry, joined, override
 from electrify.scoring.planted import judge, plant
 from electrify.text import pydocs
 from electrify.text.shards import Corpus
@@ -41,7 +40,7 @@ SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3
 def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: int) -> Any:
     """The recipe of one run, and what it costs. flops: None for the first recipe, whose updates
     decide what all others may cost."""
-    config = configured(read_entry(name), schedule=None, seed=seed)
+    config = configured(entry(name), schedule=None, seed=seed)
     cost = Cost(vocab)
     config = of_length(config, steps if flops is None else steps_for(config, flops, cost))
     often = {"eval_steps": max(1, config.train.max_steps // 5), "logging_steps": 50}
@@ -49,7 +48,7 @@ def recipe_of(name: str, seed: int, *, flops: float | None, steps: int, vocab: i
 
 
 def measured(
-    data: Path, run: Path, config: PretrainConfig, texts: list[Any], held: float, *, quick: bool
+    data: Path, run: Path, config: Recipe, texts: list[Any], held: float, *, quick: bool
 ) -> Any:
     """One pre-training, and what the demo would say of it."""
     discriminator = demo.pretrain_discriminator(data, run, config)

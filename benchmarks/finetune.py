@@ -24,10 +24,10 @@ from typing import Any
 
 import torch
 
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.encoder import load
 from electrify.downstream.known_tasks import task_named
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.task import read_task
 from electrify.downstream.tasks import TaskData

@@ -44,9 +44,9 @@ from torch.utils import _foreach_utils, _triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from electrify.config.pretrain import PretrainConfig
 from electrify.model import relative
 from electrify.objectives.objective import Objective
+from electrify.recipe import Recipe
 from electrify.train import loop
 
 LAUNCH = re.compile(
@@ -67,7 +67,7 @@ class Case(sides.Case):
     def bf16(self) -> bool:
         return True
 
-    def config(self, **fields: Any) -> PretrainConfig:
+    def config(self, **fields: Any) -> Recipe:
         layers = {"num_hidden_layers": self.layers} if self.layers else {}
         return super().config(**layers, **fields)
 

@@ -34,7 +34,7 @@ from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.build import Vocabulary, build
-from electrify.config.pretrain import load_recipe, override
+from electrify.recipe import load, override
 from electrify.special import SpecialIds
 from electrify.tokens import from_sequences
 from electrify.train.machine import (
@@ -63,7 +63,7 @@ class Batch:
 
 def model_of(size: str, length: int, vocab_size: int) -> ExportedModel:
     """The encoder and the head that the recipe would train, with its initial values."""
-    recipe = load_recipe(f"bert-modernbert-{size}")
+    recipe = load(f"bert-modernbert-{size}")
     own = {"max_position_embeddings": length, "max_seq_length": length}
     config = override(recipe, own | {"dropout": 0.0, "attention_dropout": 0.0})
     return build(config, Vocabulary(vocab_size, SPECIAL)).kept

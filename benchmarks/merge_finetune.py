@@ -16,8 +16,8 @@ from typing import Any
 
 from pairs import table
 
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.known_tasks import TASKS
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.plot import drawn
 from electrify.downstream.report import percent, report_of
 from electrify.errors import UserError

@@ -34,7 +34,7 @@ from typing import Any
 
 PREPARE = """
 import json, sys
-from electrify.config.prepare import PrepareConfig
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 prepare(PrepareConfig(**json.loads(sys.argv[1])))
 """
@@ -79,9 +79,9 @@ def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> di
 
     from tokenizers import Tokenizer
 
-    from electrify.config.prepare import PrepareConfig
     from electrify.text.choosing import choose_sources
     from electrify.text.documents import documents
+    from electrify.text.options import PrepareConfig
 
     options = PrepareConfig(inputs=(corpus,), output_dir="unused")
     texts, size = [], 0
@@ -112,7 +112,7 @@ def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> di
 
 TINY = """
 import os, sys
-from electrify.config.prepare import PrepareConfig
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from transformers import AutoTokenizer
 def used():

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from electrify.architectures import architecture_named
 from electrify.build import Vocabulary, build, generator_shape, kept_shape
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flops.count import recipe_flops
 from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
+from electrify.recipe import Recipe, load, override
 from electrify.special import SpecialIds
 from electrify.text.shards import Corpus
 from electrify.train.dist import World
@@ -84,9 +84,9 @@ class Case:
         """Whether both sides compute in bfloat16, as a run does by default."""
         return supports_bf16(self.device)
 
-    def config(self, **fields: Any) -> PretrainConfig:
+    def config(self, **fields: Any) -> Recipe:
         shape = QUICK if self.size == "quick" else {}
-        recipe = load_recipe(f"electra-{'small' if self.size == 'quick' else self.size}")
+        recipe = load(f"electra-{'small' if self.size == 'quick' else self.size}")
         own = {
             "train_batch_size": self.rows,
             "max_seq_length": self.length,

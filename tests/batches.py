@@ -13,13 +13,13 @@ from torch import Tensor
 
 from electrify.architectures import architecture_named
 from electrify.build import Built, Vocabulary, build
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.corruption.choosing import Chooser
 from electrify.data.phases import one_phase
 from electrify.draws import Draws, draws_for, hashed
 from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
+from electrify.recipe import Recipe, load, override
 from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
@@ -147,9 +147,9 @@ def draws_of(tokens: Tokens, *, seed: int = 0, step: int = 0, first_row: int = 0
     )
 
 
-def tiny(recipe: str, **fields: Any) -> PretrainConfig:
+def tiny(recipe: str, **fields: Any) -> Recipe:
     """A shipped recipe, two layers of width 32. A generator that shares blocks is as wide."""
-    shipped = load_recipe(recipe)
+    shipped = load(recipe)
     own = {"generator_size": 1.0} if shipped.model.tie == "lower" else {}
     return override(shipped, TINY | own | fields)
 
@@ -177,7 +177,7 @@ def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = Fal
     return corruptor(tokens, corruptor.plan(tokens, draws, fixed=fixed))
 
 
-def one_update(config: PretrainConfig, folder: Path) -> dict[str, float]:
+def one_update(config: Recipe, folder: Path) -> dict[str, float]:
     """Losses and rates of the first update of a tiny recipe, made by the loop itself. folder: that
     of the run, which is not written to."""
     made = build(config, VOCABULARY)

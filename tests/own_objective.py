@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from electrify.config.given import Checked
-from electrify.config.objectives import OBJECTIVES, Objective
+from electrify.config.objectives import Objective
 from electrify.config.rows import NoOptions
 from electrify.corruption.plan import Plan
 from electrify.model.costs import linear_flops
@@ -19,6 +19,7 @@ from electrify.objectives import objective
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import replaced_share
 from electrify.objectives.objective import Graded, Parts
+from electrify.tables import OBJECTIVES
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

@@ -20,15 +20,14 @@ from batches import (
     tiny,
 )
 from electrify.build import Built, Vocabulary, build, compose, generator_shape, kept_shape
-from electrify.config.networks import KEPT, beside, network_names
-from electrify.config.objectives import OBJECTIVES
-from electrify.config.pretrain import PretrainConfig, load_recipe
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
 from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
 from electrify.objectives.mlm import MLM
+from electrify.recipe import Recipe, load
+from electrify.tables import KEPT, OBJECTIVES, beside, network_names
 
 TIES = ["none", "tokens", "embeddings", "all"]
 
@@ -245,7 +244,7 @@ def widths(shape: Shape) -> tuple[int, int, int, int, int]:
 def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[int, ...]) -> None:
     """2003.10555, Table 6: generator 1/4, 1/3, 1/4 of width, heads and feed-forward; depth and
     embedding width kept."""
-    model = load_recipe(recipe).model
+    model = load(recipe).model
     assert widths(kept_shape(model, 30522)) == kept
     assert widths(generator_shape(model, 30522)) == generator
     assert generator_shape(model, 30522).vocab_size == 30522
@@ -263,7 +262,7 @@ def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[i
 def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> None:
     """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D +
     D, out D + 1). No memory is touched."""
-    shape = kept_shape(load_recipe(f"electra-{recipe}").model, 30522)
+    shape = kept_shape(load(f"electra-{recipe}").model, 30522)
     with torch.device("meta"):
         e, head = encoder_of(shape, dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
     assert sum(p.numel() for p in e.parameters()) == encoder
@@ -322,7 +321,7 @@ def test_buffers_are_not_saved() -> None:
     assert unigram.state_dict().keys() == dict(unigram.named_parameters()).keys()
 
 
-def test_building_runs_on_the_cpu_in_float32(tiny_config: PretrainConfig) -> None:
+def test_building_runs_on_the_cpu_in_float32(tiny_config: Recipe) -> None:
     b = build(tiny_config, VOCABULARY)
     assert {(p.dtype, p.device.type) for p in b.objective.parameters()} == {(torch.float32, "cpu")}
     assert all(p.requires_grad for p in b.objective.parameters())
@@ -341,7 +340,7 @@ def test_parts_are_what_the_objectives_take() -> None:
     ["bert", "electra", "all-tokens-mlm", "corrective", "teams", "amos", "adversarial", "electric"],
 )
 def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
-    config = load_recipe(f"{recipe}-tiny")
+    config = load(f"{recipe}-tiny")
     composed = compose(config, Vocabulary(500, SPECIAL))
     exports = composed.exports
     assert set(exports) == {KEPT, *beside(config)} <= set(network_names())

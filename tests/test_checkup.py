@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electrify.checkup import Finding, Report, doctor, published_rate, recipe_traps
-from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
+from electrify.recipe import load, override
 from small import prepare_small, pretrain_words, run
 
 TOKENS = "tokens-train-00000.bin"
@@ -122,13 +122,13 @@ def test_published_rates() -> None:
     ],
 )
 def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
-    recipe = override(load_recipe("electra-small"), fields)
+    recipe = override(load("electra-small"), fields)
     assert {f.code for f in recipe_traps(recipe, None)} == codes
 
 
 def test_a_corpus_that_is_seen_too_often() -> None:
     """128 tokens x 128 rows x 1 M updates of a corpus of 100 M tokens."""
-    (epochs,) = recipe_traps(load_recipe("electra-small"), 100_000_000)
+    (epochs,) = recipe_traps(load("electra-small"), 100_000_000)
     assert epochs.code == "epochs"
     assert "164 times" in epochs.fact
     assert "--max-steps 244140" in epochs.advice

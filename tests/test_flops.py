@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from electrify.flops.complete import must_count_all
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,11 +15,7 @@ from batches import SPECIAL, TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, with_share
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
-from electrify.config.flops import Convention
-from electrify.config.objectives import OBJECTIVES as ROWS
-from electrify.config.pretrain import load_file, load_recipe, override, recipe_names
 from electrify.errors import UserError
-from electrify.flops.complete import must_count_all
 from electrify.flops.count import (
     flops_per_token,
     forward_flops,
@@ -26,12 +23,14 @@ from electrify.flops.count import (
     passes_flops,
     recipe_flops,
 )
+from electrify.flops.options import Convention
 from electrify.flops.paper import published
 from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model.encoder import Encoder
 from electrify.model.forward_passes import Measured, Pass
 from electrify.model.heads import LinearHead
+from electrify.recipe import load, names, override
 
 # ---------------------------------------------------------------- the published figures
 
@@ -63,7 +62,7 @@ def test_the_batch_that_is_counted_is_the_one_that_is_trained() -> None:
     split = {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 2}
     costs = [
         recipe_flops(
-            override(load_recipe("electra-small"), fields),
+            override(load("electra-small"), fields),
             vocab_size=30522,
             convention="hardware",
         )
@@ -95,14 +94,14 @@ def test_roberta_of_100k_updates() -> None:
 def test_recipes_cost_what_is_published(recipe: str, model: str, runs: float) -> None:
     """The networks that are built, counted by the paper's convention, against the script's own
     numbers."""
-    cost = recipe_flops(load_recipe(recipe), vocab_size=30522, convention="paper")
+    cost = recipe_flops(load(recipe), vocab_size=30522, convention="paper")
     assert cost.train == pytest.approx(runs * published()[model], rel=1e-12)
 
 
 @pytest.mark.parametrize(("recipe", "flops"), [("small", "3.7e+09"), ("base", "2.9e+10")])
 def test_published_inference(recipe: str, flops: str) -> None:
     """2003.10555, Table 1: inference on a sequence of 128 tokens; the authors add a head."""
-    config = override(load_recipe(f"electra-{recipe}"), {"max_seq_length": 128})
+    config = override(load(f"electra-{recipe}"), {"max_seq_length": 128})
     encoder = recipe_flops(config, vocab_size=30522, convention="paper").inference
     assert f"{encoder + 128 * binary_flops(config.model.hidden_size):.1e}" == flops
 
@@ -272,10 +271,10 @@ def test_what_nobody_counted_is_refused(
     assert cost("CountedRecurrent") - cost("Detector") == pytest.approx(gru, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name.endswith("-tiny")])
+@pytest.mark.parametrize("name", [name for name in names() if name.endswith("-tiny")])
 def test_every_matrix_of_a_run_is_counted(name: str) -> None:
     """Runs do not look any more."""
-    must_count_all(outline(load_recipe(name), vocab_size=VOCAB).objective, "hardware")
+    must_count_all(outline(load(name), vocab_size=VOCAB).objective, "hardware")
 
 
 def test_shares_are_the_mask_rate() -> None:
@@ -308,7 +307,7 @@ def test_base_recipes_pay_six_percent_for_it(name: str) -> None:
     for convention, more in (("hardware", 0.06), ("paper", 0.0)):
         batch, row = (
             recipe_flops(
-                override(load_recipe(name), {"per_device_train_batch_size": n}),
+                override(load(name), {"per_device_train_batch_size": n}),
                 vocab_size=30522,
                 convention=convention,
             ).token
@@ -384,11 +383,11 @@ def test_inference_at_another_length(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["flops", "electra-base", "electra-small", "--length", "128", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["recipes"]["electra-base"]
     short = recipe_flops(
-        override(load_recipe("electra-base"), {"max_seq_length": 128}),
+        override(load("electra-base"), {"max_seq_length": 128}),
         vocab_size=30522,
         convention="paper",
     )
-    own = recipe_flops(load_recipe("electra-base"), vocab_size=30522, convention="paper")
+    own = recipe_flops(load("electra-base"), vocab_size=30522, convention="paper")
     assert found["inference"] == short.inference
     assert found["inference_length"] == 128
     assert found | {"inference": 0, "inference_length": 0} == vars(own) | {
@@ -406,7 +405,7 @@ EQUAL = ["bert-base", "all-tokens-mlm-base-equal-flops", "electric-base-equal-fl
 def test_recipes_of_equal_flops(name: str) -> None:
     """By the convention that the paper's own step counts follow."""
     costs = [
-        recipe_flops(load_recipe(n), vocab_size=30522, convention="paper").train
+        recipe_flops(load(n), vocab_size=30522, convention="paper").train
         for n in (name, "electra-base")
     ]
     assert costs[0] == pytest.approx(costs[1], rel=5e-3)
@@ -457,7 +456,7 @@ def test_nothing_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.extend(p.device.type for p in self.parameters()),
         )[0],
     )
-    cost = recipe_flops(load_recipe("electra-large"), vocab_size=30522, convention="hardware")
+    cost = recipe_flops(load("electra-large"), vocab_size=30522, convention="hardware")
     assert cost.parameters == 334_092_288
     assert set(seen) == {"meta"}
 
@@ -535,7 +534,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
         == 0
     )
     got = json.loads(capsys.readouterr().out)
-    cost = recipe_flops(load_recipe("electra-tiny"), vocab_size=8192, convention="hardware")
+    cost = recipe_flops(load("electra-tiny"), vocab_size=8192, convention="hardware")
     assert got == {
         "convention": "hardware",
         "vocab_size": 8192,
@@ -553,8 +552,8 @@ def test_recipes_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = json.loads(capsys.readouterr().out)["recipes"]
     fields = {"mask_rate": 0.3, "max_steps": 10}
     wanted = {
-        own: load_file(Path(own)),
-        changed: override(load_recipe("electra-tiny"), fields),
+        own: load(Path(own)),
+        changed: override(load("electra-tiny"), fields),
     }
     cost = {n: recipe_flops(c, vocab_size=30522, convention="paper") for n, c in wanted.items()}
     equal = {n: c.max_steps * cost[own].train / c.train for n, c in cost.items()}

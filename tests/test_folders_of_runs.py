@@ -12,9 +12,9 @@ import huggingface_hub
 import pytest
 
 from electrify import cli
-from electrify.config.pretrain import load_file
 from electrify.oldfiles.model_folder import model_mark
 from electrify.oldfiles.run_folder import METRICS
+from electrify.recipe import load
 from electrify.train import dist
 from electrify.train.log import read
 from electrify.train.start import content_of, is_same
@@ -135,7 +135,7 @@ def test_folders_hold_relative_paths_only(
     assert (
         "init_discriminator: ../../models/discriminator\n" in (folder / "config.yaml").read_text()
     )
-    read = load_file(folder / "config.yaml").train.init_discriminator
+    read = load(folder / "config.yaml").train.init_discriminator
     assert read is not None
     assert Path(read).resolve() == tmp_path / "models" / "discriminator"
     monkeypatch.chdir(tmp_path)

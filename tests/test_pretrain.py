@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
-from electrify.config.pretrain import dump, load_recipe, override
 from electrify.errors import UserError
 from electrify.files import claim
 from electrify.oldfiles.reading import sha256_of
 from electrify.oldfiles.run_folder import METRICS
+from electrify.recipe import dump, load, override
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus
 from electrify.train import checkpoint, log, start
@@ -119,7 +119,7 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
     from electrify.data.phases import one_phase
     from electrify.text.shards import Corpus
 
-    recipe = load_recipe("electra-tiny")
+    recipe = load("electra-tiny")
     loader = Loader(
         Corpus(small_data, "train"),
         phases=one_phase(row_length=16, batch_rows=4),
@@ -286,7 +286,7 @@ def test_a_start_below_the_home_folder(
     start = f"~/{finished.name}/discriminator"
     fields = SMALL | {"report_to": ("none",), "max_steps": 1, "init_discriminator": start}
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text(dump(override(load_recipe("electra-tiny"), fields)), encoding="utf-8")
+    recipe.write_text(dump(override(load("electra-tiny"), fields)), encoding="utf-8")
     words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--config", recipe]
     assert electrify(*words) == 0
 
@@ -333,7 +333,7 @@ def test_a_disentangled_table_starts_as_its_one_folder(
 ) -> None:
     """Whichever network the folder is for: both begin with its words, and the difference at 0."""
     fields = SMALL | {"tie": "gdes", f"init_{half}": str(finished / half)}
-    config = override(load_recipe("electra-tiny"), fields)
+    config = override(load("electra-tiny"), fields)
     corpus = Corpus(small_data, "train")
     config, shape = start.with_shapes(config, {}, vocab_size=corpus.manifest.vocab_size)
     starts = {half: str(finished / half)}
@@ -895,7 +895,7 @@ def test_a_disk_that_fills_up(
 def test_how_a_batch_is_cut(
     given: dict[str, int], world: int, want: tuple[int, int] | None
 ) -> None:
-    config = override(load_recipe("electra-tiny"), given)
+    config = override(load("electra-tiny"), given)
     if want is None:
         with pytest.raises(UserError, match="cannot be cut evenly"):
             split_batch(config, world)
@@ -985,4 +985,4 @@ def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 
 def test_small_has_no_unknown_field() -> None:
-    override(load_recipe("electra-tiny"), SMALL)
+    override(load("electra-tiny"), SMALL)

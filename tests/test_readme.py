@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from electrify import cli
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override, section_of
 from electrify.config.verbs import DEFAULT_RECIPE
 from electrify.errors import UserError
+from electrify.recipe import SECTION_OF, load, override
+from electrify.rules import check
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -90,8 +90,8 @@ def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         if args.verb == "pretrain" and not args.config:
             check(
                 override(
-                    load_recipe(args.recipe or DEFAULT_RECIPE),
-                    {k: v for k, v in vars(args).items() if k in section_of()},
+                    load(args.recipe or DEFAULT_RECIPE),
+                    {k: v for k, v in vars(args).items() if k in SECTION_OF()},
                 )
             )
     except SystemExit as e:

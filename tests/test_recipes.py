@@ -13,12 +13,12 @@ import torch
 from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
 from electrify import demo
 from electrify.build import build
-from electrify.config.checks import cautions, check
-from electrify.config.pretrain import load_recipe, override, recipe_names
+from electrify.recipe import load, names, override
+from electrify.rules import cautions, check
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 
-NAMES = recipe_names()
+NAMES = names()
 
 
 def text(name: str) -> str:
@@ -57,7 +57,7 @@ def test_header(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_possible(name: str) -> None:
-    check(load_recipe(name))
+    check(load(name))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("fast-electra")])
@@ -69,7 +69,7 @@ def test_a_generator_that_exists_as_the_header_says(name: str) -> None:
         f.removeprefix("--").replace("-", "_"): v
         for f, v in zip(flags[::2], flags[1::2], strict=True)
     }
-    check(override(load_recipe(name), given | {"generator_steps": int(given["generator_steps"])}))
+    check(override(load(name), given | {"generator_steps": int(given["generator_steps"])}))
 
 
 def step_costs_seconds(name: str) -> bool:
@@ -91,9 +91,9 @@ def test_builds_and_takes_a_step(name: str) -> None:
     discriminator's, it need not)."""
     fields = {"num_hidden_layers": 1, "max_seq_length": 32}
     fields |= {"dropout": 0.0, "attention_dropout": 0.0}
-    if load_recipe(name).model.tie == "lower":
+    if load(name).model.tie == "lower":
         fields |= {"num_hidden_layers": 2, "generator_num_hidden_layers": 2, "tie_layers": 1}
-    config = override(load_recipe(name), fields)
+    config = override(load(name), fields)
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=2, row_length=32)
     named = dict(objective.named_parameters())
@@ -144,7 +144,7 @@ STEPS = {
 
 @pytest.mark.parametrize("name", list(STEPS))
 def test_published_numbers(name: str) -> None:
-    c = load_recipe(name)
+    c = load(name)
     t, m = c.train, c.model
     expected = PAPER[name.split("-")[1]]
     assert {
@@ -176,11 +176,11 @@ def test_published_numbers(name: str) -> None:
 def test_recipes_of_the_released_models() -> None:
     """README of the public code: Small++ has a generator of its own size and 4e6 steps; the large
     model has 1.75M steps."""
-    small, large = load_recipe("electra-small-pp"), load_recipe("electra-large-1.75M")
+    small, large = load("electra-small-pp"), load("electra-large-1.75M")
     assert override(
         small, {"generator_size": 0.25, "init": "bert", "max_steps": 1_000_000}
-    ) == load_recipe("electra-small")
-    assert override(large, {"init": "bert", "max_steps": 400_000}) == load_recipe("electra-large")
+    ) == load("electra-small")
+    assert override(large, {"init": "bert", "max_steps": 400_000}) == load("electra-large")
     assert (small.model.generator_size, small.train.max_steps, large.train.max_steps) == (
         1.0,
         4_000_000,
@@ -189,7 +189,7 @@ def test_recipes_of_the_released_models() -> None:
 
 
 def test_tiny_recipes_start_local() -> None:
-    assert {load_recipe(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}
+    assert {load(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}
 
 
 def test_a_short_demo_leaves_its_warm_up() -> None:

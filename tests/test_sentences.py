@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from electrify.cli import ending_of
-from electrify.config.checks import cautions
 from electrify.config.flags import in_flags
-from electrify.config.pretrain import dump, load_recipe, override, parse
 from electrify.config.schema import convert
 from electrify.errors import UserError, place_of
 from electrify.oldfiles.whole import write_atomically
+from electrify.recipe import dump, load, override, parse
+from electrify.rules import cautions
 from small import environment, files_of_at_most, mistake, one_sentence
 
 OWN = ["--train-file", "a.csv", "--validation-file", "b.csv"]
@@ -83,7 +83,7 @@ def test_flags_have_the_names_that_were_typed(
 
 def test_fields_of_a_file_keep_their_names(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     (here / "mine.yaml").write_text(
-        dump(override(load_recipe("electra-tiny"), {"save_steps": -4})), encoding="utf-8"
+        dump(override(load("electra-tiny"), {"save_steps": -4})), encoding="utf-8"
     )
     words = ["pretrain", "x", "--output-dir", "y", "--config", "mine.yaml"]
     assert ": save_steps must be positive, not -4" in mistake(capsys, *words)
@@ -209,7 +209,7 @@ def test_what_nobody_holds_has_no_name() -> None:
 
 # ------------------------------------------- values that YAML reads otherwise than they are written
 
-RECIPE = dump(load_recipe("electra-tiny"))
+RECIPE = dump(load("electra-tiny"))
 
 
 @pytest.mark.parametrize(
@@ -256,28 +256,28 @@ def test_a_key_given_twice_is_refused(value: object) -> None:
 
 
 def test_a_warm_up_that_never_ends_is_said() -> None:
-    assert list(cautions(load_recipe("electra-small"))) == []
-    (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 500}))
+    assert list(cautions(load("electra-small"))) == []
+    (said,) = cautions(override(load("electra-small"), {"max_steps": 500}))
     assert said == (
         "warmup_steps 10,000 is not below max_steps 500, so the learning rate never reaches "
         "0.0005; give --warmup-steps 50 or so"
     )
-    (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 1, "warmup_steps": 1}))
+    (said,) = cautions(override(load("electra-small"), {"max_steps": 1, "warmup_steps": 1}))
     assert said.endswith("give --warmup-steps 0 or so")
     own = {"generator_warmup_steps": 10_000, "generator_learning_rate": 1e-3, "warmup_steps": 9}
-    (said,) = cautions(override(load_recipe("electra-small"), {"max_steps": 500} | own))
+    (said,) = cautions(override(load("electra-small"), {"max_steps": 500} | own))
     assert said == (
         "generator_warmup_steps 10,000 is not below max_steps 500, so the learning rate never "
         "reaches 0.001; give --generator-warmup-steps 50 or so"
     )
     # An adversarial generator learns in both stages.
     stages = {"max_steps": 90, "generator_steps": 200, "generator_warmup_steps": 100}
-    (said,) = cautions(override(load_recipe("adversarial-tiny"), stages | {"warmup_steps": 10}))
+    (said,) = cautions(override(load("adversarial-tiny"), stages | {"warmup_steps": 10}))
     assert said.startswith("generator_warmup_steps 100 is not below max_steps 90")
 
 
 def test_a_part_of_a_schedule_that_never_comes_is_said() -> None:
-    config = override(load_recipe("electra-small"), {"warmup_steps": 1})
+    config = override(load("electra-small"), {"warmup_steps": 1})
     lengths = override(config, {"seq_length_schedule": {32: 0.9}, "max_steps": 5})
     assert list(cautions(lengths)) == []
     (said,) = cautions(override(lengths, {"max_steps": 4}))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from electrify.config.pretrain import load_file
+from electrify.recipe import load
 from electrify.text.shards import Corpus
 from electrify.train.monitor import unigram_entropy
 from small import electrify, flags, records
@@ -140,7 +140,7 @@ def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     electrify(words, tmp_path, seconds=1500)
     found = records(run, "valid")
     first, valid = found[0], found[-1]
-    config = load_file(run / "config.yaml")
+    config = load(run / "config.yaml")
     entropy = unigram_entropy(Corpus(data, "train"), config.corruption)
     assert 5.5 < entropy < 6.5
     for name in FIRST.get(system, []):

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from electrify import cli
-from electrify.config.networks import generator_words
-from electrify.config.pretrain import load_file, load_recipe, override
+from electrify.recipe import load, override
+from electrify.tables import generator_words
 from small import (
     electrify,
     listing,
@@ -156,7 +156,7 @@ def test_options_of_the_corruptor(
     for record in records(run):
         assert all(math.isfinite(n) for n in record.values() if isinstance(n, float)), record
     assert records(run, "valid")[-1].keys() >= LOSSES[recipe]
-    written = load_file(run / "config.yaml")
+    written = load(run / "config.yaml")
     assert override(written, fields) == written
     for half in ("discriminator", "generator"):
         assert (run / half / "model.safetensors").is_file()
@@ -178,11 +178,9 @@ def test_a_sentence_level_head(small_data: Path, tmp_path: Path) -> None:
 
 
 def tables(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
-    return {
-        n: t for n, t in load_file(folder / "model.safetensors").items() if n.startswith("electra.")
-    }
+    return {n: t for n, t in load(folder / "model.safetensors").items() if n.startswith("electra.")}
 
 
 @pytest.mark.parametrize("start", ["generator", "random"])
@@ -406,14 +404,14 @@ CARDS = {
     ],
 )
 def test_what_a_card_calls_the_generator(recipe: str, fields: dict[str, Any], says: str) -> None:
-    words = generator_words(override(load_recipe(recipe), fields))
+    words = generator_words(override(load(recipe), fields))
     assert words.endswith(says)
     assert says == "as the encoder" or words == says
 
 
 def test_a_card_calls_a_generator_by_its_own_width() -> None:
     """A folder decides the width (`--init-generator`), and not the recipe."""
-    words = generator_words(load_recipe("fast-electra-tiny"), width=64)
+    words = generator_words(load("fast-electra-tiny"), width=64)
     assert words.startswith("a frozen small generator,")
 
 
@@ -481,9 +479,9 @@ def test_an_energy_comes_back_from_its_folder(
         == 0
     )
     assert "every weight found and used" in capsys.readouterr().err
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
-    one, two = (load_file(run / "discriminator" / "model.safetensors") for run in (first, again))
+    one, two = (load(run / "discriminator" / "model.safetensors") for run in (first, again))
     assert all(torch.allclose(one[n], two[n], atol=1e-6) for n in one)
     assert bool(one["discriminator_predictions.dense.weight"][0].any())
     assert pretrain(small_data, other, "electra-tiny") == 0
@@ -519,6 +517,6 @@ def test_a_generator_from_the_hub(small_data: Path, tmp_path: Path) -> None:
     first, last = tables(made / "discriminator"), tables(run / "generator")
     assert all(torch.equal(first[n], last[n]) for n in first)
     assert "base_model: somebody/generator" in (run / "generator" / "README.md").read_text()
-    assert load_file(run / "config.yaml").train.init_generator == "somebody/generator"
+    assert load(run / "config.yaml").train.init_generator == "somebody/generator"
     known = json.loads((run / "run.json").read_text())["starts"]
     assert known == {"init_generator": f"somebody/generator@{snapshot.name}"}

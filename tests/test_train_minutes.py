@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.config.pretrain import PretrainConfig, load_file, load_recipe, override, with_batch
 from electrify.data.loader import Rows
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
+from electrify.recipe import Recipe, load, override, with_batch
 from electrify.text.shards import Corpus
 from electrify.train import dist
 from electrify.train import run as timed
@@ -27,8 +27,8 @@ PER_SLOT = 0.01
 EVAL_ROWS = 16
 
 
-def recipe(**fields: object) -> PretrainConfig:
-    return override(load_recipe("electra-tiny"), SMALL | {"warmup_steps": 5} | fields)
+def recipe(**fields: object) -> Recipe:
+    return override(load("electra-tiny"), SMALL | {"warmup_steps": 5} | fields)
 
 
 def measured_as(monkeypatch: pytest.MonkeyPatch, per_slot: float) -> None:
@@ -144,7 +144,7 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
     assert found == [EVAL_ROWS]
     # 57.6 s, of which the validation takes 4.27: 3.2 s are an update's.
     assert "1 minutes hold 16 updates, the first 1 of them" in capsys.readouterr().err
-    config = load_file(folder / "config.yaml")
+    config = load(folder / "config.yaml")
     assert (config.train.max_steps, config.train.warmup_steps) == (16, 1)
     pretrain(small_data, output_dir=tmp_path / "whole", config=config)
     same_ending(tmp_path / "whole", folder, step=16)
@@ -177,7 +177,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     stopped_clock(monkeypatch, *range(1000))
     share, steps = 0.4, 1000
     fields = {"mlm_share": share, "max_steps": steps, "contrast_rows": 2}
-    config = override(load_recipe("coco-lm-tiny"), SMALL | {"warmup_steps": 5} | fields)
+    config = override(load("coco-lm-tiny"), SMALL | {"warmup_steps": 5} | fields)
     words = Corpus(small_data, "train").manifest.vocab_size
     whole = recipe_flops(config, vocab_size=words, convention="hardware")
     beginning = (whole.train - (1 - share) * steps * whole.step) / (share * steps)
@@ -239,7 +239,7 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
 def test_what_cannot_be_planned(
     small_data: Path, tmp_path: Path, name: str, minutes: float, says: str
 ) -> None:
-    config = override(load_recipe(name), SMALL)
+    config = override(load(name), SMALL)
     with pytest.raises(UserError, match=says):
         pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=minutes)
     assert not (tmp_path / "run").exists()

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .checkup import doctor
-    from .config.embed import EmbedConfig
-    from .config.finetune import FinetuneConfig
-    from .config.predict import PredictConfig
-    from .config.prepare import PrepareConfig
-    from .config.presets import from_preset
-    from .config.pretrain import PretrainConfig, load_recipe, override
     from .downstream.finetune import finetune
+    from .downstream.options import FinetuneConfig
     from .errors import UserError
     from .export.hf import export as export_run
     from .inference.embed import embed, embed_files
+    from .inference.options import EmbedConfig, PredictConfig
     from .inference.predict import predict, predict_files
+    from .recipe import Recipe, override
+    from .recipe import load as load_recipe
     from .scoring.detect import detect
+    from .text.options import PrepareConfig, from_preset
     from .text.prepare import prepare
     from .train.run import pretrain
 
@@ -33,31 +32,30 @@ __version__ = "0.1.0.dev0"
 POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 
 _HOMES = {
-    "prepare": "text.prepare",
-    "pretrain": "train.run",
-    "finetune": "downstream.finetune",
-    "predict": "inference.predict",
-    "predict_files": "inference.predict",
-    "embed": "inference.embed",
-    "embed_files": "inference.embed",
+    "EmbedConfig": "inference.options",
+    "FinetuneConfig": "downstream.options",
+    "PredictConfig": "inference.options",
+    "PrepareConfig": "text.options",
+    "Recipe": "recipe",
+    "UserError": "errors",
     "detect": "scoring.detect",
     "doctor": "checkup",
-    "UserError": "errors",
-    "EmbedConfig": "config.embed",
-    "PredictConfig": "config.predict",
-    "PrepareConfig": "config.prepare",
-    "from_preset": "config.presets",
-    "PretrainConfig": "config.pretrain",
-    "FinetuneConfig": "config.finetune",
-    "load_recipe": "config.pretrain",
-    "override": "config.pretrain",
+    "embed": "inference.embed",
+    "embed_files": "inference.embed",
+    "finetune": "downstream.finetune",
+    "from_preset": "text.options",
+    "override": "recipe",
+    "predict": "inference.predict",
+    "predict_files": "inference.predict",
+    "prepare": "text.prepare",
+    "pretrain": "train.run",
 }
 __all__ = [
     "EmbedConfig",
     "FinetuneConfig",
     "PredictConfig",
     "PrepareConfig",
-    "PretrainConfig",
+    "Recipe",
     "UserError",
     "detect",
     "doctor",
@@ -82,6 +80,8 @@ def __getattr__(name: str) -> Any:
         import_module(".cores", __name__).wait_briefly()  # before the room loads torch
     if name == "export_run":  # `electrify.export` is the room itself
         return import_module(".export.hf", __name__).export
+    if name == "load_recipe":
+        return import_module(".recipe", __name__).load
     if name not in _HOMES:
         raise AttributeError(f"module 'electrify' has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

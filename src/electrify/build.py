@@ -13,9 +13,6 @@ from torch import Tensor, nn
 from .architectures import architecture_named
 from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
-from .config.networks import KEPT, beside
-from .config.pretrain import CorruptionConfig, ModelConfig, PretrainConfig
-from .config.rows import made
 from .corruption.choosing import Chooser, rarity
 from .corruption.masking import Corruptor
 from .corruption.sampling import Sampling
@@ -26,6 +23,8 @@ from .model.encoder import Encoder, encoders_of, for_rows
 from .model.network import Network
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
+from .recipe import Corruption, Model, Recipe
+from .tables import KEPT, beside, made
 from .tokens import SpecialIds, WordEdges
 
 
@@ -55,18 +54,18 @@ class Built:
         return self.exports[KEPT]
 
 
-def kept_shape(model: ModelConfig, vocab_size: int) -> Shape:
-    numbers = vars(model) | vars(model.options)
+def kept_shape(model: Model, vocab_size: int) -> Shape:
+    numbers = vars(model) | model.architecture_options
     return architecture_named(model.architecture).shape(numbers, vocab_size=vocab_size)
 
 
-def generator_shape(model: ModelConfig, vocab_size: int) -> Shape:
+def generator_shape(model: Model, vocab_size: int) -> Shape:
     """The shape of the generator, or of a tower. Embeddings keep the discriminator's width."""
     return replace(kept_shape(model, vocab_size), **model.generator_numbers())
 
 
 def build(
-    config: PretrainConfig,
+    config: Recipe,
     vocabulary: Vocabulary,
     *,
     generator: Shape | None = None,
@@ -116,24 +115,22 @@ def constructors_drawing(seed: int) -> Iterator[None]:
         yield
 
 
-def first_share(config: PretrainConfig) -> float:
+def first_share(config: Recipe) -> float:
     """The share of the tokens that are chosen where the kept head is first asked."""
     c, o = config.corruption, config.objective
     end = c.mask_rate if c.mask_rate_end is None else c.mask_rate_end
-    rate = c.mask_rate + (end - c.mask_rate) * o.row.silent_share(o.options)
+    rate = c.mask_rate + (end - c.mask_rate) * o.mlm_share
     return rate * (1 - c.clean_rate)
 
 
-def at_step(built: Built, config: PretrainConfig, step: int) -> Built:
+def at_step(built: Built, config: Recipe, step: int) -> Built:
     """The same networks in the phase of the last of `step` updates."""
     phase = phases_of(config).at(max(0, step - 1))
     for_rows(encoders_of(built.objective), phase.row_length)
     return built
 
 
-def compose(
-    config: PretrainConfig, vocabulary: Vocabulary, *, generator: Shape | None = None
-) -> Built:
+def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None = None) -> Built:
     """`build` without initial values: also on the meta device."""
     m = config.model
     architecture = architecture_named(m.architecture, m.options)
@@ -143,7 +140,7 @@ def compose(
     dropout = own_dropout(config.model)
     shows_mask = config.corruption.row.shows_mask
     parts = Parts(corruptor, kept, architecture, o.term_weights, shows_mask, dropout)
-    objective = made(o.row, f"objective {o.objective}", parts, o.options)
+    objective = made(o.row, parts, o.options)
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
     left_alone = encoders_of(corruptor) if frozen and isinstance(corruptor, nn.Module) else []
@@ -162,7 +159,7 @@ def compose(
 
 
 def networks(
-    config: PretrainConfig, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
+    config: Recipe, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
 ) -> tuple[Encoder, Corruptor]:
     """The kept encoder and the corruptor of its text, which share what `tie` says by holding the
     same object."""
@@ -195,22 +192,22 @@ def networks(
         trains=c.generator_training == "joint",
         brought=brought,
     )
-    return kept, made(c.row, f"corruptor {c.corruptor}", source, c.options)
+    return kept, made(c.row, source, c.options)
 
 
-def own_dropout(m: ModelConfig) -> dict[str, float]:
+def own_dropout(m: Model) -> dict[str, float]:
     """The dropout of the kept encoder."""
     return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
 
-def dropout_of(m: ModelConfig, part: str) -> dict[str, float]:
+def dropout_of(m: Model, part: str) -> dict[str, float]:
     """The dropout of an exported network."""
     own, apart = own_dropout(m), m.generator_dropout
     return own if apart is None or part != "generator" else dict.fromkeys(own, apart)
 
 
 def shared(
-    m: ModelConfig, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]
+    m: Model, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]
 ) -> tuple[Any, Any]:
     """Embedding layers of the kept encoder and of the generator."""
     match m.tie:
@@ -227,7 +224,7 @@ def shared(
             return embeddings(shape, DisentangledWords(own_table(g_own.words))), g_own
 
 
-def drawing(c: CorruptionConfig) -> Sampling:
+def drawing(c: Corruption) -> Sampling:
     return Sampling(
         c.temperature,
         c.temperature_end,
@@ -237,7 +234,7 @@ def drawing(c: CorruptionConfig) -> Sampling:
     )
 
 
-def choosing(c: CorruptionConfig, vocabulary: Vocabulary) -> Chooser:
+def choosing(c: Corruption, vocabulary: Vocabulary) -> Chooser:
     weight_V = None
     if c.mask_choice == "rare":
         weight_V = rarity(

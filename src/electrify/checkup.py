@@ -20,7 +20,7 @@ from .progress import Progress, show
 from .values import Options
 
 if TYPE_CHECKING:
-    from .config.pretrain import PretrainConfig
+    from .recipe import Recipe
     from .text.manifest import Manifest
 
 Level = Literal["ok", "note", "warning", "error"]
@@ -287,8 +287,8 @@ def corpus_traps(folder: Folder) -> Findings:
 
 def size_traps(tokens: int) -> Findings:
     """The size of a corpus against the shipped recipes."""
-    from .config.pretrain import load_recipe
     from .data.phases import phases_of
+    from .recipe import load
     from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
@@ -296,7 +296,7 @@ def size_traps(tokens: int) -> Findings:
         fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"
         yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
         return
-    recipes = {name: load_recipe(name) for name in RECIPES}
+    recipes = {name: load(name) for name in RECIPES}
     epochs = {n: phases_of(r).slots(r.train.max_steps) / tokens for n, r in recipes.items()}
     shown = ", ".join(f"{name} {times:,.1f}" for name, times in epochs.items())
     fact = f"{tokens:,} tokens to train on; epochs of the recipes: {shown}"
@@ -319,11 +319,14 @@ def exports(run: Path) -> list[Path]:
 
 def run_identity(folder: Folder) -> Findings:
     """The recipe, run.json, and the tokenizer that both mean."""
-    from .config.checks import check
-    from .config.pretrain import load_file
+    from .recipe import load
+    from .rules import check
     from .train.run import decisive
 
-    recipe, facts = load_file(folder.path / "config.yaml"), read_json(folder.path / "run.json")
+    recipe, facts = (
+        load(folder.path / "config.yaml", trusted=False),
+        read_json(folder.path / "run.json"),
+    )
     check(recipe)
     folder.about = {"facts": facts, "recipe": recipe}
     theirs, ours = facts["recipe"], decisive(recipe)
@@ -362,7 +365,7 @@ def run_progress(folder: Folder) -> Findings:
         yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
 
 
-def recipe_traps(recipe: PretrainConfig, tokens: int | None) -> Findings:
+def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     """Numbers that can work together but are known not to work well. tokens: of the corpus."""
     from .data.phases import phases_of
     from .train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
@@ -393,9 +396,9 @@ def recipe_traps(recipe: PretrainConfig, tokens: int | None) -> Findings:
     yield from corruption_traps(recipe)
 
 
-def corruption_traps(recipe: PretrainConfig) -> Findings:
+def corruption_traps(recipe: Recipe) -> Findings:
     """The generator, the mask rate, and what the networks share."""
-    from .config.networks import is_untaught
+    from .tables import is_untaught
 
     t, m, c = recipe.train, recipe.model, recipe.corruption
     own = m.generator_numbers()
@@ -427,10 +430,10 @@ def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
     return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
 
 
-def possible_tie(recipe: PretrainConfig) -> str | None:
+def possible_tie(recipe: Recipe) -> str | None:
     """A way of sharing words that this recipe could take."""
-    from .config.checks import check
-    from .config.pretrain import override
+    from .recipe import override
+    from .rules import check
 
     for tie in ("embeddings", "tokens"):
         with suppress(UserError):
@@ -444,7 +447,7 @@ def run_log(folder: Folder) -> Findings:
     from .train import log
     from .train.monitor import GRACE_TOKENS, is_about, monitor_of, silent_tokens, untaught
 
-    recipe: PretrainConfig = folder.about["recipe"]
+    recipe: Recipe = folder.about["recipe"]
     path = folder.path / "metrics.jsonl"
     records = log.read(path) if path.is_file() else []
     # Numbers that are not finite are written as text.

@@ -340,7 +340,9 @@ def help_of(name: str, words: list[str]) -> str:
         said, default = option.help, shown(option.default)
         if default:
             said = f"{re.sub(r' .default:[^]]*.', '', said)} [default: {default}]"
-        lines += wrap(said, width, initial_indent=TAB, subsequent_indent=TAB)
+        lines += wrap(
+            said, width, initial_indent=TAB, subsequent_indent=TAB, break_on_hyphens=False
+        )
     if short:
         lines += ["", f"`electrify {name} --help-all` shows all options."]
     return "\n".join(lines)

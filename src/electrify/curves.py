@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .config.pretrain import load_file
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
 from .oldfiles.run_folder import CONFIG, METRICS
 from .oldfiles.whole import written
 from .progress import say
+from .recipe import load
 from .text.shards import Corpus
 from .train.monitor import unigram_entropy
 
@@ -33,7 +33,7 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
     ]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     by_frequency = unigram_entropy(
-        Corpus(data, "train"), load_file(run / CONFIG, within=run).corruption
+        Corpus(data, "train"), load(run / CONFIG, trusted=False).corruption
     )
     with our_style():
         figure = Figure(figsize=(15, 4.5), constrained_layout=True)

@@ -14,26 +14,26 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from .config.checks import check
-from .config.finetune_settings import FinetuneSettings
-from .config.networks import KEPT
-from .config.prepare import PrepareConfig
-from .config.pretrain import PretrainConfig, load_recipe, override
 from .console import harmless
 from .cores import cores
 from .curves import OURS, draw
 from .downstream import loop
 from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
+from .downstream.options import FinetuneSettings
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
 from .oldfiles.folders import must_be_new, own_bytes
 from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .oldfiles.lock import lock
 from .progress import Progress, duration, say
+from .recipe import Recipe, load, override
+from .rules import check
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
+from .tables import KEPT
 from .text import pydocs
 from .text.dedup import digest, is_held_out
+from .text.options import PrepareConfig
 from .text.prepare import prepare
 from .text.summary import report
 from .text.walk import is_made
@@ -111,9 +111,9 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
     )
 
 
-def recipe(max_steps: int, *, threads: str) -> PretrainConfig:
+def recipe(max_steps: int, *, threads: str) -> Recipe:
     """The demo's recipe for a number of updates; however few, its warm-up ends."""
-    config = load_recipe(RECIPE)
+    config = load(RECIPE)
     fields = {
         "max_steps": max_steps,
         "warmup_steps": min(config.train.warmup_steps, max_steps // 10),
@@ -133,7 +133,7 @@ def prepare_corpus(data: Path) -> float:
     return prepared.valid_fraction
 
 
-def pretrain_discriminator(data: Path, run: Path, config: PretrainConfig) -> str:
+def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
     """Pre-trains, or continues, and returns the folder of the discriminator."""
     title(2, f"Pre-training: {RECIPE}, {config.train.max_steps} steps")
     result = pretrain(data, output_dir=run, config=config)

@@ -401,6 +401,8 @@ DEFAULTS = {
     for f in dataclasses.fields(cls)
 }
 """Every field with its default, or MISSING."""
+STARTS = ("init_discriminator", "init_generator")
+"""The fields that name folders from which networks start."""
 RECIPES = Path(__file__).parent / "recipes"
 
 
@@ -414,14 +416,18 @@ def names() -> list[str]:
     return sorted([*composed, *_table("published")])
 
 
-def load(name: str | Path) -> Recipe:
-    """A shipped recipe by its name, or the recipe in a .yaml file. Raises UserError."""
+def load(name: str | Path, *, trusted: bool = True) -> Recipe:
+    """A shipped recipe by its name, or the recipe in a .yaml file, in which a path that begins with
+    ./ or ../ is relative to the file's folder. trusted: see `parse`. Raises UserError."""
     if not str(name).endswith((".yaml", ".yml")):
         return _recipe(shipped(str(name)), f"recipe {name}: ")
     try:
-        return parse(Path(name).read_text(encoding="utf-8"), str(name))
+        recipe = parse(Path(name).read_text(encoding="utf-8"), str(name), trusted=trusted)
     except (OSError, UnicodeDecodeError) as e:
         raise UserError(f"{name} cannot be read: {e}") from e
+    starts = {field: getattr(recipe.train, field) or "" for field in STARTS}
+    near = {field: start for field, start in starts.items() if start.startswith(("./", "../"))}
+    return override(recipe, {f: str(Path(name).parent / start) for f, start in near.items()})
 
 
 def parse(text: str, where: str, *, trusted: bool = True) -> Recipe:

@@ -375,7 +375,7 @@ def is_imported(name: str) -> bool:
     return ":" not in name or name.partition(":")[0] in sys.modules
 
 
-def built(row: ObjectiveRow | CorruptorRow, parts: Any, options: Mapping[str, Any]) -> Any:
+def made(row: ObjectiveRow | CorruptorRow, parts: Any, options: Mapping[str, Any]) -> Any:
     """The object of a row. Raises UserError for options that its class does not take."""
     build = class_at(row.cls).build
     try:

@@ -15,8 +15,8 @@ from short_runs import SHORT, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
-from electrify.config.pretrain import load_file
 from electrify.export.quiet import quiet
+from electrify.recipe import load
 from electrify.scoring.detect import detect
 from electrify.text.shards import Corpus
 from electrify.tokens import from_sequences
@@ -252,7 +252,7 @@ def test_the_doctor_knows_a_fine_tuned_model(
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
     manifest = Corpus(small_data, "train").manifest
     built = compose(
-        load_file(electra / "config.yaml"), Vocabulary(manifest.vocab_size, manifest.special_ids)
+        load(electra / "config.yaml"), Vocabulary(manifest.vocab_size, manifest.special_ids)
     )
     tensors, _ = checkpoint.load(electra / "checkpoint-8")
     built.objective.load_state_dict(tensors["model"], strict=False)
@@ -334,10 +334,10 @@ def test_a_run_starts_from_a_folder(
     line = words(case, small_data, tmp_path / "run", "electra", **fields)
     assert cli.main([*line, "--learning-rate", "1e-12", "--weight-decay", "0"]) == 0
     assert says in capsys.readouterr().err
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     before, after = (
-        load_file(one / "model.safetensors") for one in (folder, tmp_path / "run" / "discriminator")
+        load(one / "model.safetensors") for one in (folder, tmp_path / "run" / "discriminator")
     )
     layers = [n for n in after if n.startswith(case.blocks)]
     assert layers

@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops, recipe_flops
 from electrify.model import costs
@@ -20,6 +18,8 @@ from electrify.model.blocks import DisentangledBlock
 from electrify.model.encoder import Encoder, Top
 from electrify.model.forward_passes import Pass
 from electrify.model.relative import buckets_of
+from electrify.recipe import load, names, override
+from electrify.rules import check
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
@@ -148,9 +148,9 @@ def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
     for objective, like in MODELS.items():
         for size in SIZES:
             name = f"{objective}-deberta-{size}"
-            assert name in recipe_names()
-            ours = load_recipe(name)
-            model = load_recipe(f"{like}-{'base' if size == 'small' else size}")
+            assert name in names()
+            ours = load(name)
+            model = load(f"{like}-{'base' if size == 'small' else size}")
             assert (ours.data, ours.objective, ours.corruption, ours.train) == (
                 model.data,
                 model.objective,
@@ -164,7 +164,7 @@ def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
 def test_generators_have_the_width_and_half_the_depth() -> None:
     for objective in ("electra", "corrective"):
         for size in SIZES:
-            m = load_recipe(f"{objective}-deberta-{size}").model
+            m = load(f"{objective}-deberta-{size}").model
             own = m.generator_numbers()
             assert own["num_hidden_layers"] == m.num_hidden_layers / 2
             del own["num_hidden_layers"]
@@ -175,7 +175,7 @@ def test_the_published_shapes() -> None:
     """2111.09543, Table 2 and the published configurations."""
     wide = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
     for size, blocks in (("small", 6), ("base", 12)):
-        m = load_recipe(f"electra-deberta-{size}").model
+        m = load(f"electra-deberta-{size}").model
         assert {name: getattr(m, name) for name in wide} == wide
         assert (m.num_hidden_layers, m.generator_num_hidden_layers) == (blocks, blocks // 2)
         assert (m.max_position_embeddings, m.options.position_buckets) == (512, 256)
@@ -195,5 +195,5 @@ def test_the_published_shapes() -> None:
 )
 def test_what_does_not_fit_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as found:
-        check(override(load_recipe(recipe), fields))
+        check(override(load(recipe), fields))
     assert says in str(found.value)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file as load_tensors
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
@@ -21,10 +21,10 @@ from test_deberta_starts import line_of, published, same
 from electrify import cli
 from electrify.architectures.deberta_keys import POSITIONS
 from electrify.build import Built, Vocabulary, compose
-from electrify.config.pretrain import load_file
 from electrify.errors import UserError
 from electrify.export.agreement import ExportError, check_folder
 from electrify.export.quiet import quiet
+from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.shards import Corpus
 from electrify.tokens import from_sequences
@@ -58,7 +58,7 @@ def network(data: Path, folder: Path) -> Built:
     """That of the last checkpoint of a run."""
     manifest = Corpus(data, "train").manifest
     vocabulary = Vocabulary(manifest.vocab_size, manifest.special_ids)
-    built = compose(load_file(folder / "config.yaml"), vocabulary)
+    built = compose(load(folder / "config.yaml"), vocabulary)
     tensors, _ = checkpoint.load(folder / "checkpoint-8")
     built.objective.load_state_dict(tensors["model"], strict=False)
     built.objective.eval()
@@ -90,7 +90,7 @@ def test_the_folder_keeps_the_table(decoder: Path) -> None:
             assert not info["missing_keys"]
     table = load_tensors(decoder / "generator" / "model.safetensors")[POSITIONS]
     assert table.shape == (32, 32)
-    rows = table[: load_file(decoder / "config.yaml").data.max_seq_length].std(1)
+    rows = table[: load(decoder / "config.yaml").data.max_seq_length].std(1)
     assert float(rows.max()) > 0.025, "it was trained from .02"
     kept = json.loads((decoder / "discriminator" / "config.json").read_text())
     assert "mask_decoder" not in kept

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file as load_tensors
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from short_runs import TEXTS, deberta_words, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
-from electrify.config.pretrain import load_file
 from electrify.export.quiet import quiet
+from electrify.recipe import load
 from electrify.scoring.detect import detect
 from electrify.scoring.pll import load_scorer
 from electrify.text.shards import Corpus
@@ -116,7 +116,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> 
     """float32, of texts of different lengths in one batch."""
     manifest = Corpus(small_data, "train").manifest
     vocabulary = Vocabulary(manifest.vocab_size, manifest.special_ids)
-    built = compose(load_file(v3 / "config.yaml"), vocabulary)
+    built = compose(load(v3 / "config.yaml"), vocabulary)
     tensors, _ = checkpoint.load(v3 / "checkpoint-8")
     built.objective.load_state_dict(tensors["model"], strict=False)
     folder = str(v3 / "discriminator")

@@ -24,9 +24,9 @@ from batches import (
 )
 from counted import exactly
 from electrify.build import build
-from electrify.config.checks import check
 from electrify.errors import UserError
 from electrify.objectives.objective import Step
+from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 

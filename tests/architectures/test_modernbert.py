@@ -10,8 +10,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops, recipe_flops
 from electrify.model import costs
@@ -19,6 +17,8 @@ from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import GatedBlock
 from electrify.model.encoder import Encoder
 from electrify.model.forward_passes import Pass
+from electrify.recipe import load, names, override
+from electrify.rules import check
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 MODERN: dict[str, Any] = {"architecture": "modernbert", "local_attention": 8}
@@ -100,8 +100,8 @@ def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
     for objective in ("bert", "electra", "corrective"):
         for size in SIZES:
             name = f"{objective}-modernbert-{size}"
-            assert name in recipe_names()
-            ours, model = load_recipe(name), load_recipe(f"{objective}-{size}")
+            assert name in names()
+            ours, model = load(name), load(f"{objective}-{size}")
             assert (ours.data, ours.objective, ours.corruption, ours.train) == (
                 model.data,
                 model.objective,
@@ -116,7 +116,7 @@ def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
 def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
     """Three matrices in the place of two: within 2 %, but of the published shape."""
     for size in SIZES[:-1]:
-        gated, plain = (load_recipe(f"{n}-{size}").model for n in ("bert-modernbert", "bert"))
+        gated, plain = (load(f"{n}-{size}").model for n in ("bert-modernbert", "bert"))
         share = 3 * gated.intermediate_size / (2 * plain.intermediate_size)
         assert share == pytest.approx(1, abs=0.02)
 
@@ -148,7 +148,7 @@ def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
 )
 def test_what_does_not_fit_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as found:
-        check(override(load_recipe(recipe), fields))
+        check(override(load(recipe), fields))
     assert says in str(found.value)
 
 

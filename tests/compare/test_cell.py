@@ -27,13 +27,12 @@ from electrify.compare.cell import (
 from electrify.compare.identity import starts_of
 from electrify.compare.measures import Found, Measuring, digests_of
 from electrify.compare.processes import spawn
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.networks import KEPT
-from electrify.config.pretrain import dump, load_recipe, override
 from electrify.downstream.finetune import finetune
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
+from electrify.recipe import dump, load, override
+from electrify.tables import KEPT
 from electrify.text import pool
 from electrify.text.shards import Corpus
 from electrify.train import run as pretraining
@@ -57,7 +56,7 @@ def test_a_task_that_fails_does_not_lose_the_others(monkeypatch: pytest.MonkeyPa
         return Found("f1", [0.25, 0.75] if name == "a" else [0.5, float("nan")])
 
     monkeypatch.setattr(measures, "measure", measure)
-    config = load_recipe("electra-tiny")
+    config = load("electra-tiny")
     found = dict(measured(WORK, config, {"discriminator": Path("model")}))
     assert found == {
         "a": Found("f1", [0.25, 0.75]),
@@ -87,7 +86,7 @@ def test_a_task_that_runs_out_of_memory_does_not_lose_the_others(
 
     monkeypatch.setattr(measures, "measure", measure)
     networks = {"discriminator": Path("model")}
-    found = dict(measured(WORK, load_recipe("electra-tiny"), networks))
+    found = dict(measured(WORK, load("electra-tiny"), networks))
     assert (found["a"], found["c"]) == (Found("f1", [0.5]), Found("f1", [0.5]))
     assert str(found["b"]).startswith(said)
 
@@ -100,7 +99,7 @@ def test_a_mistake_of_ours_is_not_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(measures, "measure", measure)
     with pytest.raises(RuntimeError, match="shapes differ"):
-        dict(measured(WORK, load_recipe("electra-tiny"), {"discriminator": Path("model")}))
+        dict(measured(WORK, load("electra-tiny"), {"discriminator": Path("model")}))
 
 
 def test_the_reason_is_the_last_line() -> None:

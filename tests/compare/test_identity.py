@@ -13,16 +13,14 @@ import pytest
 
 from electrify.compare.cost import Cost
 from electrify.compare.identity import COMPARED, LATER, corrected, identity
+from electrify.compare.options import CompareConfig
 from electrify.compare.plan import Cell, cells, configured
 from electrify.compare.study import Study, kept
 from electrify.compare.untrained import UNTRAINED, untrained
-from electrify.config.checks import check
-from electrify.config.compare import CompareConfig
-from electrify.config.entries import read_entry
-from electrify.config.objectives import OBJECTIVES
 from electrify.config.own_source import own_source
-from electrify.config.pretrain import load_recipe, override, recipe_names
-from electrify.config.training import TrainConfig
+from electrify.recipe import Train, entry, load, names, override
+from electrify.rules import check
+from electrify.tables import OBJECTIVES
 
 STUDY = cast(
     "Study",
@@ -43,7 +41,7 @@ STUDY = cast(
 
 
 def cell_of(entry: str) -> Cell:
-    found = cells([read_entry(entry)], [1e13], [0], Cost(8192), schedule="wsd")
+    found = cells([entry(entry)], [1e13], [0], Cost(8192), schedule="wsd")
     return found[0]
 
 
@@ -149,25 +147,23 @@ def test_a_guard_with_another_value_is_another_recipe(name: str) -> None:
         return identity(replace(cell, config=override(cell.config, {name: value})), kept(STUDY))
 
     assert with_value(other[name]) != identity(cell, kept(STUDY))
-    assert with_value(getattr(TrainConfig, name)) == "9d215c7b869a9ead"
+    assert with_value(getattr(Train, name)) == "9d215c7b869a9ead"
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", names())
 def test_no_shipped_recipe_has_guards_of_its_own(name: str) -> None:
     """If this fails, the results that earlier versions have of it are not found again."""
-    train = load_recipe(name).train
+    train = load(name).train
     assert {guard: getattr(train, guard) for guard in COMPARED} == {
-        guard: getattr(TrainConfig, guard) for guard in COMPARED
+        guard: getattr(Train, guard) for guard in COMPARED
     }
 
 
-@pytest.mark.parametrize("recipe", [n for n in recipe_names() if n.endswith("-tiny")])
+@pytest.mark.parametrize("recipe", [n for n in names() if n.endswith("-tiny")])
 def test_any_recipe_can_be_the_first_of_a_study(recipe: str) -> None:
     """Its encoder before training is a row of the table."""
     for name in UNTRAINED:
-        check(
-            untrained(configured(read_entry(recipe), schedule="constant", seed=0), name, 0).config
-        )
+        check(untrained(configured(entry(recipe), schedule="constant", seed=0), name, 0).config)
 
 
 def with_objective(name: str) -> Cell:
@@ -214,9 +210,9 @@ def test_a_row_without_a_source_counts_by_its_module(monkeypatch: pytest.MonkeyP
     assert own_source(with_objective("mine").config) == ["made_by_hand"]
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", names())
 def test_no_module_counts_for_shipped_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor where a row was told that it can grade the text of a corruptor of one's own."""
     row = OBJECTIVES["rtd"]
     monkeypatch.setitem(OBJECTIVES, "rtd", replace(row, corruptors=(*row.corruptors, "mine")))
-    assert own_source(load_recipe(name)) == []
+    assert own_source(load(name)) == []

@@ -15,10 +15,9 @@ from electrify.compare.plan import (
     of_length,
     steps_for,
 )
-from electrify.config.entries import Entry, joined, read_entry
-from electrify.config.pretrain import override
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
+from electrify.recipe import Entry, entry, joined, override
 from electrify.train.optim import planned
 
 V = 1000
@@ -33,12 +32,12 @@ RECIPES = (
 
 
 def test_an_entry_is_a_recipe_with_changes() -> None:
-    entry = read_entry("electra-tiny:mask_rate=0.3, tie=gdes")
+    entry = entry("electra-tiny:mask_rate=0.3, tie=gdes")
     assert (entry.recipe, entry.changes) == ("electra-tiny", {"mask_rate": "0.3", "tie": "gdes"})
     config = configured(entry, schedule="wsd", seed=3)
     assert (config.corruption.mask_rate, config.model.tie) == (0.3, "gdes")
     assert (config.train.lr_scheduler_type, config.train.seed) == ("wsd", 3)
-    assert configured(read_entry("bert-tiny"), schedule=None, seed=0).train.lr_scheduler_type != ""
+    assert configured(entry("bert-tiny"), schedule=None, seed=0).train.lr_scheduler_type != ""
 
 
 @pytest.mark.parametrize(
@@ -54,12 +53,12 @@ def test_an_entry_is_a_recipe_with_changes() -> None:
 )
 def test_what_is_not_an_entry(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        configured(read_entry(text), schedule="wsd", seed=0)
+        configured(entry(text), schedule="wsd", seed=0)
 
 
 @pytest.mark.parametrize("text", RECIPES)
 def test_a_budget_is_met_to_within_an_update(text: str) -> None:
-    config = configured(read_entry(text), schedule="wsd", seed=0)
+    config = configured(entry(text), schedule="wsd", seed=0)
     steps = steps_for(config, 3e13, COST)
     flops = COST.flops(of_length(config, steps))
     one = recipe_flops(config, vocab_size=V, convention="hardware").step
@@ -72,7 +71,7 @@ def test_a_budget_is_met_to_within_an_update(text: str) -> None:
 def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
     """Tokens are counted by hand: the rows of every batch times their length, twice where a first
     stage reads as many."""
-    config = configured(read_entry(text), schedule="wsd", seed=0)
+    config = configured(entry(text), schedule="wsd", seed=0)
     tokens = Cost(V, equal="tokens")
     steps = steps_for(config, 12e6, tokens)
     found = of_length(config, steps)
@@ -88,7 +87,7 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
 
 
 def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
-    long = [read_entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
+    long = [entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
     with pytest.raises(
         UserError, match=r"0.1 passes .* numbers of updates: 2 of them would be 0.131 pas"
     ):
@@ -97,12 +96,12 @@ def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
 
 def test_a_single_update_has_no_warm_up() -> None:
     with pytest.raises(UserError, match=r"which end within the warm-up of 1; .*warmup_steps=0"):
-        cells([read_entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
+        cells([entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
 
 
 def test_a_first_stage_goes_through_its_own_schedule() -> None:
     """By hand: 16 places for the first nine tenths of each stage, 64 for the last."""
-    base = configured(read_entry("two-stage-tiny"), schedule="wsd", seed=0)
+    base = configured(entry("two-stage-tiny"), schedule="wsd", seed=0)
     fields = {"seq_length_schedule": {16: 0.9}, "train_batch_size": 2}
     config = override(base, fields | {"generator_steps": 400, "max_steps": 1000})
     assert tokens_of(config) == 2 * (1260 * 16 + 140 * 64)
@@ -113,7 +112,7 @@ def test_what_is_counted_is_the_batch_that_is_trained() -> None:
     """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
     split = "electra-tiny:per_device_train_batch_size=8,gradient_accumulation_steps=2"
     costs = [
-        cells([read_entry(text)], [1e13], [0], COST)[0]
+        cells([entry(text)], [1e13], [0], COST)[0]
         for text in (split, "electra-tiny:train_batch_size=16")
     ]
     assert [c.config.train.train_batch_size for c in costs] == [16, 16]
@@ -121,7 +120,7 @@ def test_what_is_counted_is_the_batch_that_is_trained() -> None:
 
 
 def test_recipes_of_equal_text_differ_in_flops() -> None:
-    entries = [read_entry("bert-tiny"), read_entry("electra-tiny")]
+    entries = [entry("bert-tiny"), entry("electra-tiny")]
     bert, electra = cells(entries, [10.0], [0], PASSES)
     assert bert.budget == electra.budget == 10.0
     assert bert.steps == electra.steps
@@ -137,7 +136,7 @@ def test_recipes_of_equal_text_differ_in_flops() -> None:
 def test_runs_are_shared_exactly_as_long_as_their_learning_rates_agree(
     short: int, more: int, warmup: int
 ) -> None:
-    base = configured(read_entry(f"bert-tiny:warmup_steps={warmup}"), schedule="wsd", seed=0)
+    base = configured(entry(f"bert-tiny:warmup_steps={warmup}"), schedule="wsd", seed=0)
     a, b = of_length(base, short), of_length(base, short + more)
     at = leaves_at(a, b)
     assert all(planned(a.train, k) == planned(b.train, k) for k in range(at))
@@ -160,14 +159,14 @@ def test_runs_are_shared_exactly_as_long_as_their_learning_rates_agree(
     ],
 )
 def test_which_recipes_share_a_trunk(text: str, shares: bool) -> None:
-    config = configured(read_entry(text), schedule="wsd", seed=0)
+    config = configured(entry(text), schedule="wsd", seed=0)
     assert can_share(config) == shares
 
 
 def test_the_cells_of_a_study() -> None:
     entries = [
-        read_entry("bert-tiny:warmup_steps=10"),
-        read_entry("two-stage-tiny:warmup_steps=10"),
+        entry("bert-tiny:warmup_steps=10"),
+        entry("two-stage-tiny:warmup_steps=10"),
     ]
     found = cells(entries, [1e13, 4e13], [5, 6], COST)
     assert [(c.entry.partition(":")[0], c.budget, c.seed) for c in found] == [
@@ -213,7 +212,7 @@ def test_a_budget_within_the_warm_up_is_refused() -> None:
 )
 def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
     """The advice keeps the changes of the entry, and is enough."""
-    for asked in (read_entry(entry), Entry("mine", *entry_parts(entry))):
+    for asked in (entry(entry), Entry("mine", *entry_parts(entry))):
         with pytest.raises(UserError, match=says) as refusal:
             cells([asked], [budget], [0], COST)
         advice = str(refusal.value).partition("--budgets, or ")[2]
@@ -223,7 +222,7 @@ def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
             assert (under, name) == (" under ", "mine")
             better = Entry("mine", asked.recipe, asked.changes | {field: int(number)})
         else:
-            better = read_entry(advice)
+            better = entry(advice)
             other = {k for k, v in asked.changes.items() if better.changes[k] != v}
             assert other <= {"warmup_steps", "generator_warmup_steps"}
         cells([better], [budget], [0], COST)
@@ -231,14 +230,14 @@ def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
 
 def test_a_budget_holds_every_part_of_a_run() -> None:
     """The message names the entry, and what `compare` takes for more updates."""
-    entry = read_entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
+    entry = entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
     says = r"^corrective-tiny:mlm_share=.9999,warmup_steps=0: mlm_share 0.9999 of .* larger budgets"
     with pytest.raises(UserError, match=says):
         cells([entry], [1e13], [0], COST)
 
 
 def entry_parts(text: str) -> tuple[str, dict[str, str]]:
-    found = read_entry(text)
+    found = entry(text)
     return found.recipe, found.changes
 
 

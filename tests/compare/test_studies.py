@@ -12,12 +12,12 @@ import yaml
 
 from electrify.compare.cost import Cost
 from electrify.compare.measures import meant_by
+from electrify.compare.options import CompareConfig
 from electrify.compare.plan import cells
 from electrify.compare.report import markdown
 from electrify.compare.results import read_results
 from electrify.compare.study import STUDY, entries_of
 from electrify.compare.table import table_of
-from electrify.config.compare import CompareConfig
 from electrify.config.flags import from_flags
 from electrify.config.verbs import parser
 

@@ -26,6 +26,7 @@ from electrify.compare.cell import OUTCOME, Work
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
 from electrify.compare.identity import identity
 from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
+from electrify.compare.options import CompareConfig
 from electrify.compare.plan import Cell
 from electrify.compare.processes import CELL, environment
 from electrify.compare.results import (
@@ -52,11 +53,6 @@ from electrify.compare.study import (
     write_study,
 )
 from electrify.compare.untrained import UNTRAINED, untrained
-from electrify.config.checks import check
-from electrify.config.compare import CompareConfig
-from electrify.config.entries import read_entries
-from electrify.config.networks import KEPT
-from electrify.config.pretrain import load_recipe, override, parse
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.downstream.babylm_tasks import BABYLM
@@ -69,8 +65,11 @@ from electrify.oldfiles.folders import fingerprint
 from electrify.oldfiles.lock import lock
 from electrify.oldfiles.results import RECORD
 from electrify.oldfiles.schema import check as check_schema
+from electrify.recipe import entries, load, override, parse
+from electrify.rules import check
 from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
 from electrify.scoring.evaluate import evaluate_pairs
+from electrify.tables import KEPT
 from electrify.text.shards import Corpus
 from electrify.train.run import pretrain
 
@@ -378,11 +377,11 @@ def test_the_network_that_judges_pairs() -> None:
         ("bert-tiny", "discriminator", "discriminator"),
         ("corrective-tiny", "discriminator", "corrector"),
     ):
-        found = load_recipe(recipe)
+        found = load(recipe)
         assert network_of("planted", found) == own
         assert network_of("planted:mlm", found) == by_likelihood
-    alone = override(load_recipe("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
-    for found in (*map(load_recipe, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
+    alone = override(load("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
+    for found in (*map(load, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
         assert network_of("blimp", found) == "discriminator"
         with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
             network_of("blimp:mlm", found)
@@ -988,7 +987,7 @@ def test_there_are_not_so_many_seeds(small_data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a\rb", "\ud835\udc00", "\x1b[0m", " "])
 def test_names_that_cannot_be_shown(name: str) -> None:
     with pytest.raises(UserError, match="cannot be shown in tables and pictures"):
-        read_entries({name: {"recipe": "bert-tiny"}}, "more.yaml")
+        entries({name: {"recipe": "bert-tiny"}}, "more.yaml")
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "pipe", "folder"])
@@ -1239,7 +1238,7 @@ def test_two_studies_at_once_do_not_share_a_core(
     ids=str,
 )
 def test_every_recipe_has_untrained_rows(recipe: str, fields: dict[str, Any]) -> None:
-    config = override(load_recipe(recipe), fields)
+    config = override(load(recipe), fields)
     check(config)
     for name in UNTRAINED:
         cell = untrained(config, name, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from electrify.compare.options import SCORE, with_unit
 from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
     _fill,
     _fill_rows,
@@ -32,7 +33,6 @@ from electrify.compare.report import (
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
 from electrify.compare.table import Crossing, Table, table_of
-from electrify.config.compare import SCORE, with_unit
 from electrify.downstream.plot import named
 
 BUDGETS = (1e14, 4e14, 1e15)

@@ -265,9 +265,9 @@ def scores(out: Path) -> dict[str, dict[str, float]]:
 
 def recipes() -> dict[str, dict[str, Any]]:
     """The fields of every shipped recipe, as a run would have them."""
-    from electrify.config.pretrain import load_recipe, recipe_names, values_of
+    from electrify.recipe import load, names, values_of
 
-    return {name: values_of(load_recipe(name)) for name in recipe_names()}
+    return {name: values_of(load(name)) for name in names()}
 
 
 def ended(line: list[str]) -> dict[str, Any]:

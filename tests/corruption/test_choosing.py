@@ -21,10 +21,10 @@ from batches import (
     ragged_batch,
     sequences_of,
 )
-from electrify.config.sections import CorruptionConfig
 from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.plan import count
 from electrify.corruption.sampling import Sampling
+from electrify.recipe import Corruption
 from electrify.text.tokenizer import save_trained
 from electrify.text.vocabulary import train
 from electrify.text.word_edges import word_edges
@@ -99,7 +99,7 @@ def test_how_often_each_token_is_chosen_where_rare_ones_are_preferred() -> None:
         seen_V = torch.bincount(
             tokens.ids_T[at_of(chooser, tokens, draws_of(tokens))], minlength=VOCAB
         )
-        c = CorruptionConfig(
+        c = Corruption(
             corruptor="mask",
             mask_rate=rate,
             mask_choice="rare",

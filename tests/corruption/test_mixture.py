@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from batches import VOCAB, built, corrupted, draws_of, pack, ragged_batch, terms_of, text_batch
 from electrify.build import Built
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override
 from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix, usual_depths
 from electrify.errors import UserError
 from electrify.model.embeddings import Added
 from electrify.objectives.objective import Objective
+from electrify.recipe import load, override
+from electrify.rules import check
 
 TOKENS = text_batch(seed=4, rows=4, row_length=32)
 
@@ -441,12 +441,12 @@ def test_usual_depths() -> None:
 )
 def test_what_does_not_go_together_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        check(override(load_recipe("amos-tiny"), fields))
+        check(override(load("amos-tiny"), fields))
 
 
 def test_published_depths() -> None:
     """Eight blocks of the encoder's width, read out after 4, 6 and 8; losses as in ELECTRA."""
-    config = load_recipe("amos-base")
+    config = load("amos-base")
     own = config.model.generator_numbers()
     assert own == {
         "num_hidden_layers": 8,

@@ -12,10 +12,10 @@ from corpora import SPECIAL, lognormal_lengths, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.config.pretrain import load_recipe, override
 from electrify.data.loader import Loader, Rows, prefetch
 from electrify.data.phases import Phases, one_phase, phases_of
 from electrify.errors import UserError
+from electrify.recipe import load, override
 from electrify.text.manifest import MANIFEST
 from electrify.text.shards import Corpus
 from electrify.tokens import Tokens
@@ -419,7 +419,7 @@ def two_lengths(**fields: Any) -> Phases:
         "seq_length_schedule": {8: 0.6},
         "batch_size_schedule": {2: 0.3},
     }
-    return phases_of(override(load_recipe("electra-tiny"), recipe | fields))
+    return phases_of(override(load("electra-tiny"), recipe | fields))
 
 
 @pytest.mark.parametrize(

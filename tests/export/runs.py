@@ -13,18 +13,9 @@ from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
-from electrify.config.pretrain import (
-    CorruptionConfig,
-    DataConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    PretrainConfig,
-    TrainConfig,
-    dump,
-    override,
-)
 from electrify.export import hf
 from electrify.export.hf import read_run
+from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
 from electrify.tokens import SpecialIds
 from electrify.train import checkpoint, log
 from electrify.train.run import decisive
@@ -37,7 +28,7 @@ STATE = {
 }  # fmt: skip
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 
-_MODEL = ModelConfig(
+_MODEL = Model(
     num_hidden_layers=2,
     hidden_size=16,
     num_attention_heads=2,
@@ -49,20 +40,20 @@ _MODEL = ModelConfig(
     attention_dropout=0.2,
     init="bert",
 )
-_TRAIN = TrainConfig(max_steps=10, train_batch_size=4, learning_rate=1e-3, warmup_steps=1)
+_TRAIN = Train(max_steps=10, train_batch_size=4, learning_rate=1e-3, warmup_steps=1)
 _MIX = (0.85, 0.15, 0.0)
-RTD = PretrainConfig(
+RTD = Recipe(
     model=_MODEL,
-    corruption=CorruptionConfig(corruptor="generator", mask_rate=0.15, mask_mix=_MIX),
-    objective=ObjectiveConfig(objective="rtd", term_weights={"generator": 1.0, "rtd": 50.0}),
-    data=DataConfig(max_seq_length=16),
+    corruption=Corruption(corruptor="generator", mask_rate=0.15, mask_mix=_MIX),
+    objective=Objective(objective="rtd", term_weights={"generator": 1.0, "rtd": 50.0}),
+    data=Data(max_seq_length=16),
     train=_TRAIN,
 )
-MLM = PretrainConfig(
+MLM = Recipe(
     model=_MODEL,
-    corruption=CorruptionConfig(corruptor="mask", mask_rate=0.15, mask_mix=(0.8, 0.1, 0.1)),
-    objective=ObjectiveConfig(objective="mlm", term_weights={"mlm": 1.0}),
-    data=DataConfig(max_seq_length=16),
+    corruption=Corruption(corruptor="mask", mask_rate=0.15, mask_mix=(0.8, 0.1, 0.1)),
+    objective=Objective(objective="mlm", term_weights={"mlm": 1.0}),
+    data=Data(max_seq_length=16),
     train=_TRAIN,
 )
 
@@ -103,7 +94,7 @@ def shake(module: torch.nn.Module, seed: int = 1) -> None:
             )
 
 
-def random_built(config: PretrainConfig, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
+def random_built(config: Recipe, *, vocab_size: int = len(WORDS), seed: int = 1) -> Built:
     built = build(config, Vocabulary(vocab_size, SPECIAL))
     shake(built.objective, seed)
     return built
@@ -114,7 +105,7 @@ def table_of(model: ExportedModel) -> KeyTable:
     return architecture_named("electra").table(model.encoder.shape, model.head.kind)
 
 
-def write_run(folder: Path, config: PretrainConfig, *, steps: tuple[int, ...] = ()) -> Built:
+def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> Built:
     """A run folder; the networks after the last of `steps` (or with no checkpoint)."""
     write_tokenizer(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump(config), encoding="utf-8")
@@ -165,5 +156,5 @@ def export_run(run: Path, built: Built) -> dict[str, Path]:
     return hf.export_run(run, built, config=config, facts=facts, records=records)
 
 
-def with_model(config: PretrainConfig, **fields: object) -> PretrainConfig:
+def with_model(config: Recipe, **fields: object) -> Recipe:
     return override(config, dict(fields))

@@ -26,13 +26,13 @@ from runs import (
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
-from electrify.config.architectures import ARCHITECTURES
-from electrify.config.pretrain import PretrainConfig, override
 from electrify.errors import UserError
 from electrify.export import agreement
 from electrify.export.agreement import ExportError
 from electrify.export.hf import export
 from electrify.model import attention, relative
+from electrify.recipe import Recipe, override
+from electrify.tables import ARCHITECTURES
 from electrify.train import checkpoint
 
 FILES = {
@@ -175,7 +175,7 @@ def test_rounding_is_not_a_wrong_number(tmp_path, monkeypatch, architecture):
     assert worst < 1e-9
 
 
-def masked_lm(architecture: str) -> PretrainConfig:
+def masked_lm(architecture: str) -> Recipe:
     """A run of this architecture, whose attention changes with the distance within a few tokens."""
     own = {"modernbert": {"local_attention": 4}, "deberta": {"position_buckets": 8}}
     width = MLM.model.hidden_size
@@ -538,7 +538,7 @@ def test_a_checkpoint_before_detection_begins(tmp_path, capsys):
 
 
 def test_the_recipe_in_the_card_runs_again(tmp_path):
-    from electrify.config.pretrain import parse
+    from electrify.recipe import parse
 
     folder = export_run(tmp_path / "run", write_run(tmp_path / "run", RTD))["discriminator"]
     recipe = (folder / "README.md").read_text().split("```yaml\n")[1].split("```")[0]

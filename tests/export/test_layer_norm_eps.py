@@ -14,10 +14,10 @@ from torch import nn
 
 from batches import built
 from electrify import cli
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
 from electrify.export.quiet import quiet
+from electrify.recipe import load, override
+from electrify.rules import check
 from electrify.text.shards import Corpus
 from small import mistake, parameters_sha256, pretrain_words, run
 
@@ -123,7 +123,7 @@ def test_a_generator_that_shares_a_norm(
 @pytest.mark.parametrize("eps", [0.0, -1e-5, 1.0, float("nan")])
 def test_what_is_not_an_epsilon(eps: float) -> None:
     with pytest.raises(UserError, match="layer_norm_eps must lie between 0 and 1, not"):
-        check(override(load_recipe("electra-tiny"), {"layer_norm_eps": eps}))
+        check(override(load("electra-tiny"), {"layer_norm_eps": eps}))
 
 
 def test_a_generator_that_cannot_be_the_encoder(

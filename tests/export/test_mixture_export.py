@@ -9,7 +9,7 @@ import pytest
 import torch
 from runs import RTD, export_run, write_run
 
-from electrify.config.pretrain import override
+from electrify.recipe import override
 from electrify.tokens import from_sequences
 
 SENTENCE = [2, 5, 4, 7, 4, 9, 3]

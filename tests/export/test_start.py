@@ -15,12 +15,12 @@ from runs import MLM, RTD, SPECIAL, WORDS, random_built, shake, with_model, writ
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import Built
-from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
 from electrify.export.hf import write_model
 from electrify.export.quiet import quiet
 from electrify.model.heads import LinearHead
 from electrify.model.shape import Shape
+from electrify.recipe import load
 from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
 
 SHAPE = {
@@ -55,7 +55,7 @@ def folder(path: Path, kind: str, fields: dict[str, Any] | None = None, *, seed:
 
 
 def shape_of(start: str, *, vocab_size: int | None = None) -> Shape:
-    return shape_in(start, load_recipe("electra-tiny").model, vocab_size)
+    return shape_in(start, load("electra-tiny").model, vocab_size)
 
 
 def values(built: Built) -> dict[str, dict[str, torch.Tensor]]:

@@ -16,14 +16,12 @@ import with_toys
 
 import own_objective
 from electrify.build import Vocabulary, build
-from electrify.config.architectures import ARCHITECTURES
-from electrify.config.corruptors import CORRUPTORS
-from electrify.config.objectives import OBJECTIVES
-from electrify.config.pretrain import load_recipe, override
 from electrify.draws import draws_for
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
+from electrify.recipe import load, override
+from electrify.tables import ARCHITECTURES, CORRUPTORS, OBJECTIVES
 from electrify.tokens import SpecialIds, from_sequences
 from electrify.train.run import split_batch
 from small import (
@@ -129,7 +127,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     """The export of the toy architecture was compared with transformers; here the probabilities are
     compared with its own logits."""
     from electrify.build import Vocabulary, compose
-    from electrify.config.pretrain import load_file
+    from electrify.recipe import load
     from electrify.scoring.detect import detect
     from electrify.text.shards import Corpus
     from electrify.tokens import from_sequences
@@ -138,7 +136,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
     manifest = Corpus(small_data, "train").manifest
     built = compose(
-        load_file(tmp_path / "run" / "config.yaml"),
+        load(tmp_path / "run" / "config.yaml"),
         Vocabulary(manifest.vocab_size, manifest.special_ids),
     )
     tensors, _ = checkpoint.load(tmp_path / "run" / f"checkpoint-{STEPS}")
@@ -202,7 +200,7 @@ def test_a_split_that_would_cut_a_group_is_refused(
 def test_a_part_whose_cost_nobody_counts_is_refused() -> None:
     """Where costs are counted before a run, as in a comparison at equal FLOPs."""
     OBJECTIVES["own"] = own_objective.row("Recurrent")
-    config = override(load_recipe("electra-tiny"), SMALL | {"objective": "own"})
+    config = override(load("electra-tiny"), SMALL | {"objective": "own"})
     with pytest.raises(UserError, match="leaves out its gru, a GRU, which nobody has counted"):
         recipe_flops(config, vocab_size=100, convention="hardware")
 
@@ -262,7 +260,7 @@ def test_two_rows_may_share_an_option_of_one_type(small_data: Path, tmp_path: Pa
 def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
     """A share of a batch of the schedule may be smaller than a group though the batch is not."""
     own = {"group": 4, "train_batch_size": 16, "batch_size_schedule": "4=.2"}
-    config = override(load_recipe("electra-tiny"), TOYS["objective"] | own)
+    config = override(load("electra-tiny"), TOYS["objective"] | own)
     assert split_batch(config, 1)[1] == 16
     with pytest.raises(UserError, match="2 rows would cut such a group"):
         split_batch(config, 2)
@@ -271,7 +269,7 @@ def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
 def test_rows_without_text_count_in_no_loss() -> None:
     """The last batch of a validation may be part empty: its means are those of the rows that hold
     text."""
-    config = override(load_recipe("electra-tiny"), TOYS["corruptor"] | {"dropout": 0})
+    config = override(load("electra-tiny"), TOYS["corruptor"] | {"dropout": 0})
     special = SpecialIds(0, 1, 2, 3, 4, others=())
     step = Step(build(config, Vocabulary(100, special)).objective).eval()
     rows = [[2, *range(10, 20), 3], [2, *range(30, 36), 3]]
@@ -314,7 +312,7 @@ def test_a_mixture_reads_out_any_architecture() -> None:
     """Through its last norm at every depth, and with the way back through its word vectors."""
     fields = {"architecture": "toy_prenorm", "init": "bert", "tie": "none"}
     special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    made = build(override(load_recipe("amos-tiny"), fields), Vocabulary(100, special))
+    made = build(override(load("amos-tiny"), fields), Vocabulary(100, special))
     mixture = made.objective.corruptor
     norm = mixture.lm.encoder.norm
     tokens = from_sequences([[2, *range(5, 60), 3]] * 4, row_length=64, pad=0)
@@ -333,7 +331,7 @@ def test_a_mixture_reads_out_any_architecture() -> None:
 @pytest.mark.parametrize("toy", TOYS)
 def test_flops(toy: str) -> None:
     config = override(
-        load_recipe("electra-tiny"),
+        load("electra-tiny"),
         TOYS[toy] | ({"embedding_size": 128} if toy == "architecture" else {}),
     )
     for convention in ("hardware", "paper"):

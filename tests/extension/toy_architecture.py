@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from electrify.architectures.architecture import Architecture, InitialValues
 from electrify.architectures.keys import KeyTable, Row, layer
-from electrify.config.architectures import ArchitectureRow
 from electrify.errors import UserError
 from electrify.model import costs
 from electrify.model.attention import AttentionContext, Direction, SharedContext
@@ -25,6 +24,7 @@ from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, HeadKind, LinearHead
 from electrify.model.init import init_bert
 from electrify.model.shape import Shape
+from electrify.tables import ArchitectureRow
 from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from electrify.config.corruptors import CorruptorRow
 from electrify.config.given import Checked
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.masking import Corrupted, ordinary, substitute
@@ -18,6 +17,7 @@ from electrify.corruption.source import Source
 from electrify.draws import Draws
 from electrify.model.forward_passes import Pass
 from electrify.model.network import Network
+from electrify.tables import CorruptorRow
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from electrify.config.corruptors import GENERATOR, CorruptorRow
+from electrify.config.corruptors import GENERATOR
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
 from electrify.corruption.plan import Plan, count
 from electrify.corruption.rates import lm_rates
@@ -19,6 +19,7 @@ from electrify.model.forward_passes import Pass
 from electrify.model.heads import MaskedLM
 from electrify.model.likelihood import token_ce
 from electrify.model.network import Network
+from electrify.tables import CorruptorRow
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from electrify.config.given import Checked
 from electrify.config.objectives import Card, Objective
-from electrify.config.rows import Exported
 from electrify.corruption.masking import Corruptor
 from electrify.corruption.plan import Plan, count
 from electrify.model import costs
@@ -26,6 +25,7 @@ from electrify.model.network import Network
 from electrify.objectives.metrics import histogram, replaced_share
 from electrify.objectives.objective import Graded, Parts
 from electrify.objectives.objective import Objective as Base
+from electrify.tables import Exported
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

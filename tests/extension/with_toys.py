@@ -10,9 +10,7 @@ import toy_corruptor
 import toy_generator
 import toy_objective
 
-from electrify.config.architectures import ARCHITECTURES
-from electrify.config.corruptors import CORRUPTORS
-from electrify.config.objectives import OBJECTIVES
+from electrify.tables import ARCHITECTURES, CORRUPTORS, OBJECTIVES
 
 
 def put_in() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from breaking import SHORT, core, run
 
-from electrify.config.finetune_settings import FinetuneSettings
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
 from electrify.oldfiles.models import look_over

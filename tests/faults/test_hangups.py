@@ -202,7 +202,7 @@ def test_a_demo_stopped_while_it_trains(
 ) -> None:
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
-    from electrify.config.networks import KEPT
+    from electrify.tables import KEPT
     from electrify.train.loop import Summary
     from electrify.train.run import Result
 

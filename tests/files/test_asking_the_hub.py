@@ -13,11 +13,11 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.export.places import check_place
 from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
+from electrify.text.options import PrepareConfig
 from electrify.text.source import Source
 from electrify.text.tokenizer import load_tokenizer
 

@@ -25,12 +25,12 @@ from batches import (
     value,
 )
 from electrify.build import build
-from electrify.config.checks import check
 from electrify.flops.count import passes_flops
 from electrify.model.forward_passes import Pass
 from electrify.model.heads import ClsBinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
+from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 

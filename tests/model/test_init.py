@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from batches import TINY, built, encoder_of, pack, tiny
 from electrify.build import Built, build
-from electrify.config.pretrain import load_recipe, override, recipe_names
 from electrify.model.attention import AttentionContext
 from electrify.model.encoder import Encoder
 from electrify.model.heads import BinaryHead
@@ -32,6 +31,7 @@ from electrify.model.init import (
     subspace_width,
 )
 from electrify.model.shape import Shape
+from electrify.recipe import load, names, override
 
 SIZES = {
     "hidden_size": 64,
@@ -98,7 +98,7 @@ GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit":
 
 def test_published_layers_of_electra_small() -> None:
     fields = {"num_hidden_layers": 1, "max_seq_length": 32, "init": "published"}
-    b = build(override(load_recipe("electra-small"), fields), ROOMY_VOCABULARY)
+    b = build(override(load("electra-small"), fields), ROOMY_VOCABULARY)
     head = b.kept.head
     assert isinstance(head, BinaryHead)
     found: dict[str, Any] = {
@@ -141,8 +141,8 @@ def test_only_named_recipes_start_as_published() -> None:
     figures were made with."""
     named = {
         n
-        for n in recipe_names()
-        if (m := load_recipe(n).model).init == "published" and m.architecture == "electra"
+        for n in names()
+        if (m := load(n).model).init == "published" and m.architecture == "electra"
     }
     assert named == {"electra-small-pp", "electra-large-1.75M"}
 

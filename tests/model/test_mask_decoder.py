@@ -27,7 +27,6 @@ from batches import (
 from electrify.architectures.deberta import Deberta
 from electrify.architectures.deberta_variants import DebertaDecoder
 from electrify.build import build
-from electrify.config.checks import check
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops, recipe_flops
 from electrify.model import costs
@@ -35,6 +34,7 @@ from electrify.model.encoder import Encoder, encoders_of
 from electrify.model.heads import LMHead
 from electrify.model.mask_decoder import Asked, Asking, DecodedLMHead
 from electrify.objectives.objective import Step
+from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 

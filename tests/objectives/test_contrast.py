@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from batches import built, draws_of, pack, ragged_batch, terms_of, text_batch, value
-from electrify.config.checks import check
-from electrify.config.flops import Convention
-from electrify.config.pretrain import load_recipe, override
 from electrify.corruption.cropping import crop
 from electrify.corruption.plan import enough
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops
+from electrify.flops.options import Convention
 from electrify.objectives.losses import partner_ce
+from electrify.recipe import load, override
+from electrify.rules import check
 from electrify.terms import weighted
 
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0}
@@ -173,7 +173,7 @@ def test_the_second_view_costs_a_pass_of_the_encoder(convention: Convention) -> 
 )
 def test_bad_options(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        check(override(load_recipe("corrective-tiny"), fields))
+        check(override(load("corrective-tiny"), fields))
 
 
 @pytest.mark.parametrize("training", [False, True])

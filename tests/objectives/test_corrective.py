@@ -14,10 +14,6 @@ from hypothesis import strategies as st
 from stubs import At, FixedHead, FixedLM, HeadAt, part
 
 from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
-from electrify.config.checks import check
-from electrify.config.flops import Convention
-from electrify.config.networks import beside
-from electrify.config.pretrain import first_update, load_recipe, override
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -25,8 +21,12 @@ from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.errors import UserError
 from electrify.flops.count import passes_flops
+from electrify.flops.options import Convention
 from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
+from electrify.recipe import first_update, load, override
+from electrify.rules import check
+from electrify.tables import beside
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -279,13 +279,13 @@ def test_a_network_that_learns_to_the_end_is_left(
     loss has weight 0 as it was drawn."""
     leaves = {"generator"} | beside_the_generator
     assert built(f"{recipe}-tiny", **fields).exports.keys() == {"discriminator"} | leaves
-    assert beside(override(load_recipe(f"{recipe}-tiny"), fields)).keys() == leaves
+    assert beside(override(load(f"{recipe}-tiny"), fields)).keys() == leaves
 
 
 def test_what_it_cannot_grade_is_refused() -> None:
     """Text with [MASK] in it has nothing to detect."""
     with pytest.raises(UserError, match="objective corrective needs corruptor"):
-        check(override(load_recipe("corrective-tiny"), {"corruptor": "mask"}))
+        check(override(load("corrective-tiny"), {"corruptor": "mask"}))
     for fields, says in (
         ({"mlm_share": 1.0}, r"mlm_share must lie in \[0, 1\)"),
         ({"correction": "none"}, "correction none without mlm_share"),
@@ -311,8 +311,6 @@ def test_what_it_cannot_grade_is_refused() -> None:
         ),
     ):
         with pytest.raises(UserError, match=says):
-            check(override(load_recipe("corrective-tiny"), fields))
+            check(override(load("corrective-tiny"), fields))
     with pytest.raises(UserError, match=r"term_weights must name \['correct', 'generator', 'rtd'"):
-        check(
-            override(load_recipe("corrective-tiny"), {"term_weights": {"generator": 1, "rtd": 50}})
-        )
+        check(override(load("corrective-tiny"), {"term_weights": {"generator": 1, "rtd": 50}}))

@@ -27,9 +27,6 @@ from batches import (
     text_batch,
     value,
 )
-from electrify.config.checks import check
-from electrify.config.flops import Convention
-from electrify.config.pretrain import load_recipe, override
 from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -37,8 +34,11 @@ from electrify.corruption.sampling import Sampling
 from electrify.errors import UserError
 from electrify.export.hf import write_model
 from electrify.flops.count import passes_flops
+from electrify.flops.options import Convention
 from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective, first_is_best
+from electrify.recipe import load, override
+from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -341,7 +341,7 @@ def test_the_cost_beside_electras(convention: Convention) -> None:
 def test_small_as_published() -> None:
     """What the configuration of the public code says (experiments/small): half of the depth for
     the generator, the lowest quarter shared, 76 of 512 tokens chosen."""
-    c = load_recipe("teams-small")
+    c = load("teams-small")
     whole = pack([[[2, *[7] * (c.data.max_seq_length - 2), 3]]], row_length=c.data.max_seq_length)
     assert (c.model.num_hidden_layers, c.model.tie, c.model.tie_layers) == (12, "lower", 3)
     assert c.model.generator_numbers() == {
@@ -356,7 +356,7 @@ def test_small_as_published() -> None:
     assert (t.max_steps, t.train_batch_size, t.warmup_steps) == (500_000, 256, 10_000)
     assert (t.learning_rate, t.weight_decay, t.optim) == (5e-4, 0.01, "adamw")
     for size in ("tiny", "mini", "base"):
-        m = load_recipe(f"teams-{size}").model
+        m = load(f"teams-{size}").model
         own = m.generator_numbers()
         assert 2 * own["num_hidden_layers"] == m.num_hidden_layers == 4 * (m.tie_layers or 0)
         assert own["hidden_size"] == m.hidden_size
@@ -385,7 +385,7 @@ def test_small_as_published() -> None:
 )
 def test_what_it_cannot_do_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        check(override(load_recipe("teams-tiny"), fields))
+        check(override(load("teams-tiny"), fields))
 
 
 def test_more_candidates_than_words() -> None:

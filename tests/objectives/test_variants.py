@@ -31,8 +31,6 @@ from batches import (
     value,
 )
 from electrify.build import build
-from electrify.config.checks import check
-from electrify.config.pretrain import PretrainConfig, override
 from electrify.corruption import plan
 from electrify.corruption.frequency import NEVER, Frequency
 from electrify.errors import UserError
@@ -41,6 +39,8 @@ from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric
 from electrify.objectives.mlm import MLM
+from electrify.recipe import Recipe, override
+from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 from variants import VARIANTS
@@ -368,7 +368,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 PAIRS = [(), *((one,) for one in BESIDE), *itertools.combinations(BESIDE, 2)]
 
 
-def with_options(base: str, names: tuple[str, ...]) -> PretrainConfig:
+def with_options(base: str, names: tuple[str, ...]) -> Recipe:
     """A tiny recipe with the weights that its losses ask for. Raises UserError if its options do
     not go together."""
     recipe, own = BASES[base]

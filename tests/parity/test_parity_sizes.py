@@ -15,8 +15,8 @@ import electrify
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import generator_shape, kept_shape
-from electrify.config.pretrain import PretrainConfig, parse
 from electrify.model.shape import Shape
+from electrify.recipe import Recipe, parse
 from electrify.special import SpecialIds
 from published import DEBERTA_V3
 
@@ -29,7 +29,7 @@ PUBLISHED = {
 VOCABULARY = 30_522
 
 
-def recipe(path: Path) -> PretrainConfig:
+def recipe(path: Path) -> Recipe:
     return parse(path.read_text(encoding="utf-8"), path.name)
 
 
@@ -43,7 +43,7 @@ def on_meta(shape: Shape, *, is_lm: bool, name: str = "electra") -> ExportedMode
         return ExportedModel(encoder, head, made)
 
 
-def shapes(config: PretrainConfig) -> dict[str, tuple[Shape, bool]]:
+def shapes(config: Recipe) -> dict[str, tuple[Shape, bool]]:
     rtd = config.objective.objective == "rtd"
     kept = {"discriminator": (kept_shape(config.model, VOCABULARY), not rtd)}
     return kept | ({"generator": (generator_shape(config.model, VOCABULARY), True)} if rtd else {})

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.recipe import Recipe, load, override
 from electrify.train.optim import clip, clip_groups, parameter_groups, planned
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 
 
-def recipe(**fields: Any) -> PretrainConfig:
-    return override(load_recipe("electra-tiny"), SMALL | {"max_steps": 12} | fields)
+def recipe(**fields: Any) -> Recipe:
+    return override(load("electra-tiny"), SMALL | {"max_steps": 12} | fields)
 
 
 def with_gradient(*values: float) -> nn.Parameter:

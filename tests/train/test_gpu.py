@@ -14,11 +14,11 @@ import torch
 
 from batches import text_batch
 from electrify.build import Vocabulary, build
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.model.attention import AttentionContext, Reach
 from electrify.model.positions import Rotary
+from electrify.recipe import Recipe, load, override
 from electrify.text.shards import Corpus
 from electrify.train.dist import World
 from electrify.train.loop import Run
@@ -49,14 +49,14 @@ RECIPES = (
 )
 
 
-def recipe(name: str, **fields: Any) -> PretrainConfig:
+def recipe(name: str, **fields: Any) -> Recipe:
     return override(
-        load_recipe(name),
+        load(name),
         SMALL | {"max_steps": 20, "train_batch_size": 8, "init_words": "random"} | fields,
     )
 
 
-def run_on(device: str, data: Path, folder: Path, config: PretrainConfig) -> Run:
+def run_on(device: str, data: Path, folder: Path, config: Recipe) -> Run:
     corpus = Corpus(data, "train")
     built = build(
         config,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from spoiled import spoil
 
 from electrify import cli
-from electrify.config.pretrain import load_recipe
 from electrify.errors import UserError
+from electrify.recipe import load
 from electrify.terms import Term
 from electrify.train import checkpoint, log
 from electrify.train.dist import World
@@ -31,7 +31,7 @@ SHORT: dict[str, Any] = {"max_steps": 20, "logging_steps": 1, "save_steps": 5, "
 
 
 def guard_of(**fields: Any) -> Guard:
-    return Guard(replace(load_recipe("electra-tiny").train, **fields), ALONE)
+    return Guard(replace(load("electra-tiny").train, **fields), ALONE)
 
 
 def run(data: Path, folder: Path, **fields: Any) -> int:

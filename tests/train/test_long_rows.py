@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.shards import Corpus
 from small import environment, flags, records, write_text

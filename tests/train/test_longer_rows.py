@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from electrify import UserError
-from electrify.config.checks import check
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
+from electrify.recipe import Recipe, load, override
+from electrify.rules import check
 from electrify.train.run import pretrain
 from small import SMALL
 
@@ -49,8 +49,8 @@ STAGED: dict[str, Any] = {
 }
 
 
-def recipe(**fields: Any) -> PretrainConfig:
-    return override(load_recipe("electra-modernbert-tiny"), SMALL | OWN | fields)
+def recipe(**fields: Any) -> Recipe:
+    return override(load("electra-modernbert-tiny"), SMALL | OWN | fields)
 
 
 @pytest.fixture(scope="module")
@@ -219,4 +219,4 @@ def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="extend_positions does not go with a first stage"):
         check(recipe(**staged))
     with pytest.raises(UserError, match="extend_positions"):
-        override(load_recipe("electra-tiny"), {"extend_positions": LONG})
+        override(load("electra-tiny"), {"extend_positions": LONG})

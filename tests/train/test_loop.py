@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from electrify import cli
 from electrify.build import Vocabulary, build
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.oldfiles.run_folder import METRICS
+from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
 from electrify.train import log
@@ -47,13 +47,11 @@ from small import (
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
 
 
-def recipe(name: str = "electra-tiny", **fields: Any) -> PretrainConfig:
-    return override(load_recipe(name), SMALL | {"max_steps": 10} | fields)
+def recipe(name: str = "electra-tiny", **fields: Any) -> Recipe:
+    return override(load(name), SMALL | {"max_steps": 10} | fields)
 
 
-def run_of(
-    data: Path, folder: Path, config: PretrainConfig, *, micro_rows: int | None = None
-) -> Run:
+def run_of(data: Path, folder: Path, config: Recipe, *, micro_rows: int | None = None) -> Run:
     """A run as `pretrain` makes it, without its folder."""
     corpus = Corpus(data, "train")
     built = build(config, Vocabulary(corpus.manifest.vocab_size, corpus.manifest.special_ids))
@@ -188,7 +186,7 @@ def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_pa
             )
             == 0
         )
-    config = override(load_recipe("bert-tiny"), SMALL | DROPOUT)
+    config = override(load("bert-tiny"), SMALL | DROPOUT)
     run = run_of(small_data, tmp_path, config)
     weights = [float(run.counts(run.batch(step).parts)["mlm"]) for step in range(12)]
     ones, fours = records(tmp_path / "one", "train"), records(tmp_path / "four", "train")
@@ -285,7 +283,7 @@ def test_it_learns(small_data: Path, tmp_path: Path) -> None:
     }
     assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", **fields) == 0
     last = records(tmp_path / "run", "valid")[-1]
-    corruption = load_recipe("bert-tiny").corruption
+    corruption = load("bert-tiny").corruption
     entropy = unigram_entropy(Corpus(small_data, "train"), corruption)
     assert last["mlm_loss_masked"] < entropy - 0.4
 
@@ -330,7 +328,7 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     validation has rows of the full length."""
     schedules = {"seq_length_schedule": "8=.5", "batch_size_schedule": "2=.25"}
     assert pretrain(small_data, tmp_path / "run", logging_steps=1, eval_steps=12, **schedules) == 0
-    config = override(load_recipe("electra-tiny"), SMALL | {"max_steps": 12} | schedules)
+    config = override(load("electra-tiny"), SMALL | {"max_steps": 12} | schedules)
     run = run_of(small_data, tmp_path, config)
     shapes = [(2, 8)] * 3 + [(4, 8)] * 3 + [(4, 16)] * 6
     tokens = flops = 0

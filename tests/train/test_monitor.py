@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from batches import built, draws_of, text_batch
-from electrify.config.checks import check
-from electrify.config.objectives import OBJECTIVES
-from electrify.config.pretrain import load_recipe, override
+from electrify.recipe import load, override
+from electrify.rules import check
+from electrify.tables import OBJECTIVES
 from electrify.train.monitor import (
     GRACE_TOKENS,
     MAX_EPOCHS,
@@ -130,7 +130,7 @@ def test_what_no_loss_trains_is_not_judged(
 ) -> None:
     """A weight of 0 switches a loss off, and its head or its language model learns nothing.
     judged: the subjects of the warnings, "" for detection."""
-    config = override(load_recipe(recipe), {"term_weights": weights})
+    config = override(load(recipe), {"term_weights": weights})
     check(config)
     own = {
         "replace-mlm-tiny": {"mlm_loss_replaced": 9.0},
@@ -141,11 +141,11 @@ def test_what_no_loss_trains_is_not_judged(
 
 
 def test_losses_that_train_nothing() -> None:
-    assert untaught(load_recipe("electra-tiny")) == set()
-    assert untaught(load_recipe("adversarial-tiny")) == {"generator"}
-    assert untaught(load_recipe("two-stage-tiny")) == {"generator"}
+    assert untaught(load("electra-tiny")) == set()
+    assert untaught(load("adversarial-tiny")) == {"generator"}
+    assert untaught(load("two-stage-tiny")) == {"generator"}
     weights = {"generator": 1.0, "all_tokens": 0.0}
-    all_tokens = override(load_recipe("all-tokens-mlm-tiny"), {"term_weights": weights})
+    all_tokens = override(load("all-tokens-mlm-tiny"), {"term_weights": weights})
     assert untaught(all_tokens) == {"all_tokens", "copy", "softmax"}
 
 

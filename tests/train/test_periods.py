@@ -16,17 +16,10 @@ from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.compare.plan import can_share
-from electrify.config.objectives import OBJECTIVES
-from electrify.config.pretrain import (
-    PretrainConfig,
-    first_asked,
-    first_update,
-    load_recipe,
-    override,
-    recipe_names,
-)
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flops.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
+from electrify.recipe import Recipe, first_asked, first_update, load, names, override
+from electrify.tables import OBJECTIVES
 from electrify.text.shards import Corpus
 from electrify.train.guard import Guard
 from electrify.train.loop import Batch, Run
@@ -36,9 +29,9 @@ from small import SMALL, pretrain_words, records, same_ending, same_numbers, tor
 STEPS, SHARE = 20, 0.4
 
 
-def recipe(**fields: Any) -> PretrainConfig:
+def recipe(**fields: Any) -> Recipe:
     given = {"max_steps": STEPS, "mlm_share": SHARE, "logging_steps": 1, "eval_steps": 5}
-    return override(load_recipe("corrective-tiny"), SMALL | given | {"dropout": 0.1} | fields)
+    return override(load("corrective-tiny"), SMALL | given | {"dropout": 0.1} | fields)
 
 
 def test_flops_of_periods_by_hand() -> None:
@@ -72,7 +65,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
     steps = 12
 
     def costs(**rate: float | None) -> tuple[Phases, list[PeriodFlops]]:
-        config = override(load_recipe(name), {"max_steps": steps} | fields | rate)
+        config = override(load(name), {"max_steps": steps} | fields | rate)
         with torch.device("meta"):
             objective = build(config, Vocabulary(8192, SPECIAL)).objective
         phases, how = phases_of(config), {"convention": "hardware", "rows": 64}
@@ -94,7 +87,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
 @pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.99])
 def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
     """As the objective's last period does, to the update: `doctor` has the recipe alone."""
-    config = override(load_recipe("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
+    config = override(load("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
     last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
     assert first_asked(config) == first_update(last.start, 100)
 
@@ -104,11 +97,11 @@ def test_the_row_knows_what_moves(objective: str) -> None:
     """An objective with several periods whose row does not say so would let a study begin a run
     with the checkpoint of another."""
     row = OBJECTIVES[objective]
-    tiny = (name for name in recipe_names() if name.endswith("-tiny"))
-    recipe = next(name for name in tiny if load_recipe(name).objective.objective == objective)
+    tiny = (name for name in names() if name.endswith("-tiny"))
+    recipe = next(name for name in tiny if load(name).objective.objective == objective)
     still = dict.fromkeys(row.moving, 0.0)
     for fields in (still, *(still | {name: 0.25} for name in row.moving)):
-        config = override(load_recipe(recipe), fields)
+        config = override(load(recipe), fields)
         periods = built(recipe, **fields).objective.periods()
         assert (len(periods) > 1) == any(fields.values())
         assert periods[-1].start == row.silent_share(config.objective.options)

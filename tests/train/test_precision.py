@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from electrify.config.pretrain import load_recipe, override
+from electrify.recipe import load, override
 from electrify.train import machine as machine_module
 from electrify.train.dist import World
 from electrify.train.run import pretrain
@@ -102,7 +102,7 @@ def test_a_run_that_leaves_a_trunk_computes_as_that(
     machine(True)
     assert run(*words(small_data, tmp_path / "trunk")) == 0
     machine(False)
-    config = override(load_recipe("electra-tiny"), SMALL | QUICK | {"bf16": None})
+    config = override(load("electra-tiny"), SMALL | QUICK | {"bf16": None})
     trunk = tmp_path / "trunk" / "checkpoint-2"
     pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
     assert written(tmp_path / "new") is True
@@ -119,7 +119,7 @@ def test_products_of_float32_on_a_gpu_use_tf32(
     assert not matmul.allow_tf32
     world = World(0, 1, torch.device(device))
     try:
-        machine_module.with_precision(load_recipe("electra-tiny"), world, begun=None)
+        machine_module.with_precision(load("electra-tiny"), world, begun=None)
         assert matmul.allow_tf32 is (device == "cuda")
     finally:
         matmul.allow_tf32 = False

@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 
 from electrify import UserError
 from electrify.build import Vocabulary, at_step, build
-from electrify.config.checks import check
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.export.hf import export
 from electrify.flops.count import recipe_flops
 from electrify.model.positions import Rotary, Turn
+from electrify.recipe import Recipe, load, override
+from electrify.rules import check
 from electrify.text.shards import Corpus
 from electrify.tokens import SpecialIds
 from electrify.train.run import pretrain
@@ -44,8 +44,8 @@ OWN: dict[str, Any] = {
 }
 
 
-def recipe(**fields: Any) -> PretrainConfig:
-    return override(load_recipe("electra-modernbert-tiny"), SMALL | OWN | fields)
+def recipe(**fields: Any) -> Recipe:
+    return override(load("electra-modernbert-tiny"), SMALL | OWN | fields)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def whole(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def again(data: Path, whole: Path, broken: Path, *, stop: int, config: PretrainConfig) -> None:
+def again(data: Path, whole: Path, broken: Path, *, stop: int, config: Recipe) -> None:
     """A copy of a run goes on from an earlier checkpoint and ends as the run did."""
     shutil.copytree(whole, broken)
     for path in broken.glob("checkpoint-*"):
@@ -178,7 +178,7 @@ def test_a_second_branch_has_the_base_of_the_first(training: str) -> None:
     frozen: dict[str, Any] = {"generator_training": "frozen", "init_generator": "elsewhere"}
     frozen |= {"term_weights": {"rtd": 5.0, "select": 2.0}}
     fields = SMALL | OWN | model | (frozen if training == "frozen" else {})
-    config = override(load_recipe("teams-tiny"), fields)
+    config = override(load("teams-tiny"), fields)
     check(config)
     network = build(config, Vocabulary(40, SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)))
     for step, theta in ((3, FIRST), (9, LAST)):
@@ -239,8 +239,8 @@ def test_mistakes(fields: dict[str, Any], says: str) -> None:
 def test_the_recipes_for_long_texts(objective: str, size: str) -> None:
     """2412.13663, section 2.2; batches of as many tokens in both phases as without. Otherwise the
     recipe for short texts."""
-    short = load_recipe(f"{objective}-modernbert-{size}")
-    config = load_recipe(f"{objective}-modernbert-{'' if size == 'base' else 'small-'}long")
+    short = load(f"{objective}-modernbert-{size}")
+    config = load(f"{objective}-modernbert-{'' if size == 'base' else 'small-'}long")
     check(config)
     options = config.model.options
     assert (options.global_rope_theta_schedule, options.global_rope_theta) == (
@@ -269,7 +269,7 @@ LENGTHS = {512: 10_000.0, 1024: 20_000.0, 8192: 160_000.0}
 PHASES = (3, 6, 8)  # the updates at which each ends
 
 
-def long_recipe() -> PretrainConfig:
+def long_recipe() -> Recipe:
     first, second, last = LENGTHS
     schedule = {length: LENGTHS[length] for length in (first, second)}
     return recipe(

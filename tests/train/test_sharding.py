@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from spoiled import spoil
 
 from electrify import cli
-from electrify.config.checks import check
-from electrify.config.pretrain import load_recipe, override
 from electrify.errors import UserError
 from electrify.oldfiles.run_folder import METRICS
+from electrify.recipe import load, override
+from electrify.rules import check
 from electrify.train import log
 from small import (
     DROPOUT,
@@ -133,7 +133,7 @@ def test_one_process_holds_the_whole(small_data: Path, tmp_path: Path) -> None:
 
 
 def test_not_with_torch_compile() -> None:
-    config = override(load_recipe("electra-tiny"), SHARDED)
+    config = override(load("electra-tiny"), SHARDED)
     check(config)
     with pytest.raises(UserError, match=r"fsdp full_shard .* torch_compile"):
         check(override(config, {"torch_compile": True}))

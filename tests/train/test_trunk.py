@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from electrify.compare.plan import leaves_at
-from electrify.config.pretrain import PretrainConfig, load_recipe, override
 from electrify.errors import UserError
+from electrify.recipe import Recipe, load, override
 from electrify.train import checkpoint
 from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain
@@ -19,12 +19,12 @@ LONG, SHORT = 40, 20
 MAPS = Path("/proc/self/maps")
 
 
-def recipe(name: str, **fields: Any) -> PretrainConfig:
+def recipe(name: str, **fields: Any) -> Recipe:
     given = {"lr_scheduler_type": "wsd", "logging_steps": 3, "eval_steps": 8, "dropout": 0.1}
-    return override(load_recipe(name), SMALL | given | {"max_steps": SHORT} | fields)
+    return override(load(name), SMALL | given | {"max_steps": SHORT} | fields)
 
 
-def trunk_of(data: Path, folder: Path, config: PretrainConfig) -> Path:
+def trunk_of(data: Path, folder: Path, config: Recipe) -> Path:
     """The long run, which keeps only its last checkpoint and the one where `config` leaves."""
     long = override(config, {"max_steps": LONG, "save_steps": 7, "save_total_limit": 1})
     step = leaves_at(config, long)
@@ -72,7 +72,7 @@ def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
     small_data: Path, tmp_path: Path
 ) -> None:
     sizes = {"generator_steps": 6, "max_steps": 6, "save_steps": 2, "save_total_limit": 1}
-    config = override(load_recipe("two-stage-tiny"), SMALL | sizes)
+    config = override(load("two-stage-tiny"), SMALL | sizes)
     run = tmp_path / "run"
     with pytest.raises(UserError, match="starts from the generator of its first"):
         pretrain(small_data, output_dir=run, config=config, trunk=tmp_path / "checkpoint-2")

@@ -5,20 +5,20 @@ for the class of an architecture.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..config.architectures import ARCHITECTURES
-from ..config.rows import class_at
+from ..recipe import DEFAULTS
+from ..tables import ARCHITECTURES, class_at, row_of
 from .architecture import Architecture
 from .fine_tuned import FineTunedHead
 
 
-def architecture_named(name: str, options: Any = None) -> Architecture:
-    """options: its own, by default those of its row."""
-    row = ARCHITECTURES[name]
-    found = class_at(row.cls, f"architecture {name}")(row.options() if options is None else options)
-    assert isinstance(found, Architecture)
-    return found
+def architecture_named(name: str, options: Mapping[str, Any] | None = None) -> Architecture:
+    """options: its own, by default those of a recipe that states none."""
+    row = row_of("architecture", name)
+    usual = {option: DEFAULTS[option] for option in row.options}
+    return class_at(row.cls)({**usual, **(options or {})})
 
 
 def reading(model_type: str) -> Architecture | None:

@@ -44,8 +44,8 @@ class Architecture(ABC):
     name: ClassVar[str]
     shape_type: ClassVar[type[Shape]] = Shape
 
-    def __init__(self, options: Any) -> None:
-        """options: its own, the dataclass of its row."""
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """options: its own fields of a recipe."""
         self.options = options
 
     # ---------------------------------------------------------------- the network

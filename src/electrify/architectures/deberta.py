@@ -117,7 +117,7 @@ class Deberta(Architecture):
         return ClsBinaryHead(shape) if form == "v3" else super().rtd_head(shape, form)
 
     def masked_lm_head(self, shape: Shape, words: Words) -> Head:
-        decoder = self.options.mask_decoder
+        decoder = self.options["mask_decoder"]
         return DecodedLMHead(shape, words) if decoder else self.lm_head(shape, words)
 
     def for_config(self, config: Mapping[str, Any]) -> Architecture:

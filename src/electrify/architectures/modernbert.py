@@ -102,14 +102,14 @@ class ModernBert(Architecture):
 
     def shapes_by_rows(self, shape: Shape) -> dict[int, Shape]:
         """Another rotary base for shorter rows (2412.13663, section 2.2)."""
-        thetas = self.options.global_rope_theta_schedule.items()
+        thetas = self.options["global_rope_theta_schedule"].items()
         return {length: replace(shape, global_rope_theta=theta) for length, theta in thetas}
 
     def extended(self, shape: Shape) -> Shape:
         """Longer rows and another rotary base, as ModernBERT's own context extension has them
         (2412.13663, section 2.2)."""
-        theta = self.options.extend_rope_theta
-        longest = max(shape.max_position_embeddings, self.options.extend_positions or 0)
+        theta = self.options["extend_rope_theta"]
+        longest = max(shape.max_position_embeddings, self.options["extend_positions"] or 0)
         shape = replace(shape, max_position_embeddings=longest)
         return shape if theta is None else replace(shape, global_rope_theta=theta)
 

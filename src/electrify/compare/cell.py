@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config import own_rows
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
 from ..oldfiles.run_folder import FACTS, GENERATOR_STAGE, METRICS
@@ -28,7 +27,7 @@ from ..train.signals import SAVED_EXIT, Stop, Stopped
 from . import measures
 
 if TYPE_CHECKING:
-    from ..config.pretrain import PretrainConfig
+    from ..recipe import Recipe
 
 OUTCOME = "outcome.json"
 RUN = "run"
@@ -43,8 +42,6 @@ class Work:
     """The folder of the cell."""
     recipe: str
     """YAML."""
-    source: tuple[str, ...] | None = None
-    """`own_source` of the recipe when the study was planned; None if that does not matter."""
     starts: dict[str, str] = field(default_factory=dict)
     """The hash of each folder from which the recipe starts, when the study was planned."""
     corpus: str | None = None
@@ -87,7 +84,6 @@ def main() -> int:
     die_with(work.parent)
     try:
         with Stop(at_once=True):
-            own_rows.load()
             do(work)
     except UserError as e:
         say(as_of_a_cell(e, work))
@@ -111,8 +107,8 @@ def as_of_a_cell(error: UserError, work: Work) -> str:
 def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
-    from ..config.pretrain import parse
     from ..files import read_json
+    from ..recipe import parse
     from ..train.run import pretrain
 
     folder = Path(work.folder)
@@ -154,17 +150,14 @@ def write(outcome: Outcome, folder: Path) -> None:
     write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
-def must_be_as_planned(work: Work, config: PretrainConfig) -> None:
-    """Raises UserError if its results would be taken for those of another source, of other weights
-    or of another corpus."""
-    from ..config.own_source import own_source
+def must_be_as_planned(work: Work, config: Recipe) -> None:
+    """Raises UserError if its results would be taken for those of other weights or of another
+    corpus."""
     from ..oldfiles.folders import fingerprint
     from ..text.manifest import read_manifest
     from ..train.start import with_shapes
 
     again = "run the same command again"
-    if work.source is not None and work.source != tuple(own_source(config)):
-        raise UserError("the source of its rows was changed since the study began", again)
     if not all(os.path.isdir(os.path.expanduser(start)) for start in work.starts):
         with_shapes(config, {}, vocab_size=None)  # asks the Hub which commit is the newest now
     for start, planned in work.starts.items():
@@ -192,7 +185,7 @@ def output_name(task: str) -> str:
 
 
 def measured(
-    work: Work, config: PretrainConfig, networks: Mapping[str, Path]
+    work: Work, config: Recipe, networks: Mapping[str, Path]
 ) -> Iterator[tuple[str, measures.Found | str]]:
     """Each task with what was found, or the reason why it failed. networks: those that the run
     left, by the names of their folders."""

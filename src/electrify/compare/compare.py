@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..config.compare import CompareConfig
-from ..config.flags import flag_of
 from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..oldfiles.lock import lock
 from ..progress import say
 from .forecast import Forecast, forecast
 from .measures import is_of_pairs, is_of_the_corpus, is_trained
+from .options import CompareConfig
 from .report import write_report
 from .run import run_study
 from .study import Study, plan_study
@@ -42,7 +41,7 @@ def in_vain(config: CompareConfig) -> Iterator[str]:
         yield "--data-dir does nothing: planted is made of the corpus"
     for name in ("max_train_samples", "task_seeds"):
         if getattr(config, name) != getattr(CompareConfig, name) and not trained:
-            yield f"{flag_of(name)} does nothing: no task here is trained"
+            yield f"--{name.replace('_', '-')} does nothing: no task here is trained"
 
 
 def compare(study: Study) -> Table:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ..config.compare import Equal, with_unit
-from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig
-from ..config.stages import stages_of
 from ..data.phases import phases_of
 from ..flops.count import recipe_flops
+from ..flops.options import Convention
+from ..recipe import Recipe, stages_of
 from ..text.shards import Corpus
+from .options import Equal, with_unit
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,18 @@ class Cost:
     convention: Convention = "hardware"
     equal: Equal = "flops"
 
-    def flops(self, config: PretrainConfig) -> float:
+    def flops(self, config: Recipe) -> float:
         """The FLOPs of the whole run, a first stage included."""
         found = recipe_flops(config, vocab_size=self.vocab_size, convention=self.convention)
         return found.train
 
-    def spent(self, config: PretrainConfig) -> float:
+    def spent(self, config: Recipe) -> float:
         """What the whole run takes from a budget."""
         if self.equal == "flops":
             return self.flops(config)
         return self.passes(config) if self.equal == "epochs" else float(tokens_of(config))
 
-    def passes(self, config: PretrainConfig) -> float:
+    def passes(self, config: Recipe) -> float:
         """How often the whole run, a first stage included, sees the corpus: the rows that it takes
         over those that the corpus fills, as its log counts them."""
         assert self.num_rows is not None
@@ -52,7 +51,7 @@ class Cost:
         return with_unit(budget, self.equal)
 
 
-def tokens_of(config: PretrainConfig) -> int:
+def tokens_of(config: Recipe) -> int:
     """Places for tokens that a run reads, padding and a first stage included."""
     return sum(phases_of(stage).slots(stage.train.max_steps) for stage in stages_of(config))
 

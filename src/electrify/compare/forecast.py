@@ -16,17 +16,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.compare import Equal
-from ..config.pretrain import dump, override
 from ..console import size
 from ..errors import UserError
 from ..oldfiles.reading import read_object
 from ..oldfiles.run_folder import FACTS, METRICS
 from ..progress import Progress, aligned, duration
+from ..recipe import dump, override
 from ..train import log
 from .cell import RUN, Work, last_words
 from .cost import tokens_of
 from .logs import LOG, own_tail
+from .options import Equal
 from .plan import Cell, as_started
 from .processes import slots, spawn
 from .results import Result, read_results

@@ -19,17 +19,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..config.compare import CompareConfig
-from ..config.evaluate import EvaluateConfig
-from ..config.finetune import FinetuneConfig
-from ..config.finetune_settings import FinetuneSettings
-from ..config.networks import KEPT, beside
-from ..config.pretrain import PretrainConfig
 from ..downstream.known_tasks import tasks_named
+from ..downstream.options import FinetuneConfig, FinetuneSettings
 from ..downstream.read.task import read_task
 from ..downstream.read.where import folder_of
 from ..downstream.tasks import AnswerTask, KnownTask, TaskData, TextTask
 from ..errors import UserError, nearest
+from ..recipe import Recipe
+from ..scoring.options import EvaluateConfig
+from ..tables import KEPT, beside
+from .options import CompareConfig
 
 if TYPE_CHECKING:
     from ..scoring.blimp import Paradigm
@@ -131,7 +130,7 @@ def meant_by(name: str, data_dir: str | None) -> tuple[str, str, str]:
     return (task, way, data_dir) if row is None else (row.name, way, folder_of(row, data_dir))
 
 
-def network_of(name: str, config: PretrainConfig) -> str:
+def network_of(name: str, config: Recipe) -> str:
     """The network of a run (its folder) by which a task is measured. Raises UserError if the run
     leaves none that could."""
     if name.partition(":")[2] != LM:
@@ -163,40 +162,33 @@ Read = Callable[..., "list[Paradigm]"]
 """As `read_blimp`."""
 
 
-def digests_of(
-    name: str, data_dir: str | None, *, data: str, read: Read | None = None
-) -> tuple[str, str]:
-    """A hash of the examples of a task and of what is done with them, and the hash that earlier
-    versions took. Raises UserError if they cannot be read. data: the prepared corpus. read: for
-    tasks that share BLiMP's files."""
-    task, way, folder = meant_by(name, data_dir)
+def digest_of(name: str, data_dir: str | None, *, data: str, read: Read | None = None) -> str:
+    """A hash of the examples of a task and of what is done with them. Raises UserError if they
+    cannot be read. data: the prepared corpus. read: for tasks that share BLiMP's files."""
+    task, _, folder = meant_by(name, data_dir)
     if task in PAIRS:
-        return _digests_of_pairs(task, _pairs_of(task, folder, data, limit=None, read=read))
-    return _digests_of_data(read_task(tasks_named([task])[0], folder), way)
+        return _digest_of_pairs(task, _pairs_of(task, folder, data, limit=None, read=read))
+    return _digest_of_data(read_task(tasks_named([task])[0], folder))
 
 
-def _digests_of_pairs(task: str, pairs: list[Paradigm]) -> tuple[str, str]:
-    # The hash of BLiMP once covered both of its parts.
-    return _hash([p for p in pairs if p.part == task]), _hash(pairs)
+def _digest_of_pairs(task: str, pairs: list[Paradigm]) -> str:
+    return _hash([p for p in pairs if p.part == task])
 
 
-def _digests_of_data(found: TaskData, way: str) -> tuple[str, str]:
+def _digest_of_data(found: TaskData) -> str:
     content: Any = (found.kind, found.labels, found.train, found.validation)
-    if found.kind == "tagging" and way != "frozen":
-        # Earlier versions fine-tuned by the first tokens of words: their scores differ.
-        content = (*content, "mean of tokens, 3e-3")
     if found.max_seq_length is not None:  # BabyLM's, whose files do not say the rest
         content = (*content, found.metrics[0], found.epochs, found.max_seq_length)
-    return _hash(content), _hash(content)
+    return _hash(content)
 
 
 def _hash(content: Any) -> str:
     return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _must_be_as_planned(name: str, digests: tuple[str, str], how: Measuring) -> None:
+def _must_be_as_planned(name: str, digest: str, how: Measuring) -> None:
     """Raises UserError if the score would be taken for that on other examples."""
-    if how.task_data.get(name, digests[0]) not in digests:
+    if how.task_data.get(name, digest) != digest:
         raise UserError(
             f"the examples of {name} were changed since the study began",
             "put them back and run the same command again",
@@ -212,10 +204,10 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
         if name in how.task_data:
             whole = how.max_eval_samples is None
             planned = pairs if whole else _pairs_of(task, folder, how.data, limit=None)
-            _must_be_as_planned(name, _digests_of_pairs(task, planned), how)
+            _must_be_as_planned(name, _digest_of_pairs(task, planned), how)
         return _judged([p for p in pairs if p.part == task], model, folder, how)
     data = read_task(tasks_named([task])[0], folder)
-    _must_be_as_planned(name, _digests_of_data(data, way), how)
+    _must_be_as_planned(name, _digest_of_data(data), how)
     if way == "cosine":
         from ..downstream.similarity import cosine_score
 

@@ -1,6 +1,6 @@
 """The plan of a study: recipes x budgets x seeds -> cells, each one encoder to pre-train.
 
-    read_entry("electra-tiny:mask_rate=0.3")  ->  Entry  ->  cells(...)  ->  list[Cell]
+    entry("electra-tiny:mask_rate=0.3")  ->  Entry  ->  cells(...)  ->  list[Cell]
 
 With a learning rate that is held and then decays over the last fifth (`wsd`), runs of one entry and
 one seed that differ only in length are the same up to four fifths of the shorter one. The longest
@@ -15,14 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..config.checks import check, check_periods
-from ..config.compare import UNITS
-from ..config.entries import Entry
-from ..config.own_rows import must_reach_processes
-from ..config.pretrain import PretrainConfig, load_recipe, override, with_batch
-from ..config.sections import GENERATOR_SIZES
-from ..config.stages import endless_warmups
 from ..errors import UserError
+from ..recipe import GENERATOR_SIZES, Entry, Recipe, override, with_batch
+from ..rules import broken, check, endless_warmups
 from ..train.optim import planned
 from .cost import Cost
 
@@ -45,7 +40,7 @@ class Cell:
     budget: float
     """What was asked for, in the unit of the study."""
     seed: int
-    config: PretrainConfig
+    config: Recipe
     """The whole run's recipe, `max_steps` and seed included."""
     flops: float
     """What it costs from scratch: where budgets are FLOPs the budget, to within one update."""
@@ -53,8 +48,6 @@ class Cell:
     """The update at which it leaves the trunk of its entry and seed; None if it is run whole."""
     identity: str = ""
     """A hash of everything that decides its scores (study.py)."""
-    source: tuple[str, ...] = ()
-    """`own_source` of its recipe when the study was planned."""
     starts: dict[str, str] = field(default_factory=dict)
     """`starts_of` its recipe when the study was planned."""
 
@@ -74,7 +67,7 @@ class Cell:
         return self.flops * self.own_steps / (self.steps + self.config.train.generator_steps)
 
 
-def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConfig:
+def configured(entry: Entry, *, schedule: str | None, seed: int) -> Recipe:
     """The entry's recipe with its changes. schedule: a learning-rate schedule for all entries; None
     keeps the recipe's. Raises UserError if the changes are not possible."""
     fields: dict[str, Any] = {"seed": seed}
@@ -83,15 +76,14 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> PretrainConf
     for name in entry.changes.keys() & SET_BY.keys():
         raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change out")
     try:
-        config = override(load_recipe(entry.recipe), fields | entry.changes)
+        config = override(entry.load(), fields)
         check(config, entry.changes)
-        must_reach_processes(config)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e
     return with_batch(config)  # its batch is what a budget counts
 
 
-def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+def as_started(config: Recipe, vocab_size: int) -> Recipe:
     """The recipe with the shapes of the folders from which it starts, which decide what it costs.
     Raises UserError for folders that it cannot start from."""
     t = config.train
@@ -106,13 +98,13 @@ def as_started(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     return override(config, sizes)
 
 
-def can_share(config: PretrainConfig) -> bool:
+def can_share(config: Recipe) -> bool:
     """Whether a longer run of this recipe begins as a shorter one does: the learning rate is held,
     and nothing else depends on the share of the run that is done."""
     c = config.corruption
     moves = c.temperature_end not in (None, c.temperature)
     moves |= c.mask_rate_end not in (None, c.mask_rate)
-    moves |= any(getattr(config.objective.options, name) for name in config.objective.row.moving)
+    moves |= config.objective.mlm_share > 0
     return (
         config.train.lr_scheduler_type == "wsd"
         and not moves
@@ -122,7 +114,7 @@ def can_share(config: PretrainConfig) -> bool:
     )
 
 
-def leaves_at(short: PretrainConfig, long: PretrainConfig) -> int:
+def leaves_at(short: Recipe, long: Recipe) -> int:
     """The number of updates that both runs have in common: those with the same learning rate."""
     # The schedules agree until the shorter one decays.
     updates = range(min(short.train.max_steps, long.train.max_steps))
@@ -131,7 +123,7 @@ def leaves_at(short: PretrainConfig, long: PretrainConfig) -> int:
     )
 
 
-def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
+def of_length(config: Recipe, steps: int) -> Recipe:
     """The recipe with this many updates; a first stage keeps its share of them."""
     t = config.train
     fields: dict[str, Any] = {"max_steps": steps}
@@ -140,7 +132,7 @@ def of_length(config: PretrainConfig, steps: int) -> PretrainConfig:
     return override(config, fields)
 
 
-def steps_for(config: PretrainConfig, budget: float, cost: Cost) -> int:
+def steps_for(config: Recipe, budget: float, cost: Cost) -> int:
     """How many updates spend `budget`, first stage included. What they spend grows with their
     number, though not evenly if rows or batches grow during the run. Raises UserError for more
     updates than anybody can wait for."""
@@ -177,7 +169,7 @@ def cells(
             counted = as_started(base, cost.vocab_size)
         except UserError as e:
             raise UserError(f"{entry.name}: {e}") from e
-        lengths: dict[float, tuple[PretrainConfig, float]] = {}
+        lengths: dict[float, tuple[Recipe, float]] = {}
         for budget in sorted(budgets, reverse=True):
             steps = steps_for(counted, budget, cost)
             whole = of_length(counted, steps)
@@ -186,7 +178,7 @@ def cells(
             same = [b for b, (config, _) in lengths.items() if config.train.max_steps == steps]
             if same:
                 raise UserError(
-                    f"{entry.name}: {same[0]:g} and {budget:g} {UNITS[cost.equal]} are both "
+                    f"{entry.name}: {same[0]:g} and {cost.shown(budget)} are both "
                     f"{steps:,} updates; leave one of --budgets out"
                 )
             lengths[budget] = of_length(base, steps), cost.flops(whole)
@@ -195,48 +187,29 @@ def cells(
     return planned_cells
 
 
-def _of_one_seed(
-    entry: Entry, lengths: dict[float, tuple[PretrainConfig, float]], seed: int
-) -> list[Cell]:
+def _of_one_seed(entry: Entry, lengths: dict[float, tuple[Recipe, float]], seed: int) -> list[Cell]:
     runs = {b: (override(config, {"seed": seed}), f) for b, (config, f) in lengths.items()}
     trunk = next(iter(runs.values()))[0]
     found = []
     for budget, (config, flops) in runs.items():
-        check_periods(config, of=f"{entry.name}: ", more="larger budgets")
-        check(config)
+        for sentence in broken(config):
+            raise UserError(f"{entry.name}: {sentence}. Give larger --budgets")
         shared = config is not trunk and can_share(config)
         starts_at = leaves_at(config, trunk) if shared else None
         found.append(Cell(entry.name, budget, seed, config, flops, starts_at or None))
     return found
 
 
-def _must_be_long_enough(entry: Entry, budget: str, config: PretrainConfig) -> None:
+def _must_be_long_enough(entry: Entry, budget: str, config: Recipe) -> None:
     """Raises UserError if a learning rate would never reach its peak."""
-    w = next(endless_warmups(config), None)
-    if w is None:
-        return
-    steps = w.updates
-    first = w.of == "generator_steps"
-    of = " of a first stage" if first else ""
-    whose = "the warm-up" if first or w.name == "warmup_steps" else "the generator's warm-up"
-    better = _changed(entry, w.change, min(steps - 1, max(1, steps // 10)))
-    raise UserError(
-        f"{entry.name}: a budget of {budget} is {steps:,} updates{of}, which end within "
-        f"{whose} of {w.steps:,}; give larger --budgets, or {better}"
-    )
+    for name, warmup, updates in endless_warmups(config):
+        raise UserError(
+            f"{entry.name}: a budget of {budget} is {updates:,} updates, which end within {name} "
+            f"{warmup:,}. Give larger --budgets, or change {name}"
+        )
 
 
-def _changed(entry: Entry, name: str, value: int) -> str:
-    """How the user writes the entry with one more change: as it was written, at --recipes or in a
-    recipe file."""
-    given = entry.name.partition(":")[0] == entry.recipe
-    if not given or not all(isinstance(v, str) for v in entry.changes.values()):  # a recipe file
-        return f"{name}: {value} under {entry.name}"
-    changes = entry.changes | {name: value}
-    return f"{entry.recipe}:" + ",".join(f"{k}={v}" for k, v in changes.items())
-
-
-def _must_be_met(entry: Entry, cost: Cost, budget: float, config: PretrainConfig) -> None:
+def _must_be_met(entry: Entry, cost: Cost, budget: float, config: Recipe) -> None:
     """Raises UserError if a whole number of updates is far from what they may spend."""
     spent = cost.spent(config)
     if abs(spent - budget) > MOST_OFF * budget:

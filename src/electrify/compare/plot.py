@@ -10,8 +10,8 @@ from collections.abc import Container, Sequence
 from itertools import groupby
 from typing import Any
 
-from ..config.compare import SCORE
 from ..downstream.plot import named, our_style
+from .options import SCORE
 from .ranks import WON, Rank
 from .statistics import Interval
 from .table import Table

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from ..config import own_rows
 from ..errors import UserError
 from .cell import Work
 
@@ -70,7 +69,7 @@ def environment(slot: int | None, device: str) -> dict[str, Any]:
     """The variables of a cell's process: one thread, or one GPU."""
     own = {k: v for k, v in os.environ.items() if k not in RANKS}
     # The current folder is not searched for modules (-P); the package is found where it is now.
-    places = [PACKAGE, own.get("PYTHONPATH"), *own_rows.folders()]
+    places = [PACKAGE, own.get("PYTHONPATH")]
     own["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     return own | ({VISIBLE: _gpu(slot)} if gpus(device) else {"OMP_NUM_THREADS": "1"})
 

@@ -7,12 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..config.compare import SCORE, with_unit
 from ..console import inert, uncalculated
 from ..oldfiles import results
 from ..oldfiles.csv_text import csv_text
 from ..oldfiles.whole import json_text
 from ..progress import aligned, say
+from .options import SCORE, with_unit
 from .plot import drawn
 from .ranks import WON, Rank
 from .statistics import Interval

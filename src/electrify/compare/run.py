@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config.pretrain import dump, override
 from ..errors import UserError
 from ..oldfiles.inside import must_stay_inside
 from ..oldfiles.reading import FileError, read_object
 from ..progress import Progress, say
+from ..recipe import dump, override
 from ..train.signals import SAVED_EXIT
 from .cell import OUTCOME, RUN, Outcome, Work, last_words, output_name
 from .logs import LOG, opened_log, own_tail
@@ -174,7 +174,6 @@ class Runner:
             data=c.data,
             folder=str(folder),
             recipe=dump(recipe),
-            source=cell.source,
             starts=cell.starts,
             corpus=self.study.manifest.fingerprint,
             tasks=c.tasks,

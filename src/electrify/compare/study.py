@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,20 +23,18 @@ from typing import Any
 
 import yaml
 
-from ..config.compare import SCORE, STUDY, STUDY_MARK, CompareConfig
-from ..config.entries import Entry, joined, read_entries, read_entry
-from ..config.given import with_option
-from ..config.own_source import own_source
-from ..config.recipe_files import plain_values, read_recipe
 from ..errors import UserError
 from ..oldfiles.folders import must_be_new
 from ..oldfiles.results import besides_record, write_results
+from ..recipe import Entry, entries, entry, joined
 from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
+from ..values import plain_yaml
 from .cost import Cost, rows_of
 from .identity import identity, starts_of
-from .measures import digests_of, meant_by, network_of
+from .measures import digest_of, meant_by, network_of
+from .options import SCORE, STUDY, STUDY_MARK, CompareConfig
 from .plan import Cell, cells
 from .processes import slots
 from .results import RESULTS, Key, Result, read_results
@@ -88,7 +86,7 @@ def plan_study(config: CompareConfig) -> Study:
         )
     out = Path(config.output_dir)
     corpus = Corpus(Path(config.data), "train")
-    entries = entries_of(config)
+    asked = entries_of(config)
     had = _plan_in(out)
     if had is not None:  # budgets in another unit would make no sense
         _must_agree(out, had, {"equal": config.equal})
@@ -96,16 +94,15 @@ def plan_study(config: CompareConfig) -> Study:
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
     cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
-    found = cells(entries, config.budgets, seeds, cost, schedule=schedule)
+    found = cells(asked, config.budgets, seeds, cost, schedule=schedule)
     if config.baselines:
-        found += baselines(entries[0], seeds, cost.vocab_size)
+        found += baselines(asked[0], seeds, cost.vocab_size)
     for task, cell in itertools.product(config.tasks, found):
         try:
             network_of(task, cell.config)
         except UserError as e:
             raise UserError(f"{cell.entry}: {e}") from None
-    study = Study(config, entries, out, corpus.manifest, cost, {}, found)
-    study = identified(study, task_data(config), had)
+    study = identified(Study(config, asked, out, corpus.manifest, cost, task_data(config), found))
     must_be_ours(study)
     slots(config.processes, config.device)  # last: it may import torch
     return study
@@ -124,28 +121,16 @@ def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
     return config
 
 
-def identified(study: Study, forms: Sequence[dict[str, str]], had: dict[str, Any] | None) -> Study:
-    """The study with the hashes of its tasks and cells, in the form that its folder has, else in
-    the first form. had: the study.yaml there."""
-    lines = read_results(study.out) if had is None and len(forms) > 1 else []
-    planned = [
-        replace(c, source=tuple(own_source(c.config)), starts=starts_of(c.config))
-        for c in study.cells
-    ]
-    found = []
-    for tasks in forms:
-        one = replace(study, task_data=tasks)
-        hashed = [replace(c, identity=identity(c, kept(one))) for c in planned]
-        found.append(replace(one, cells=hashed))
-        keys = set(map(key_of, hashed))
-        if (had or {}).get("task_data") == tasks or any(r.key in keys for r in lines):
-            return found[-1]
-    return found[0]
+def identified(study: Study) -> Study:
+    """The study with the hashes of its cells."""
+    fixed = kept(study)
+    planned = [replace(c, starts=starts_of(c.config)) for c in study.cells]
+    return replace(study, cells=[replace(c, identity=identity(c, fixed)) for c in planned])
 
 
-def task_data(config: CompareConfig) -> list[dict[str, str]]:
-    """A hash of the examples of each task, and the one that earlier versions took. Raises UserError
-    for a task that is given twice, or cannot be read."""
+def task_data(config: CompareConfig) -> dict[str, str]:
+    """A hash of the examples of each task. Raises UserError for a task that is given twice, or
+    cannot be read."""
     if config.data_dir is not None and not Path(config.data_dir).is_dir():
         raise UserError(f"--data-dir {config.data_dir}: no such folder")
     meant = [meant_by(task, config.data_dir)[:2] for task in config.tasks]
@@ -153,17 +138,15 @@ def task_data(config: CompareConfig) -> list[dict[str, str]]:
     if twice:
         raise UserError(f"tasks: {' and '.join(twice)} are the same")
     read = cache(read_blimp)  # once for all that are made of its files
-    digests = {t: digests_of(t, config.data_dir, data=config.data, read=read) for t in config.tasks}
-    now, former = ({task: of[k] for task, of in digests.items()} for k in range(2))
-    return [now] if now == former else [now, former]
+    return {t: digest_of(t, config.data_dir, data=config.data, read=read) for t in config.tasks}
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
     """The recipes with their changes. Raises UserError."""
-    found = [read_entry(word) for word in joined(config.recipes)]
+    found = [entry(word) for word in joined(config.recipes)]
     if config.recipe_file is not None:
         path = Path(config.recipe_file)
-        found += read_entries(plain_values(read_recipe(path), str(path)), str(path))
+        found += entries(plain_yaml(read_text(path), str(path)), str(path))
     names = [entry.name for entry in found]
     for name in UNTRAINED:
         if name in names:
@@ -172,6 +155,14 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     if twice:
         raise UserError(f"recipes: {twice[0]} is given twice")
     return found
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of the user. Raises UserError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise UserError(f"{path} cannot be read: {e}") from e
 
 
 # ------------------------------------------------------------------ the folder
@@ -187,8 +178,6 @@ def kept(study: Study) -> dict[str, Any]:
     """What a study keeps from its first command on, as study.yaml has it."""
     fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in FIXED}
     fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
-    if fields["equal"] == "flops":  # as in studies that are older than this option
-        del fields["equal"]
     return json.loads(json.dumps(fields))
 
 
@@ -228,7 +217,7 @@ def _plan_in(out: Path) -> dict[str, Any] | None:
     path = out / STUDY
     if not path.exists() and not path.is_symlink():
         return None
-    had = plain_values(read_recipe(path, within=out), str(path))
+    had = yaml.safe_load(read_text(path))
     if not isinstance(had, dict) or had.get("score") != SCORE:
         raise UserError(f"{path} is not the plan of a study that electrify wrote; {ELSEWHERE}")
     return had
@@ -237,9 +226,8 @@ def _plan_in(out: Path) -> dict[str, Any] | None:
 def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
     """Raises UserError if the study in the folder has another value of what is kept."""
     for name, value in ours.items():
-        missing = "flops" if name == "equal" else None  # older studies do not have it
-        was = had.get(name, missing)
-        if was != (missing if value is None else value):
+        was = had.get(name)
+        if was != value:
             raise UserError(f"{out} holds a study {_shown(name, was)}; {ELSEWHERE}")
 
 
@@ -247,7 +235,10 @@ def _shown(name: str, value: Any) -> str:
     """What is kept, as the flag writes it."""
     if name in OTHERS:
         return f"with {OTHERS[name]}"
-    return with_option(name, value)
+    flag = f"--{name.replace('_', '-')}"
+    if value is None:
+        return f"without {flag}"
+    return f"with {flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def write_study(study: Study) -> None:

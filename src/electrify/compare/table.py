@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..config.compare import UNITS, Equal, with_unit
+from .options import UNITS, Equal, with_unit
 from .ranks import Rank, ranks_of
 from .results import PRETRAIN, Result
 from .statistics import Interval, crossing, mean, paired, reached

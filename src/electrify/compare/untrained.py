@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..config.checks import check
-from ..config.pretrain import PretrainConfig, override
 from ..errors import UserError
+from ..recipe import Recipe, override
+from ..rules import check
 from .plan import Cell, Entry, as_started, configured
 
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
@@ -31,7 +31,7 @@ def baselines(first: Entry, seeds: Sequence[int], vocab_size: int) -> list[Cell]
     return found
 
 
-def untrained(base: PretrainConfig, name: str, seed: int) -> Cell:
+def untrained(base: Recipe, name: str, seed: int) -> Cell:
     """The encoder of a recipe before it is trained: after the fewest updates, at a rate that moves
     no weight."""
     fields: dict[str, Any] = dict.fromkeys(("init_discriminator", "init_generator"))

@@ -77,7 +77,7 @@ class Corrupted:
 class Corruptor(Protocol):
     """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it
     is called. Its class has a class method `build(source, **options)`, which takes the fields of
-    its row's own options (config/corruptors.py)."""
+    its row's own options (tables.py)."""
 
     chooser: Chooser
 

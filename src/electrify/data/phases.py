@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..config.pretrain import PretrainConfig, starts_of
+from ..recipe import Recipe, starts_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def one_phase(*, row_length: int, batch_rows: int) -> Phases:
     return Phases(Phase(0, row_length, batch_rows))
 
 
-def phases_of(config: PretrainConfig) -> Phases:
+def phases_of(config: Recipe) -> Phases:
     """The phases of a recipe. A schedule gives shares of all updates, in its order; the remaining
     updates have the recipe's own row length and batch size."""
     t = config.train

@@ -11,12 +11,10 @@ from typing import Any
 import yaml
 
 from ..architectures.exported import ExportedModel
-from ..config.networks import KEPT, beside, generator_words
-from ..config.own_rows import recorded
-from ..config.pretrain import PretrainConfig, dump, override
-from ..config.rows import OWN_ROWS, Exported, Logits
 from ..console import inert
 from ..model.shape import Shape
+from ..recipe import STARTS, Recipe, dump, override
+from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words
 from .learned import began_in, learning, so_far
 from .wording import HUB_ID, number, start_name, wall_time
 
@@ -39,7 +37,6 @@ MACHINE = {  # what run.json calls it -> what the card does
     "electrify": "electrify",
     "commit": "commit",
 }
-STARTS = ("init_discriminator", "init_generator")
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 
 
@@ -48,7 +45,7 @@ def model_card(
     *,
     part: str,
     model: ExportedModel,
-    config: PretrainConfig,
+    config: Recipe,
     facts: Mapping[str, Any],
     state: Mapping[str, Any] | None,
     records: list[dict[str, Any]] | None = None,
@@ -80,19 +77,17 @@ def model_card(
         _validation(learned.valid),
         _corpus(facts) if learned.used else "",
         _machine(facts),
-        _recipe(config, facts),
+        _recipe(config),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
 
-def _recipe(config: PretrainConfig, facts: Mapping[str, Any]) -> str:
+def _recipe(config: Recipe) -> str:
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    modules = ",".join(sorted(set(recorded(facts.get("own_rows")).values())))
-    own = f"{OWN_ROWS}={modules} " if modules else ""
     return (
-        f"## Recipe\n`{own}electrify pretrain DATA --config config.yaml --output-dir RUN` with "
-        f"this `config.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
+        "## Recipe\n`electrify pretrain DATA --recipe recipe.yaml --output-dir RUN` with this "
+        f"`recipe.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
     )
 
 
@@ -101,8 +96,8 @@ def _machine(facts: Mapping[str, Any]) -> str:
     return _section("Machine", _rows({MACHINE[k]: v for k, v in said.items() if k in MACHINE}))
 
 
-def _metadata(config: PretrainConfig, shown: Exported, *, start: str | None) -> str:
-    tags = ["electrify", config.model.architecture, config.objective.row.card.tag]
+def _metadata(config: Recipe, shown: Exported, *, start: str | None) -> str:
+    tags = ["electrify", config.model.architecture, config.objective.row.tag]
     fields = {
         "library_name": "transformers",
         "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
@@ -113,20 +108,20 @@ def _metadata(config: PretrainConfig, shown: Exported, *, start: str | None) -> 
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
 
-def _kept(config: PretrainConfig, facts: Mapping[str, Any]) -> Exported:
+def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
     """The encoder that a run is for, as the card presents it."""
     row = config.objective.row
     corruptor = config.corruption.row
-    asked = row.card.asked(config.objective.term_weights, config.objective.options)
     purpose = corruptor.card.format(
-        asked=asked or "without a task of its own, since its losses have weight 0",
+        asked=asked_of(config.objective)
+        or "without a task of its own, since its losses have weight 0",
         architecture=config.model.row.called,
         generator=generator_words(
             config, width=facts.get("shapes", {}).get("generator", {}).get("hidden_size")
         ),
     )
     fills = row.logits == "token" and corruptor.shows_mask
-    return Exported(title=row.card.title, purpose=purpose, logits=row.logits, fills=fills)
+    return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
 
 
 _INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'

@@ -17,12 +17,11 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING,
 )
 
-from ..config.networks import KEPT, every_one_beside
-from ..config.objectives import OBJECTIVES, Logits
 from ..errors import UserError, failing_as, is_of_memory
 from ..oldfiles.models import SAVED_AGAIN, look_over, mark_named
 from ..oldfiles.reading import FileError
 from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
+from ..tables import KEPT, OBJECTIVES, Logits, every_one_beside
 from ..text.tokenizer import must_be_steady, without_code
 from .places import check_place
 from .quiet import quiet

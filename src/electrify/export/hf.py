@@ -26,10 +26,6 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
-from ..config.export import ExportConfig
-from ..config.given import path_of
-from ..config.networks import KEPT, meaning_of, network_names
-from ..config.pretrain import PretrainConfig, load_file
 from ..errors import UserError
 from ..files import read_json
 from ..oldfiles.model_folder import CARD, may_write, replaced, sealed
@@ -43,6 +39,8 @@ from ..oldfiles.tokenizers import (
     write_settings,
 )
 from ..progress import say
+from ..recipe import Recipe, load
+from ..tables import KEPT, meaning_of, network_names
 from ..tokens import SpecialIds
 from ..train import checkpoint
 from . import card
@@ -58,7 +56,7 @@ def export_run(
     run: Path,
     built: Built | None,
     *,
-    config: PretrainConfig,
+    config: Recipe,
     facts: dict[str, Any],
     records: list[dict[str, Any]],
 ) -> dict[str, Path]:
@@ -89,10 +87,7 @@ def export(
     Raises UserError if the run has no checkpoint or no such part, if `output_dir` holds something
     else, and like `export_run`.
     """
-    run = path_of(run, "the run")
-    given = ExportConfig(output_dir=str(path_of(output_dir, "output_dir")), part=part, step=step)
-    output_dir = Path(given.output_dir)
-    step = given.step
+    run, output_dir = Path(run), Path(output_dir)
     config, facts = read_run(run)
     may_write(output_dir, identity_of(part, config, facts))
     built, state = _found(run, step, config, facts)
@@ -106,10 +101,10 @@ def export(
     return _write(run, built, part, output_dir, config=config, facts=facts, state=state)
 
 
-def read_run(run: Path) -> tuple[PretrainConfig, dict[str, Any]]:
+def read_run(run: Path) -> tuple[Recipe, dict[str, Any]]:
     """Recipe and facts of a run folder. Raises UserError if it is not one."""
     must_be_run(run)
-    return load_file(run / CONFIG, within=run), read_json(run / FACTS)
+    return load(run / CONFIG, trusted=False), read_json(run / FACTS)
 
 
 def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
@@ -118,7 +113,7 @@ def special_ids(facts: Mapping[str, Any]) -> SpecialIds:
 
 
 def _found(
-    run: Path, step: int | None, config: PretrainConfig, facts: Mapping[str, Any]
+    run: Path, step: int | None, config: Recipe, facts: Mapping[str, Any]
 ) -> tuple[Built, dict[str, Any]]:
     """The networks of the wanted checkpoint (by default the newest that is whole) and its state."""
     there = checkpoint.steps(run)
@@ -139,16 +134,14 @@ def _found(
     return _filled(config, facts, found[1]["model"], found[2])
 
 
-def _restored(
-    config: PretrainConfig, facts: Mapping[str, Any], path: Path
-) -> tuple[Built, dict[str, Any]]:
+def _restored(config: Recipe, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
     """The networks of a checkpoint, and its state."""
     tensors, state = checkpoint.load(path)
     return _filled(config, facts, tensors["model"], state)
 
 
 def _filled(
-    config: PretrainConfig,
+    config: Recipe,
     facts: Mapping[str, Any],
     saved: Mapping[str, Tensor],
     state: dict[str, Any],
@@ -170,7 +163,7 @@ def _filled(
 # ------------------------------------------------------------------ one folder
 
 
-def identity_of(part: str, config: PretrainConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
+def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What tells this network from others, for its mark: the same run at another step is the same
     model."""
     of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
@@ -189,7 +182,7 @@ def _write(
     part: str,
     target: Path,
     *,
-    config: PretrainConfig,
+    config: Recipe,
     facts: dict[str, Any],
     state: Mapping[str, Any] | None = None,
     records: list[dict[str, Any]] | None = None,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.networks import KEPT, beside, is_untaught
-from ..config.pretrain import PretrainConfig, first_asked
 from ..console import inert
 from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
+from ..recipe import Recipe, first_asked
+from ..tables import KEPT, beside, is_untaught
 from ..train.log import read
 from .wording import number, start_name, wall_time
 
@@ -28,13 +28,13 @@ class Learned:
     origin: str = "Trained from raw text with electrify."
 
 
-def began_in(config: PretrainConfig, part: str) -> str | None:
+def began_in(config: Recipe, part: str) -> str | None:
     """The folder or Hub id whose weights the network `part` had at the start of its run."""
     t = config.train
     return t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
 
 
-def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned:
+def _with_origin(learned: Learned, config: Recipe, part: str) -> Learned:
     t = config.train
     if start := began_in(config, part):
         origin = f"Trained further with electrify from {inert(start_name(start))}."
@@ -48,7 +48,7 @@ def _with_origin(learned: Learned, config: PretrainConfig, part: str) -> Learned
 
 def learning(
     run: Path,
-    config: PretrainConfig,
+    config: Recipe,
     *,
     part: str,
     state: Mapping[str, Any] | None,
@@ -77,7 +77,7 @@ def learning(
     return _with_origin(_in(records, state, first_stage=first_stage), config, part)
 
 
-def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None) -> str | None:
+def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str | None:
     """Sentences if the network `part` has not learned what its card says, else None. state: as in
     `learning`."""
     o = config.objective
@@ -98,7 +98,7 @@ def so_far(config: PretrainConfig, *, part: str, state: Mapping[str, Any] | None
     return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
 
 
-def _silent_until(config: PretrainConfig, state: Mapping[str, Any] | None) -> int | None:
+def _silent_until(config: Recipe, state: Mapping[str, Any] | None) -> int | None:
     """The updates before the head of the kept network is first asked, if a checkpoint is of one of
     them."""
     first = first_asked(config)

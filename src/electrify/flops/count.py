@@ -10,18 +10,16 @@ import torch
 from torch import nn
 
 from ..build import Built, Vocabulary, compose
-from ..config.flops import Convention
-from ..config.pretrain import PretrainConfig, first_update, with_batch
-from ..config.stages import stages_of
 from ..data.phases import Phases, phases_of
 from ..model.costs import linear_flops, paper_linear_flops
 from ..model.embeddings import DisentangledWords
 from ..model.encoder import Encoder
 from ..model.forward_passes import Measured, Pass, Share
 from ..model.shape import Shape
+from ..recipe import Recipe, first_update, stages_of, with_batch
 from ..tokens import SpecialIds
 from . import paper
-from .complete import must_count_all
+from .options import Convention
 
 BACKWARD = {"paper": paper.BACKWARD, "hardware": 2}  # of a forward pass
 
@@ -201,7 +199,7 @@ class RecipeFlops:
 
 
 def recipe_flops(
-    config: PretrainConfig,
+    config: Recipe,
     *,
     vocab_size: int,
     convention: Convention,
@@ -233,7 +231,7 @@ def recipe_flops(
     )
 
 
-def first_stage_flops(config: PretrainConfig, *, vocab_size: int, convention: Convention) -> float:
+def first_stage_flops(config: Recipe, *, vocab_size: int, convention: Convention) -> float:
     """FLOPs of the first of two stages; 0 if there is one stage."""
     *before, _ = stages_of(config)
     return sum(
@@ -242,10 +240,9 @@ def first_stage_flops(config: PretrainConfig, *, vocab_size: int, convention: Co
     )
 
 
-def _periods(config: PretrainConfig, built: Built, convention: Convention) -> list[PeriodFlops]:
+def _periods(config: Recipe, built: Built, convention: Convention) -> list[PeriodFlops]:
     """The cost of each period of a run of one stage, in one process. Raises UserError if a part of
     its objective is not counted."""
-    must_count_all(built.objective, convention)
     t = config.train
     rows = t.per_device_train_batch_size or max(
         1, t.train_batch_size // (t.gradient_accumulation_steps or 1)
@@ -259,12 +256,12 @@ def _periods(config: PretrainConfig, built: Built, convention: Convention) -> li
     )
 
 
-def _run_flops(config: PretrainConfig, periods: Sequence[PeriodFlops]) -> float:
+def _run_flops(config: Recipe, periods: Sequence[PeriodFlops]) -> float:
     """FLOPs of all updates of a run of these periods."""
     return flops_before(phases_of(config), config.train.max_steps, periods)
 
 
-def outline(config: PretrainConfig, *, vocab_size: int, generator: Shape | None = None) -> Built:
+def outline(config: Recipe, *, vocab_size: int, generator: Shape | None = None) -> Built:
     """The recipe's networks without values for their parameters. generator: see `build`."""
     with torch.device("meta"):
         return compose(config, Vocabulary(vocab_size, _SPECIAL), generator=generator)

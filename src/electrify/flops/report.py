@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
-from ..config.entries import recipe_of
-from ..config.flops import PAPER_VOCABULARY, FlopsConfig
-from ..config.pretrain import recipe_names
 from ..progress import aligned
 from .count import RecipeFlops, recipe_flops
+from .options import PAPER_VOCABULARY, FlopsConfig, counted
 from .paper import published
 
 
@@ -28,7 +26,7 @@ def report(options: FlopsConfig) -> str:
                 )
             )
         )
-    found = {name: _cost(name, options) for name in options.recipes or recipe_names()}
+    found = {name: _cost(name, options) for name in options.listed}
     equal: dict[str, float] = {}
     if options.equal_to:
         budget = _cost(options.equal_to, replace(options, length=None)).train
@@ -58,7 +56,7 @@ def _caption(options: FlopsConfig) -> str:
 
 
 def _cost(name: str, options: FlopsConfig) -> RecipeFlops:
-    config = recipe_of(name, "recipes")
+    config = counted(name)
     size = options.vocab_size
     return recipe_flops(
         config, vocab_size=size, convention=options.convention, inference_length=options.length

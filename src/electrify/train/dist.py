@@ -20,9 +20,9 @@ import torch
 import torch.distributed as td
 from torch import Tensor, nn
 
-from ..config.pretrain import TrainConfig
 from ..errors import Unfinished, UserError
 from ..model.encoder import encoders_of
+from ..recipe import Train
 from .rendezvous import store_of_this_attempt
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:
 # ---------------------------------------------------------------------------- a share in each
 
 
-def place(objective: M, config: TrainConfig, world: World) -> M:
+def place(objective: M, config: Train, world: World) -> M:
     """Moves the objective to the device of this process: only its share if the recipe asks for
     sharding and there are other processes, else the whole."""
     if config.fsdp == "full_shard" and world.size > 1:

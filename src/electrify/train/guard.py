@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.pretrain import TrainConfig
 from ..errors import UserError
+from ..recipe import Train
 from . import checkpoint
 from .dist import World, sum_across, together
 from .sums import MetricSums
@@ -76,7 +76,7 @@ class Recent:
 class Guard:
     """Judges updates, and counts those that a run has refused."""
 
-    def __init__(self, config: TrainConfig, world: World) -> None:
+    def __init__(self, config: Train, world: World) -> None:
         self.policies: dict[Kind, str] = {"non_finite": config.non_finite, "spike": config.spike}
         self.limits: dict[Kind, int] = {
             "non_finite": config.max_non_finite,

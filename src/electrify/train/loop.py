@@ -13,7 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.pretrain import PretrainConfig, TrainConfig
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
@@ -21,6 +20,7 @@ from ..flops.count import PeriodFlops, flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
+from ..recipe import Recipe, Train
 from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import checkpoint
@@ -58,7 +58,7 @@ class Batch:
     parts: list[tuple[Tokens, Plan]]
 
 
-def wrapped(objective: Objective, config: TrainConfig, world: World, *, graphs: bool) -> Any:
+def wrapped(objective: Objective, config: Train, world: World, *, graphs: bool) -> Any:
     """The objective as the loop calls it: compiled if the recipe says so, and with gradients
     averaged over the ranks if each rank holds the whole model."""
     module: Any = Step(objective)
@@ -104,7 +104,7 @@ class Run:
     def __init__(
         self,
         objective: Objective,
-        recipe: PretrainConfig,
+        recipe: Recipe,
         data: TrainingData,
         context: RunContext,
         *,

@@ -22,12 +22,12 @@ from typing import Any, Literal
 import torch
 from torch.utils.benchmark import Timer
 
-from ..config.pretrain import PretrainConfig, override
 from ..console import size
 from ..cores import cores, thread_count
 from ..errors import UserError
 from ..model.shape import Shape
 from ..progress import say
+from ..recipe import Recipe, override
 from .dist import World, any_across
 
 # ---------------------------------------------------------------------------- device and precision
@@ -59,7 +59,7 @@ def supports_bf16(device: torch.device) -> bool:
     return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in native)
 
 
-def with_precision(config: PretrainConfig, world: World, *, begun: bool | None) -> PretrainConfig:
+def with_precision(config: Recipe, world: World, *, begun: bool | None) -> Recipe:
     """The recipe with `bf16` true or false: as it says, as the run began, or as every device can.
     begun: what the run that goes on computes in; None if none does.
 
@@ -336,7 +336,7 @@ def _kilobytes(file: str, name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def run_must_fit(config: PretrainConfig, shape: Shape, *, rows: int, world: World) -> None:
+def run_must_fit(config: Recipe, shape: Shape, *, rows: int, world: World) -> None:
     """Raises UserError if the training of an encoder of this shape cannot fit into memory. The
     estimate is a lower bound: it counts the parameters with their optimiser state, and one hidden
     state per token and layer for the backward pass.

@@ -10,13 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..config.pretrain import PretrainConfig, first_asked, learns_by_likelihood
-from ..config.sections import CorruptionConfig
 from ..corruption.choosing import chosen_counts
 from ..data.loader import Rows
 from ..data.phases import phases_of
 from ..draws import draws_for
 from ..objectives.objective import Objective, Step
+from ..recipe import Corruption, Recipe, first_asked, learns_by_likelihood
 from ..text.shards import Corpus
 from .dist import World
 from .log import Topic
@@ -188,7 +187,7 @@ class Monitor:
         self._in_trouble = set(state)
 
 
-def monitor_of(config: PretrainConfig, unigram_entropy: float) -> Monitor:
+def monitor_of(config: Recipe, unigram_entropy: float) -> Monitor:
     """The monitor of a run of this recipe, while it trains and for what is said of it later."""
     return Monitor(
         unigram_entropy=unigram_entropy,
@@ -198,12 +197,12 @@ def monitor_of(config: PretrainConfig, unigram_entropy: float) -> Monitor:
     )
 
 
-def untaught(config: PretrainConfig) -> set[str]:
+def untaught(config: Recipe) -> set[str]:
     """What no loss trains, by the names with which its metrics begin: the losses whose weight is 0
     and the parts that they would train, and a generator which is frozen or trained adversarially.
     """
     idle = {loss for loss, w in config.objective.term_weights.items() if not w}
-    if not learns_by_likelihood(config.corruption, config.objective):
+    if not learns_by_likelihood(config):
         idle.add("generator")
     parts = config.objective.row.parts
     return idle | {part for part, loss in parts.items() if loss in idle}
@@ -215,7 +214,7 @@ def is_about(metric: str, names: Collection[str]) -> bool:
     return any(metric == name or metric.startswith(f"{name}_") for name in names)
 
 
-def silent_tokens(config: PretrainConfig) -> int:
+def silent_tokens(config: Recipe) -> int:
     """Tokens of the run before the head of the kept network is asked."""
     return phases_of(config).slots(first_asked(config))
 
@@ -273,7 +272,7 @@ def _one_answer(
 # ------------------------------------------------------------------ word frequencies alone
 
 
-def unigram_entropy(corpus: Corpus, c: CorruptionConfig) -> float:
+def unigram_entropy(corpus: Corpus, c: Corruption) -> float:
     """The loss, in nats, of the best model that sees no context, on the tokens on which this
     corruption's language models are judged."""
     counts_V = torch.from_numpy(corpus.unigram()).double()
@@ -283,7 +282,7 @@ def unigram_entropy(corpus: Corpus, c: CorruptionConfig) -> float:
     return float(-(p * p.log()).sum())
 
 
-def counts_of_chosen(counts_V: Tensor, c: CorruptionConfig) -> Tensor:
+def counts_of_chosen(counts_V: Tensor, c: Corruption) -> Tensor:
     """How often each token is chosen where rare ones are preferred, at the run's mean rate. Of a
     span only the first token decides; the others are as frequent as in the corpus. (A whole word is
     counted as if each of its tokens decided.)"""

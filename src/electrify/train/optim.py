@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config.pretrain import TrainConfig
+from ..recipe import Train
 from .dist import like, whole
 
 # A number of updates after which the bias corrections are exactly 1, also in float32, and which
@@ -179,7 +179,7 @@ def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> floa
             raise AssertionError(kind)
 
 
-def planned(config: TrainConfig, step: int, *, generator: bool = False) -> float:
+def planned(config: Train, step: int, *, generator: bool = False) -> float:
     """The factor of a recipe's schedule in the update after `step` completed ones. generator: that
     of the parameters that only the generator has."""
     own = config.generator_warmup_steps if generator else None

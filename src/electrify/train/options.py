@@ -14,7 +14,6 @@ from tyro.conf import Positional, Suppress
 from ..errors import UserError
 from ..progress import say, show
 from ..recipe import SECTION_OF, Recipe, load, override
-from ..rules import check
 from ..values import Options, Positive
 from .signals import status_of_stop
 
@@ -54,11 +53,7 @@ class Pretrain(Options):
         """The recipe with the flags over it. Raises UserError."""
         sections = {name: getattr(self.fields, SECTION_OF[name]) for name in self.given}
         flags = {name: getattr(section, name) for name, section in sections.items()}
-        recipe = override(load(self.recipe), flags)
-        check(recipe, self.given)
-        if self.train_minutes is not None and recipe.train.generator_steps:
-            raise UserError("--train-minutes is for runs of one stage, without generator_steps")
-        return recipe
+        return override(load(self.recipe), flags)
 
     def __call__(self) -> int:
         recipe = self.resolved()
@@ -73,6 +68,7 @@ class Pretrain(Options):
             config=recipe,
             resume=self.resume,
             train_minutes=self.train_minutes,
+            given=self.given,
         )
         if not result.summary.finished:
             say(f"stopped and saved at step {result.summary.step}. The same command resumes")

@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,13 +27,6 @@ from typing import Any, Literal
 import torch
 
 from ..build import Built, kept_shape
-from ..config.check_lengths import check_minutes, check_periods
-from ..config.checks import cautions, check
-from ..config.given import must_be
-from ..config.networks import KEPT
-from ..config.own_rows import needed
-from ..config.pretrain import RUN_MARK, PretrainConfig, dump, override, values_of, with_batch
-from ..config.stages import stages_of
 from ..console import size
 from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
@@ -45,6 +38,9 @@ from ..flops.count import first_stage_flops
 from ..model.shape import Shape
 from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER
 from ..progress import say
+from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch
+from ..rules import cautions, check, periods
+from ..tables import KEPT
 from ..text.given import is_prepared, prepared
 from ..text.shards import Corpus, verify_sample
 from . import checkpoint, dist
@@ -87,7 +83,6 @@ FREE = GUARDS | HOW_OFTEN | {"max_minutes", "report_to", "device", "threads", "d
 SPLIT = {"per_device_train_batch_size", "gradient_accumulation_steps", "fsdp"}
 # Schedules, whose values follow each other in the order in which they are written.
 ORDERED = ("seq_length_schedule", "batch_size_schedule")
-STARTS = ("init_discriminator", "init_generator")
 LENGTHS = ("max_steps", "warmup_steps", "generator_warmup_steps")
 
 
@@ -98,7 +93,7 @@ class Job:
     data: Path
     """A prepared corpus."""
     folder: Path
-    config: PretrainConfig
+    config: Recipe
     world: dist.World
     starts: Starts
     """The folder or Hub id from which each network starts."""
@@ -141,11 +136,12 @@ def pretrain(
     data: str | Path,
     *,
     output_dir: str | Path,
-    config: PretrainConfig,
+    config: Recipe,
     resume: Resume = "auto",
     milestones: frozenset[int] = frozenset(),
     trunk: Path | None = None,
     train_minutes: float | None = None,
+    given: Iterable[str] = (),
 ) -> Result:
     """Trains `config` on `data`, a prepared corpus or text that is prepared first, into the run
     folder `output_dir`; with `generator_steps`, it trains a generator first.
@@ -161,15 +157,15 @@ def pretrain(
             run starts.
         train_minutes: the time that the run is to take; `max_steps` is then as many updates as fit
             into it, measured first.
+        given: the fields of the recipe that the user wrote, which must have an effect.
 
     Raises:
         UserError: for every mistake of the user, before anything is written if possible.
         Unfinished: if another process of the run is lost.
     """
-    must_be(config, PretrainConfig, "config", advice="; load_recipe(NAME) gives one")
-    check(config)
-    if train_minutes is not None:
-        check_minutes(config, train_minutes)
+    check(config, given)
+    if train_minutes is not None and config.train.generator_steps:
+        raise UserError("train_minutes is for runs of one stage, without generator_steps")
     t, folder = config.train, Path(output_dir)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
@@ -237,7 +233,7 @@ def two_stages(job: Job) -> Result:
         return train_run(second)
 
 
-def first_stage(config: PretrainConfig) -> PretrainConfig:
+def first_stage(config: Recipe) -> Recipe:
     """The first of the two runs of `config`, whose warm-up ends with it at the latest.
 
     It has another seed: with the same seed, each text of the second stage would get the very masks
@@ -358,14 +354,14 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
     return Run(built.objective, config, data, context, kept=kept_names(built)), built
 
 
-def data_of(loader: Loader, config: PretrainConfig, micro_rows: int) -> TrainingData:
+def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
     """The rows for training and for validation."""
     d, o = config.data, config.objective
     held_out = Corpus(loader.corpus.folder, "valid")
     valid = None
     if held_out.num_tokens:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
+    group = o.row.group_rows(o) if o.row.group_rows else 1
     entropy = unigram_entropy(loader.corpus, config.corruption)
     return TrainingData(loader, valid, micro_rows, entropy, group)
 
@@ -415,7 +411,7 @@ def facts_of(folder: Path) -> dict[str, Any] | None:
     return read_json(folder / FACTS) if checkpoint.steps(folder) else None
 
 
-def decisive(config: PretrainConfig) -> dict[str, Any]:
+def decisive(config: Recipe) -> dict[str, Any]:
     """Every field that decides the numbers of a run, as JSON has it. For the folders that a run
     starts from, it says only whether there are any."""
     values = {n: v for n, v in values_of(config).items() if n not in FREE | SPLIT}
@@ -424,7 +420,7 @@ def decisive(config: PretrainConfig) -> dict[str, Any]:
     return json.loads(json.dumps(values | pairs | {n: bool(values[n]) for n in STARTS}))
 
 
-def identity_of(config: PretrainConfig, corpus: Corpus) -> dict[str, Any]:
+def identity_of(config: Recipe, corpus: Corpus) -> dict[str, Any]:
     """What makes a run the same run."""
     return {
         "recipe": decisive(config),
@@ -435,7 +431,7 @@ def identity_of(config: PretrainConfig, corpus: Corpus) -> dict[str, Any]:
 
 
 def must_be_the_same(
-    folder: Path, facts: Mapping[str, Any], config: PretrainConfig, corpus: Corpus
+    folder: Path, facts: Mapping[str, Any], config: Recipe, corpus: Corpus
 ) -> None:
     """Raises UserError, naming what differs, if the run in the folder has another recipe or other
     data."""
@@ -482,8 +478,6 @@ def all_facts(planned: Planned, built: Built, threads: Threads, run: Run) -> dic
         "parameters": sum(p.numel() for p in run.state.named.values()),
         "unigram_entropy": run.data.unigram_entropy,
     }
-    own = needed(job.config)
-    facts |= {"own_rows": own} if own else {}
     return json.loads(json.dumps(facts, sort_keys=True, default=str))  # as a later start reads them
 
 
@@ -506,13 +500,13 @@ def begin(planned: Planned, facts: Mapping[str, Any]) -> None:
         if getattr(job.config.train, name) and os.path.isdir(start):
             path = os.path.relpath(start, os.path.realpath(job.folder))
             near[name] = path if path.startswith("..") else f"./{path}"
-    write(job.folder / CONFIG, RUN_MARK + dump(override(job.config, near)))
+    write(job.folder / CONFIG, dump(override(job.config, near)))
 
 
 # ------------------------------------------------------------------ what it takes
 
 
-def split_batch(config: PretrainConfig, processes: int) -> tuple[PretrainConfig, int]:
+def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
     """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
     if the batch cannot be split evenly, or if a split would separate rows that a loss compares."""
     config = with_batch(config, processes=processes)
@@ -538,7 +532,7 @@ def split_batch(config: PretrainConfig, processes: int) -> tuple[PretrainConfig,
             "choose one that divides",
         )
         sizes[f"batch_size_schedule {rows}"] = min(micro, share)
-    group = o.row.group_rows(o.term_weights, o.options) if o.row.group_rows else 1
+    group = o.row.group_rows(o) if o.row.group_rows else 1
     for what, rows in sizes.items():
         need(
             rows % group == 0,
@@ -550,7 +544,7 @@ def split_batch(config: PretrainConfig, processes: int) -> tuple[PretrainConfig,
     return config, micro
 
 
-def must_have_room(folder: Path, config: PretrainConfig, parameters: int) -> None:
+def must_have_room(folder: Path, config: Recipe, parameters: int) -> None:
     """Raises UserError if the disk has no room for the checkpoints of a run, or for one more of a
     run that goes on. (A night of training should not end in a full disk.)"""
     t = config.train
@@ -632,7 +626,7 @@ FORWARD = 1 / 3
 WARMUP = 0.1  # longest warm-up, as a share of the run
 
 
-def in_time(job: Job, minutes: float) -> PretrainConfig:
+def in_time(job: Job, minutes: float) -> Recipe:
     """The recipe with as many updates as `minutes` of this machine hold, so that the schedule is
     complete when they end, and a warm-up of a tenth of them at most. The rate is measured with
     updates of the run itself, which are thrown away. A run that has begun keeps its number.
@@ -658,7 +652,8 @@ def in_time(job: Job, minutes: float) -> PretrainConfig:
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
             "give more minutes, or a smaller recipe",
         )
-    check_periods(config, of=f"train_minutes {minutes:g}: ", more="more minutes")
+    for sentence in periods(config):
+        raise UserError(f"train_minutes {minutes:g}: {sentence}. Give more minutes")
     if job.world.is_main:
         say(
             f"{minutes:g} minutes hold {config.train.max_steps:,} updates, the first "
@@ -667,13 +662,11 @@ def in_time(job: Job, minutes: float) -> PretrainConfig:
     return config
 
 
-def of_time(
-    config: PretrainConfig, seconds: float, *, per_slot: float, eval_rows: int
-) -> PretrainConfig | None:
+def of_time(config: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
     """The recipe with the most updates whose slots, validations included, take `seconds`; None if
     these are fewer than five. per_slot, eval_rows: see `measured`."""
 
-    def length(steps: int) -> PretrainConfig:
+    def length(steps: int) -> Recipe:
         given = {name: getattr(config.train, name) for name in LENGTHS[1:]}
         warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
         return override(config, {"max_steps": steps} | warmups)

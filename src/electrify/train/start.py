@@ -23,12 +23,6 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, Row, to_ours, without_tied
 from ..build import Built, Vocabulary, build, generator_shape, kept_shape
-from ..config.architectures import ARCHITECTURES
-from ..config.check_lengths import POSITIONS, extending, limit, may_extend
-from ..config.checks import check
-from ..config.flags import flag_of
-from ..config.networks import KEPT
-from ..config.pretrain import ModelConfig, PretrainConfig, override, section_of
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, is_of_memory, need
@@ -46,6 +40,9 @@ from ..files import sha256
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape
 from ..progress import say
+from ..recipe import SECTION_OF, Model, Recipe, override
+from ..rules import POSITIONS, check, extending, limit
+from ..tables import KEPT, row_of
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus
 from ..text.tokenizer import load_tokenizer, without_code
@@ -67,7 +64,7 @@ OF_WORDS = ("embeddings.words.weight", "head.bias_V")
 # ------------------------------------------------------------------ folders and Hub ids
 
 
-def starts_of(config: PretrainConfig) -> dict[str, str]:
+def starts_of(config: Recipe) -> dict[str, str]:
     """The folders and Hub ids that a recipe names, by network."""
     t = config.train
     return {n: s for n, s in ((KEPT, t.init_discriminator), (GENERATOR, t.init_generator)) if s}
@@ -117,7 +114,7 @@ def config_in(start: str, architecture: str) -> Any:
         raise
     except Exception as e:  # a config.json may hold anything, and may raise anything
         raise unloadable(start, e) from e
-    known, *others = ARCHITECTURES[architecture].model_types
+    known, *others = row_of("architecture", architecture).model_types
     also = f" (or {', '.join(others)})" if others else ""
     need(
         config.model_type in (known, *others),
@@ -175,7 +172,7 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
 # ------------------------------------------------------------------ shapes
 
 
-def shape_in(start: str, model: ModelConfig, vocab_size: int | None) -> Shape:
+def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
     """The shape of the encoder in a folder, as the recipe extends it. vocab_size: that of the
     corpus, if there is one. Raises UserError."""
     own = architecture_named(model.architecture, model.options)
@@ -191,8 +188,8 @@ def shape_in(start: str, model: ModelConfig, vocab_size: int | None) -> Shape:
 
 
 def with_shapes(
-    config: PretrainConfig, saved: Mapping[str, Any], *, vocab_size: int | None
-) -> tuple[PretrainConfig, Shape | None]:
+    config: Recipe, saved: Mapping[str, Any], *, vocab_size: int | None
+) -> tuple[Recipe, Shape | None]:
     """The recipe with the numbers of the folder from which the kept encoder starts, and the shape
     of the learned generator or of a tower. Both know the same segments.
 
@@ -214,7 +211,7 @@ def with_shapes(
             )
             shape = own.extended(shape)
         must_hold_rows(config, shape, start)
-        numbers = {n: v for n, v in vars(shape).items() if section_of().get(n) == "model"}
+        numbers = {n: v for n, v in vars(shape).items() if SECTION_OF.get(n) == "model"}
         config = override(config, numbers)
         try:
             # If another folder decides the generator's shape, generator_size is ignored.
@@ -241,14 +238,15 @@ def with_shapes(
     return config, shape
 
 
-def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, beside: int = 0) -> None:
+def must_hold_rows(config: Recipe, shape: Shape, start: str, *, beside: int = 0) -> None:
     """Raises UserError if the rows of the run are longer than the encoder of a folder reads.
     beside: the positions of the kept encoder beside it, which are not shortened."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     option = extending(config.model, POSITIONS)
     advice = "shorten the rows, or start from another folder"
-    if option and may_extend(config):
-        advice = f"{flag_of(option)} {max(longest, beside)} reads on without new weights"
+    t = config.train
+    if option and t.init_discriminator and not t.generator_steps:
+        advice = f"--{option.replace('_', '-')} {max(longest, beside)} reads on without new weights"
     need(
         positions >= longest,
         f"rows of {longest} tokens (max_seq_length, seq_length_schedule) exceed the {positions} "
@@ -257,7 +255,7 @@ def must_hold_rows(config: PretrainConfig, shape: Shape, start: str, *, beside: 
     )
 
 
-def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str) -> None:
+def must_share(config: Recipe, kept: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if a generator from a folder differs from the encoder in a number of what
     the two share: a word table, a LayerNorm, or everything."""
     match config.model.tie:
@@ -285,7 +283,7 @@ def must_share(config: PretrainConfig, kept: Shape, generator: Shape, start: str
 # ------------------------------------------------------------------ weights
 
 
-def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
+def vocabulary_of(corpus: Corpus, config: Recipe) -> Vocabulary:
     """The facts about the corpus and its tokenizer that corruption needs."""
     m = corpus.manifest
     edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
@@ -295,7 +293,7 @@ def vocabulary_of(corpus: Corpus, config: PretrainConfig) -> Vocabulary:
 
 
 def starting_point(
-    config: PretrainConfig,
+    config: Recipe,
     generator: Shape | None,
     corpus: Corpus,
     starts: Starts,
@@ -321,7 +319,7 @@ def starting_point(
     return built
 
 
-def _filled(built: Built, config: PretrainConfig, starts: Starts) -> Iterator[str]:
+def _filled(built: Built, config: Recipe, starts: Starts) -> Iterator[str]:
     """Takes the weights of the folders. Yields lines about them."""
     words = built.kept.encoder.embeddings.words
     # With this folder alone, the generator begins with its words, too: to the bit if the table

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..config.pretrain import TrainConfig
 from ..data.loader import Loader, Rows
+from ..recipe import Train
 from ..text.judged import more_validation
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
@@ -96,7 +96,7 @@ class RunState:
     def __init__(
         self,
         named: dict[str, nn.Parameter],
-        config: TrainConfig,
+        config: Train,
         context: RunContext,
         *,
         kept: set[str],
