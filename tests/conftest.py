@@ -15,7 +15,7 @@ from hypothesis import settings
 from electrify.cores import wait_briefly
 
 if TYPE_CHECKING:
-    from electrify.config.pretrain import PretrainConfig
+    from electrify.recipe import Recipe
     from electrify.tokens import SpecialIds, Tokens
 
 # The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
@@ -48,7 +48,7 @@ def special() -> SpecialIds:
 
 
 @pytest.fixture(params=["electra-tiny", "bert-tiny"])
-def tiny_config(request: pytest.FixtureRequest) -> PretrainConfig:
+def tiny_config(request: pytest.FixtureRequest) -> Recipe:
     """Both tiny recipes, shrunk to two layers of width 32."""
     from batches import tiny
 

@@ -80,7 +80,7 @@ def write_text(path: Path, *, size: int = 100_000, seed: int = 0) -> Path:
 
 def prepare_small(folder: Path, *, seed: int = 0, vocab_size: int = 512) -> Path:
     """A prepared corpus of `write_text`, made by the real verb in this process."""
-    from electrify.config.prepare import PrepareConfig
+    from electrify.text.options import PrepareConfig
     from electrify.text.prepare import prepare
 
     source = write_text(folder.with_name(folder.name + ".txt"), seed=seed)

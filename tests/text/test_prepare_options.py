@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.downstream.read.tables import rows
 from electrify.errors import UserError
 from electrify.text import choosing
 from electrify.text.dedup import digest, fraction
+from electrify.text.options import PrepareConfig
 from electrify.text.parquet import rows_at_once
 from electrify.text.prepare import prepare
 from electrify.text.sample import _taken  # pyright: ignore[reportPrivateUsage]
@@ -232,7 +232,7 @@ PEAK = """
 import json, resource, sys
 from collections import Counter
 from pathlib import Path
-from electrify.config.prepare import PrepareConfig
+from electrify.text.options import PrepareConfig
 from electrify.text import documents
 from electrify.text.source import Source
 import pyarrow.parquet

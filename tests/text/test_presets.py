@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
-from electrify.config.presets import PRESETS, differing, from_preset, sentence
 from electrify.errors import UserError
 from electrify.text.choosing import choose_sources
 from electrify.text.glimpse import advice, case_has_meaning, kind_of
 from electrify.text.manifest import read_manifest
+from electrify.text.options import PRESETS, PrepareConfig, differing, from_preset, sentence
 from small import mistake, run, write_text
 
 PLACE: dict[str, Any] = {"inputs": ("a.txt",), "output_dir": "out"}

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.config.pretrain import load_recipe
 from electrify.demo import demo
 from electrify.errors import UserError
 from electrify.text.documents import documents
 from electrify.text.given import prepared
 from electrify.text.manifest import read_manifest
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.source import Source
 from electrify.text.sources import resolve
