@@ -212,8 +212,8 @@ def test_impossible_options(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             run("x", tmp_path / "data", **changes)
-    with pytest.raises(UserError, match="nothing to prepare"):
-        PrepareConfig(inputs=(), output_dir="x").check()
+    with pytest.raises(UserError, match="inputs"):
+        PrepareConfig(inputs=(), output_dir="x")
 
 
 def test_everything_in_validation(tmp_path: Path) -> None:
