@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from electrify.config.prepare import PrepareConfig
 from electrify.text import documents
 from electrify.text.endings import format_of
+from electrify.text.options import PrepareConfig
 from electrify.text.source import Source
 
 

@@ -135,8 +135,11 @@ class Options:
         if any(type(value).__module__.startswith("tyro") for value in values.values()):
             return  # defaults that the command line completes
         for name, kind in kinds(type(self)).items():
+            given = values[name]
+            if "" in (given if isinstance(given, tuple) else (given,)):
+                raise UserError(f"{name} is empty")  # a variable of the shell that is not set
             if not dataclasses.is_dataclass(kind):
-                value = checked(from_text(values[name], kind), kind, name)
+                value = checked(from_text(given, kind), kind, name)
                 object.__setattr__(self, name, value)
         self.check()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from electrify import cli
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.console import harmless, inert
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.downstream.report import report_of
 from electrify.scoring.blimp import Accuracy, table

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text.feeding import with_ends
 from electrify.text.manifest import read_manifest
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.sources import resolve
 from small import environment, mistake

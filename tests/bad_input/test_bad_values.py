@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.config.recipe_files import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 from electrify.scoring.blimp import read_blimp
+from electrify.text.options import PrepareConfig
 
 
 def own(folder: Path, *labels: object, text: str = "a text", **options: str) -> Any:

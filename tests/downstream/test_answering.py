@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.answers import score_answers
 from electrify.downstream.encoder import load
@@ -21,6 +19,7 @@ from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import Batch
 from electrify.downstream.known_tasks import ANSWERING, NO_ANSWER_METRICS
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.problems.answering import Answering
 from electrify.downstream.problems.windows import tokens_of
 from electrify.downstream.read.task import answering_of, read_task

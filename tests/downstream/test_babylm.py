@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.babylm_tasks import BABYLM
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
@@ -19,6 +17,7 @@ from electrify.downstream.fitting import require_use
 from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.known_tasks import task_named, tasks_named
 from electrify.downstream.one_run import longest_of
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.read.task import read_task

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.baselines import MAJORITY, OVERLAP, TFIDF, applies, baseline_one, overlap
 from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.tasks import Examples, Kind, TaskData
 from electrify.errors import UserError
 

@@ -10,17 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.predict import PredictConfig
 from electrify.downstream.baselines import TFIDF, baseline_one
 from electrify.downstream.examples import Example, Partly
 from electrify.downstream.metrics import score
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.read.columns import Columns
 from electrify.downstream.read.own import read_own
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError
+from electrify.inference.options import PredictConfig
 from electrify.inference.source import Files
 
 BARE = "good film,1\nbad film,0\n"

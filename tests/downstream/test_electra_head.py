@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_answering import THOROUGH, of, questions, task
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.electra_head import ElectraHead
 from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import Batch
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.problems.windows import holding, owned, windows_over
 from electrify.downstream.read.task import answering_of
 from electrify.errors import UserError

@@ -11,12 +11,16 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig, add_finetune_flags, finetune_from_flags
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.epochs import training_examples
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import _held, _kept, finetune
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import (
+    FinetuneConfig,
+    FinetuneSettings,
+    add_finetune_flags,
+    finetune_from_flags,
+)
 from electrify.downstream.read.own import read_own
 from electrify.downstream.records import settings_text
 from electrify.downstream.report import Report

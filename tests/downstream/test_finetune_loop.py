@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.answer_heads import JointHead, SpanHead
 from electrify.downstream.encoder import load
@@ -23,6 +22,7 @@ from electrify.downstream.heads import (
     grade_class,
     grade_each,
 )
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.rows import Rows
 from electrify.downstream.tasks import TaskData

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electrify.config.finetune_settings import FinetuneSettings
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.downstream.plot import write_plot
 from electrify.downstream.report import report_of

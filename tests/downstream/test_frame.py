@@ -22,11 +22,11 @@ from transformers import (
     XLNetLMHeadModel,
 )
 
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.examples import Example
 from electrify.downstream.heads import Finetuned, TextHead, grade_class
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.own import read_own
 from electrify.downstream.special_frames import frames_of

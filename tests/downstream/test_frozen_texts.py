@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Example
 from electrify.downstream.finetune import finetune
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.problems.frozen_texts import FrozenTexts
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError

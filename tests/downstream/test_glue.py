@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.finetune import finetune
 from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.known_tasks import AVERAGES
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.page import markdown
 from electrify.errors import UserError
 

@@ -23,10 +23,10 @@ from transformers import (
 
 from conftest import SHAPE, save_tokenizer
 from electrify import PredictConfig, UserError, predict, predict_files
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop
 from electrify.downstream.examples import Answer, Example, Question, Sentence
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
 from electrify.inference import source

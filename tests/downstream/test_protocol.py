@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.protocol import PROTOCOLS, PUBLISHED_DROPOUT
-from electrify.config.search import search_grid
 from electrify.downstream import loop
 from electrify.downstream.encoder import learning_rates, load
 from electrify.downstream.epochs import training_examples
@@ -23,6 +19,13 @@ from electrify.downstream.examples import Example, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.glue_tasks import GLUE
 from electrify.downstream.one_run import finetune_one, problem_of
+from electrify.downstream.options import (
+    PROTOCOLS,
+    PUBLISHED_DROPOUT,
+    FinetuneConfig,
+    FinetuneSettings,
+    search_grid,
+)
 from electrify.downstream.problems.texts import Texts
 from electrify.downstream.read.glue import read_glue
 from electrify.downstream.tasks import TaskData

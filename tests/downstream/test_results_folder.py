@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import finetune as verb
 from electrify.downstream import submission
 from electrify.downstream.finetune import finetune
 from electrify.downstream.names import folder_name, short
 from electrify.downstream.one_run import Outcome
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.records import line_of
 from electrify.errors import UserError
 from electrify.hub import file_of, must_be_reachable

@@ -25,13 +25,12 @@ from electrify import PredictConfig, predict_files
 from electrify.architectures import fine_tuned_modernbert
 from electrify.architectures.fine_tuned import LinearOutput
 from electrify.architectures.fine_tuned_modernbert import ModernBertHead
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import saving
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Answer, Question, Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
 from electrify.errors import UserError

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.search import AUTO_GRID, search_grid
 from electrify.downstream.finetune import finetune
+from electrify.downstream.options import AUTO_GRID, FinetuneConfig, FinetuneSettings, search_grid
 from electrify.errors import UserError
 
 

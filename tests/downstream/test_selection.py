@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import one_run
 from electrify.downstream.class_weights import class_weights
 from electrify.downstream.curve import Best, Curve
@@ -28,6 +26,7 @@ from electrify.downstream.examples import Answer, Example, Partly, Question, Sen
 from electrify.downstream.finetune import finetune
 from electrify.downstream.heads import grade_class, grade_each
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.read.own import read_own
 from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import MIN_UPDATES, Examples, Kind, TaskData
@@ -322,8 +321,8 @@ def test_the_loss_with_weights() -> None:
 
 
 def test_class_weights_need_classes(zoo: Path, tmp_path: Path) -> None:
-    from electrify.config.finetune import FinetuneConfig
     from electrify.downstream.finetune import finetune
+    from electrify.downstream.options import FinetuneConfig
 
     path = tmp_path / "values.csv"
     path.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))

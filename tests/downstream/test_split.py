@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.config.finetune import FinetuneConfig
 from electrify.downstream.examples import Answer, Example, Question
+from electrify.downstream.options import FinetuneConfig
 from electrify.downstream.read.asked import read_asked
 from electrify.downstream.read.split import parted, split
 from electrify.downstream.tasks import Examples, Kind, TaskData

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream import loop, metrics
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence
 from electrify.downstream.finetune import finetune
 from electrify.downstream.known_tasks import TAGGING
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.problems.frozen import FrozenTagging
 from electrify.downstream.problems.tagging import Tagging, windows
 from electrify.downstream.read.task import read_task, tagging_of

@@ -13,11 +13,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from electrify.config.finetune import FinetuneConfig
-from electrify.config.finetune_settings import FinetuneSettings
 from electrify.downstream.attention import plain_attention
 from electrify.downstream.examples import Answer, Question
 from electrify.downstream.finetune import finetune
+from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.read.task import answering_of
 from electrify.downstream.trial import width_of
 from electrify.errors import UserError

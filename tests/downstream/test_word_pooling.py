@@ -10,17 +10,16 @@ import torch
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 
 from electrify.cli import main
-from electrify.config.finetune_settings import FinetuneSettings
-from electrify.config.predict import PredictConfig
-from electrify.config.protocol import WordPooling
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence
 from electrify.downstream.heads import NO_WORD, Batch, TagHead, grade_class, states_of_words
 from electrify.downstream.one_run import finetune_one
+from electrify.downstream.options import FinetuneSettings, WordPooling
 from electrify.downstream.problems.frozen import FrozenTagging
 from electrify.downstream.problems.tagging import Tagging
 from electrify.downstream.read.task import tagging_of
 from electrify.downstream.tasks import TaskData
+from electrify.inference.options import PredictConfig
 from electrify.inference.predictor import Predictor
 from electrify.inference.sentences import Untagged
 

@@ -11,11 +11,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from electrify.cli import main
-from electrify.config.evaluate import EvaluateConfig
 from electrify.errors import UserError
 from electrify.progress import Progress
 from electrify.scoring.blimp import Accuracy, judge, means, read_blimp, table
 from electrify.scoring.evaluate import _distinct, evaluate
+from electrify.scoring.options import EvaluateConfig
 from electrify.scoring.pll import load_scorer
 from small import listing
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
-from electrify.config.detect import DetectConfig
 from electrify.console import harmless
 from electrify.errors import UserError
 from electrify.scoring.detect import Detection, Piece, batches_of, detect, windows_of
+from electrify.scoring.options import DetectConfig
 from electrify.scoring.showing import main, show
 
 

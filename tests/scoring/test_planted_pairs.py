@@ -47,7 +47,7 @@ def test_the_text_is_held_out(small_data: Path) -> None:
 
 
 def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
-    from electrify.config.prepare import PrepareConfig
+    from electrify.text.options import PrepareConfig
     from electrify.text.prepare import prepare
 
     # One word a document, as of a protein: nothing in it can be told apart.
@@ -65,7 +65,7 @@ def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
 
 def test_text_without_words_is_not_asked_for_more_of_it(tmp_path: Path) -> None:
     """As a protein, whose tokens are single letters without spaces."""
-    from electrify.config.prepare import PrepareConfig
+    from electrify.text.options import PrepareConfig
     from electrify.text.prepare import prepare
 
     rng = random.Random(0)
@@ -85,7 +85,7 @@ def test_text_without_words_is_not_asked_for_more_of_it(tmp_path: Path) -> None:
 
 def test_words_with_vowel_signs_can_be_replaced(tmp_path: Path) -> None:
     """Python says that they are not all letters: so most words of Hindi did not count as words."""
-    from electrify.config.prepare import PrepareConfig
+    from electrify.text.options import PrepareConfig
     from electrify.text.prepare import prepare
 
     words = [f"{a}ा{b}{sign}" for a in "कगचजटतदनपबमर" for b in "लसह" for sign in "िीुे"]

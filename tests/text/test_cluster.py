@@ -23,10 +23,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import cluster, prepare, workspace
 from electrify.text.cluster import Cluster
+from electrify.text.options import PrepareConfig
 from small import environment, one_sentence, write_text
 
 HERE = Path(__file__).parent

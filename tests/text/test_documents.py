@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import decoding, documents, records, streams
+from electrify.text.options import PrepareConfig
 from electrify.text.source import Source
 from texts import read, write
 

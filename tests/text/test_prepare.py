@@ -24,12 +24,12 @@ import pytest
 from vocabularies import some_texts
 
 from electrify.cli import main
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import choosing, prepare, workspace
 from electrify.text.dedup import digest, fraction
 from electrify.text.manifest import Manifest
 from electrify.text.merging import ShardWriter
+from electrify.text.options import PrepareConfig
 from electrify.text.shards import Corpus
 from electrify.text.summary import report
 from electrify.text.tokenizer import load_tokenizer
@@ -212,8 +212,8 @@ def test_impossible_options(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             run("x", tmp_path / "data", **changes)
-    with pytest.raises(UserError, match="nothing to prepare"):
-        PrepareConfig(inputs=(), output_dir="x").check()
+    with pytest.raises(UserError, match="inputs"):
+        PrepareConfig(inputs=(), output_dir="x")
 
 
 def test_everything_in_validation(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_two_processes_in_one_folder(corpus: Path, tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from electrify.config.prepare import PrepareConfig
+from electrify.text.options import PrepareConfig
 from electrify.text import prepare
 prepare.TASK_CHARACTERS = 20_000
 prepare.prepare(PrepareConfig(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.text import choosing, pydocs
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.workspace import finished
 

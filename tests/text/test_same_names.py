@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text import prepare as prepare_module
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.vocabulary import train
 from small import mistake, run, write_text

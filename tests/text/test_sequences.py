@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.cli import main
-from electrify.config.prepare import PrepareConfig
 from electrify.downstream.read import files
 from electrify.downstream.read.tables import streamed_rows
 from electrify.errors import UserError
 from electrify.text import documents as documents_module
 from electrify.text.choosing import choose_sources
 from electrify.text.glimpse import advice
+from electrify.text.options import PrepareConfig
 from texts import read, write
 
 FASTA = """>sp|P1|ONE first protein

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
-from electrify.config.presets import from_preset
 from electrify.errors import UserError
 from electrify.text import choosing, walk
 from electrify.text.documents import documents
+from electrify.text.options import PrepareConfig, from_preset
 from electrify.text.sources import resolve
 
 

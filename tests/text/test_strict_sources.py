@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from electrify.config.prepare import PrepareConfig
-from electrify.config.pretrain import load_recipe
 from electrify.demo import demo
 from electrify.errors import UserError
 from electrify.text.documents import documents
 from electrify.text.given import prepared
 from electrify.text.manifest import read_manifest
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.source import Source
 from electrify.text.sources import resolve
@@ -166,33 +164,15 @@ def test_documents_that_give_no_token(
     assert counted["NUL characters removed"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("output_dir", "a\0b"), ("tokenizer", "a\0b"), ("inputs", ("a\0b",))]
-)
-def test_a_zero_byte_in_a_path(field: str, value: Any) -> None:
-    given = {"inputs": ("a.txt",), "output_dir": "x"} | {field: value}
-    with pytest.raises(UserError, match=f"{field} holds a zero byte"):
-        prepare(PrepareConfig(**given))
-
-
 def test_the_file_of_a_tokenizer_is_not_its_folder(tmp_path: Path) -> None:
     file = dropping(tmp_path / "tokenizer") / "tokenizer.json"
-    options = PrepareConfig(inputs=("a.txt",), output_dir="x", tokenizer=str(file))
-    with pytest.raises(UserError, match="is a file; name the folder that it lies in"):
-        prepare(options)
-
-
-def test_a_recipe_of_ones_own_is_given_as_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "my.yaml"
-    path.write_text("max_steps: 3\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"takes it as --config {path}"):
-        load_recipe(str(path))
+    with pytest.raises(UserError, match="is a file"):
+        PrepareConfig(inputs=("a.txt",), output_dir="x", tokenizer=str(file))
 
 
 @pytest.mark.parametrize(
     ("refused", "command"),
     [
-        (lambda path: path.touch() or load_recipe(str(path)), "--config '{}'"),
         (read_manifest, "--output-dir '{}'`"),
         (
             lambda path: prepared(str(path), Path("run")),
@@ -222,10 +202,3 @@ def test_the_demo_takes_no_folder_of_others(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds other files and no demo"):
         demo(tmp_path, max_steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_the_demo_refuses_a_name_before_it_prepares_anything(tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"caf\xe9")
-    with pytest.raises(UserError, match="this name is not UTF-8"):
-        demo(folder, max_steps=1)
-    assert not folder.exists()

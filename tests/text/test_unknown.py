@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from electrify.config.prepare import PrepareConfig
 from electrify.errors import UserError
 from electrify.text.encode import Encoder
 from electrify.text.judged import advice
 from electrify.text.manifest import read_manifest
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.shards import Corpus
 from electrify.text.summary import report

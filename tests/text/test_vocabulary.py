@@ -167,9 +167,7 @@ def test_min_frequency_is_named_where_it_leaves_nothing(
         "--document-boundary",
         "file",
     )
-    assert (
-        "min_frequency 1000 leaves nothing of the text: its most frequent character occurs 60 times"
-        in said
-    )
+    assert "--min-frequency 1000 leaves nothing" in said
+    assert "occurs 60 times" in said
     with pytest.raises(UserError, match="min_frequency 1000"):
         train(["a b"], kind="wordpiece", **{**OPTIONS, "min_frequency": 1000})

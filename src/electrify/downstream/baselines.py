@@ -20,11 +20,11 @@ from unicodedata import category, normalize
 
 import numpy as np
 
-from ..config.finetune_settings import FinetuneSettings
 from . import metrics
 from .epochs import training_examples
 from .examples import Example, Sentence
 from .one_run import Outcome
+from .options import FinetuneSettings
 from .probability_metrics import UNKNOWN
 from .spans import span_scores
 from .targets import several

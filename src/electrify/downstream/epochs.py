@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..config.finetune_settings import SELECTION, FinetuneSettings
 from ..errors import UserError
 from . import loop
+from .options import SELECTION, FinetuneSettings
 from .read.split import parted
 from .tasks import TaskData
 

@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 
-from ..config.finetune import FinetuneConfig
-from ..config.finetune_settings import FinetuneSettings
-from ..config.given import must_be, with_option
 from ..errors import UserError
 from ..export.places import RANDOM
 from ..oldfiles.folders import must_be_new, relative, remove_temporaries
@@ -30,6 +27,7 @@ from .baselines import MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
 from .fitting import require_use
 from .names import folder_name
 from .one_run import Outcome, finetune_one
+from .options import FinetuneConfig, FinetuneSettings
 from .page import write_report
 from .plan import (
     Run,
@@ -64,7 +62,6 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     Raises UserError for bad data or models (all are checked before the first update), and if
     `output_dir` holds runs with other options.
     """
-    must_be(options, FinetuneConfig, "config")
     must_not_be_in_a_checkpoint(Path(options.output_dir))
     tasks = read_asked(options) if tasks is None else tasks
     if options.hyperparameter_search is not None:
@@ -75,7 +72,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     must_be_sayable(models, tasks, out)
     if options.save_model:
         must_be_utf8(out)
-    _held(out, options.settings, tasks)  # before the folder is made, or its lock written
+    _held(out, options.settings)  # before the folder is made, or its lock written
     with lock(out):
         return _finetune(options, tasks, models, out)
 
@@ -84,7 +81,7 @@ def _finetune(
     options: FinetuneConfig, tasks: list[TaskData], models: list[str], out: Path
 ) -> Report:
     """Does the runs and writes their report, in a folder into which nobody else writes."""
-    held = _held(out, options.settings, tasks)
+    held = _held(out, options.settings)
     remove_temporaries(out)
     plan = list(planned(options, out, models, tasks))
     for run in plan:
@@ -236,7 +233,7 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
     return {k: v for k, v in dataclasses.asdict(settings.filled()).items() if k != "device"}
 
 
-def _held(out: Path, settings: FinetuneSettings, tasks: list[TaskData]) -> bool:
+def _held(out: Path, settings: FinetuneSettings) -> bool:
     """Whether the folder is already ours. Raises UserError if it belongs to something else, or to
     runs with other settings."""
     wanted = _kept(settings)
@@ -244,21 +241,12 @@ def _held(out: Path, settings: FinetuneSettings, tasks: list[TaskData]) -> bool:
     if held is None:
         must_be_new(out, SETTINGS)
         return False
-    if "word_pooling" not in held and any(task.kind == "tagging" for task in tasks):
-        raise UserError(
-            f"{out}: holds runs of an earlier version, which learnt tags in another way; choose "
-            "another --output-dir"
-        )
-    # An option that did not exist yet when the folder was written had its default value, and the
-    # protocol was our own.
-    held = _kept(FinetuneSettings(protocol=held.get("protocol", "electrify"))) | held
     # The protocol comes first, because it explains why other settings differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):
-        here, there = wanted.get(k), held.get(k)
+        here, there = (str(of.get(k)).lower() for of in (wanted, held))
         if here != there:
-            other = "without it" if here is None else f"with {here}" if there is None else here
+            flag = "--" + k.replace("_", "-")
             raise UserError(
-                f"{out}: holds runs {with_option(k, there)}, not {other}; choose another "
-                "--output-dir"
+                f"{out} holds runs with {flag} {there}, not {here}; choose another --output-dir"
             )
     return True

@@ -3,11 +3,10 @@ loaded."""
 
 from __future__ import annotations
 
-from ..config.finetune import FinetuneConfig
-from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
 from . import metrics
 from .glue_tasks import GLUE
+from .options import FinetuneConfig, FinetuneSettings
 from .tasks import Kind, TaskData
 
 _ONLY_FOR: dict[str, tuple[Kind, str]] = {

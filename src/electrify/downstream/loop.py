@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..config.finetune_settings import FinetuneSettings
 from ..draws import hashed
 from ..errors import UserError
 from ..train.machine import supports_bf16
 from ..train.optim import factor, make_optimizer, parameter_groups
 from .encoder import learning_rates
+from .options import FinetuneSettings
 
 # The number of batches that are sorted by length together. With it, 88 to 91 % of the slots of
 # SST-2, CoLA and STS-B are filled (unsorted 34 to 48 %).

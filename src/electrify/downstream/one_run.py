@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-from ..config.finetune_settings import FinetuneSettings
-from ..config.protocol import PUBLISHED_DROPOUT
 from ..errors import UserError
 from ..progress import Progress
 from ..train.machine import keep_memory, peak_memory_bytes
@@ -28,6 +26,7 @@ from .epochs import Shown, epochs_of, examples_of, updates_of
 from .fingerprints import must_be_unchanged
 from .heads import Finetuned
 from .lengths import Cut
+from .options import PUBLISHED_DROPOUT, FinetuneSettings
 from .problems.answering import Answering
 from .problems.frozen import FrozenTagging
 from .problems.frozen_texts import FrozenTexts

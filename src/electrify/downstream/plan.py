@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.finetune import FinetuneConfig
 from ..errors import UserError
 from ..export.places import RANDOM
 from ..oldfiles.folders import relative, sha256
@@ -20,6 +19,7 @@ from .baselines import applies, baseline_hashes, is_baseline
 from .epochs import must_divide, updates_of
 from .fingerprints import fingerprints, is_on_hub, may_be_same
 from .names import folder_name, must_be_encodable, short
+from .options import FinetuneConfig
 from .tasks import TaskData
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
-from ..config.protocol import WordPooling
 from .answer_heads import NEVER
 from .examples import Example
+from .options import WordPooling
 from .problems.answering import Answering
 from .problems.problem import Problem
 from .problems.tagging import Tagging

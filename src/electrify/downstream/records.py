@@ -3,14 +3,12 @@ and scores.jsonl (one run per line), each sealed."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..config.finetune_settings import FinetuneSettings
 from ..errors import UserError
 from ..oldfiles.folders import KEY
 from ..oldfiles.reading import FileError, json_of, read_object, read_text
@@ -49,21 +47,13 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
 
-FIRST = {
-    f.name for f in dataclasses.fields(Record)
-}  # the fields of lines from before lines were sealed
-
-
 def read_records(out: Path) -> list[dict[str, Any]]:
     """The runs in OUT/scores.jsonl; none if there is no such file. Raises UserError if a line is
     not what a run wrote."""
     path = out / SCORES
     if not path.exists() and not path.is_symlink():
         return []
-    try:
-        text = read_text(path, within=out)
-    except FileError as e:
-        raise e if e.advice else UserError(f"{e}; {AGAIN}") from e
+    text = read_text(path, within=out)
     if not text.endswith("\n"):
         raise UserError(f"{path}: not a file of scores: its last line is cut; {AGAIN}")
     return [
@@ -76,10 +66,10 @@ def _record(line: str, where: str) -> dict[str, Any]:
     try:
         raw = json_of(line, Path(where))
         if isinstance(raw, dict):
-            raw = unsealed(raw, Path(where), must=not raw.keys() <= FIRST, advice=AGAIN)
+            raw = unsealed(raw, Path(where), must=True, advice="")
         check(Record, raw, where, more=True)
     except (FileError, SchemaError) as e:
-        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {AGAIN}") from e
+        raise UserError(f"{e}; {AGAIN}") from e
     return raw | {
         "scores": {
             name: math.nan if score is None else score for name, score in raw["scores"].items()
@@ -94,26 +84,19 @@ def line_of(record: dict[str, Any]) -> str:
 
 
 def read_settings(out: Path) -> dict[str, Any] | None:
-    """The settings in OUT/finetune.json that were written there, by name; None if there is no such
-    file. Raises UserError.
-
-    Earlier versions wrote neither mark nor seal: their files are recognised because they hold only
-    names of settings.
-    """
+    """The settings in OUT/finetune.json, by name; None if there is no such file. Raises
+    UserError."""
     path = out / SETTINGS
     if not path.exists() and not path.is_symlink():
         return None
-    names = {f.name for f in dataclasses.fields(FinetuneSettings)}
     try:
         raw = read_object(path, within=out)
-        if raw.get(KEY) != KIND and not (raw and raw.keys() <= names):
-            raise FileError(path, "was not written by electrify finetune", ELSEWHERE)
-        raw = unsealed(raw, path, must=KEY in raw, advice=ELSEWHERE)
-        raw.pop(KEY, None)
-        check(FinetuneSettings, {k: v for k, v in raw.items() if k in names}, str(path))
-    except (FileError, SchemaError) as e:
-        raise UserError(f"{e}" if getattr(e, "advice", "") else f"{e}; {ELSEWHERE}") from e
-    return raw
+        if raw.get(KEY) != KIND:
+            raise FileError(path, "was not written by electrify finetune")
+        raw = unsealed(raw, path, must=True, advice="")
+    except FileError as e:
+        raise UserError(f"{e}; {ELSEWHERE}") from e
+    return {name: value for name, value in raw.items() if name != KEY}
 
 
 def settings_text(settings: dict[str, Any]) -> str:

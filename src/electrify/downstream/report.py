@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..config.finetune_settings import FinetuneSettings
 from ..console import uncalculated
 from ..export.places import RANDOM
 from ..oldfiles.csv_text import csv_text
@@ -21,6 +20,7 @@ from ..oldfiles.whole import json_text
 from ..progress import aligned
 from .known_tasks import AVERAGES, TASKS
 from .metrics import is_lower_better
+from .options import FinetuneSettings
 
 
 @dataclass(frozen=True)

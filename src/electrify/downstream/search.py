@@ -14,12 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config.finetune import FinetuneConfig
-from ..config.finetune_settings import FinetuneSettings
-from ..config.search import search_grid
 from ..console import inert
 from ..export.places import RANDOM
-from ..oldfiles.folders import MARK, foreign, mark_of, marked, must_be_new, own_object, relative
+from ..oldfiles.folders import MARK, mark_of, marked, must_be_new, relative
 from ..oldfiles.inside import must_stay_inside
 from ..oldfiles.lock import lock
 from ..oldfiles.results import write_results
@@ -30,10 +27,10 @@ from .epochs import must_divide
 from .fitting import require_use
 from .metrics import better
 from .names import LONGEST, short
+from .options import FinetuneConfig, FinetuneSettings, search_grid
 from .page import write_report
 from .plan import models_of
 from .plot import write_plot
-from .records import SETTINGS
 from .report import Report, Row, percent
 from .tasks import TaskData
 from .trial import width_of
@@ -91,24 +88,9 @@ def _folder(out: Path, name: str) -> Path:
 
 
 def _must_be_ours(out: Path) -> bool:
-    """Whether a search has begun in the folder. Raises UserError if it holds anything else.
-
-    Earlier versions did not write a mark: their folders are recognised by the results in OUT/grid,
-    and because they hold nothing else.
-    """
+    """Whether a search has begun in the folder. Raises UserError if it holds anything else."""
     if mark_of(out / MARK, KIND) is not None:
         return True
-    runs = out.glob(f"{GRID}/*/{SETTINGS}")
-    known = {
-        GRID,
-        "search.md",
-        "search.json",
-        *(f"report.{ending}" for ending in ("md", "csv", "json", "png")),
-    }
-    if any(
-        (own_object(path) or {}).keys() & {"num_train_epochs"} for path in runs
-    ) and known.issuperset(foreign(out)):
-        return False
     must_be_new(out, "search")
     return False
 

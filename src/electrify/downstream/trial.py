@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import torch
 
-from ..config.finetune_settings import FinetuneSettings
 from ..errors import Unfinished, UserError
 from . import loop
 from .encoder import Loaded, load
 from .one_run import problem_of
+from .options import FinetuneSettings
 from .tasks import TaskData
 
 _EXAMPLES = 2

@@ -11,14 +11,13 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from ..config.embed import EmbedConfig
-from ..config.given import must_be
 from ..downstream import loop
 from ..downstream.examples import Example
 from ..errors import UserError
 from ..progress import Progress, say
 from ..scoring.given import given_texts
 from ..train.machine import choose, computing_with
+from .options import EmbedConfig
 from .output import must_be_free
 from .pooling import Embedder, Transform, fitted
 from .predict import MEGABYTE, Summary, shares
@@ -36,7 +35,6 @@ def embed_files(options: EmbedConfig) -> Summary:
     Raises UserError for a model or files that cannot be read, and an output file that is there
     already.
     """
-    must_be(options, EmbedConfig, "config")
     must_be_free(options)
     began = time.monotonic()
     files = Files(options, "regression")
@@ -133,11 +131,12 @@ def embed(
     also explains the other arguments. Raises UserError.
     """
     how = EmbedConfig(
-        model=os.fspath(model) if isinstance(model, os.PathLike) else model,
+        model=os.fspath(model),
+        files=(),
         output_file=_NOWHERE,
         pooling=pooling,
         max_seq_length=max_seq_length,
-        device=str(device),
+        device=device,
         bf16=bf16,
     )
     if center is not None and whiten is not None:

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..config.embed import EmbedConfig
-from ..config.predict import PredictConfig
 from ..console import harmless
 from ..downstream.read.conll import TOKENS
 from ..errors import UserError
 from ..oldfiles.csv_text import csv_text
 from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
 from ..oldfiles.whole import written
+from .options import EmbedConfig, PredictConfig
 from .predictions import Labelled, Prediction, Several, Tagged, rounded
 from .sentences import Untagged
 from .source import Head, Item

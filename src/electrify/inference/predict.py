@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config.given import must_be
-from ..config.predict import PredictConfig
-from ..console import brief
 from ..downstream import loop
 from ..downstream.read.files import ending_of
 from ..errors import UserError
@@ -20,6 +17,7 @@ from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
 from ..text.small_files import must_be_characters
 from ..train.machine import choose, computing_with
+from .options import PredictConfig
 from .output import Layout, must_be_free, sink
 from .predictions import Prediction
 from .predictor import Predictor, as_example
@@ -54,7 +52,6 @@ def predict_files(options: PredictConfig) -> Summary:
     Raises UserError for a model that was not fine-tuned, files that cannot be read, and an output
     file that is there already.
     """
-    must_be(options, PredictConfig, "config")
     must_be_free(options)
     began = time.monotonic()
     predictor = Predictor(options)
@@ -187,14 +184,15 @@ def predict(
     """
     options = PredictConfig(
         model=model,
+        files=(),
         max_seq_length=max_seq_length,
         threshold=threshold,
         no_answer_threshold=no_answer_threshold,
         device=device,
         bf16=bf16,  # type: ignore[arg-type]
     )
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise UserError(f"texts must be a list of texts, not {brief(texts)}")
+    if isinstance(texts, str):
+        raise UserError("texts must be a list, not one text")
     predictor = Predictor(options)
     examples = _examples(predictor.kind, list(texts), pairs)
     trained = predictor.saved.reading.pairs

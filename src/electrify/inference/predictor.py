@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..config.finetune_settings import FinetuneSettings
-from ..config.predict import PredictConfig
 from ..downstream import loop
 from ..downstream.examples import Example, Question, Sentence
 from ..downstream.lengths import Cut
+from ..downstream.options import FinetuneSettings
 from ..downstream.problems.answering import Answering
 from ..downstream.problems.no_answer import silenced
 from ..downstream.problems.problem import Answers, HeldOut, Problem
@@ -18,6 +17,7 @@ from ..downstream.problems.tagging import Tagging
 from ..downstream.problems.texts import Texts
 from ..errors import UserError
 from .kinds import kept
+from .options import PredictConfig
 from .predictions import Answered, Labelled, Prediction, Several, Tagged, Value
 from .saved import load_saved
 from .sentences import Untagged

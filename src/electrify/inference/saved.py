@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from ..architectures import fine_tuned_heads
 from ..architectures.fine_tuned import token_output
-from ..config.finetune_settings import FinetuneSettings
 from ..downstream.encoder import Loaded, load
 from ..downstream.examples import Answer, Example, Question, Sentence
 from ..downstream.heads import Finetuned, TextHead
 from ..downstream.one_run import problem_of
+from ..downstream.options import FinetuneSettings
 from ..downstream.problems.problem import Problem
 from ..downstream.problems.texts import Texts
 from ..downstream.reading import Reading, noted

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.embed import EmbedConfig
-from ..config.predict import PredictConfig
 from ..downstream.examples import Example, Question
 from ..downstream.read.columns import PAIR_COLUMNS, TEXT_COLUMNS, column_named, only_column
 from ..downstream.read.files import bare, ending_of, lines, must_be_file
@@ -16,6 +14,7 @@ from ..downstream.read.squad import asked, read_questions
 from ..downstream.read.tables import Row, legible_rows, may_lack_header, texts_of
 from ..downstream.tasks import Kind
 from ..errors import UserError
+from .options import EmbedConfig, PredictConfig
 from .sentences import Untagged, untagged
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")

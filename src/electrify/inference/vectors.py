@@ -9,9 +9,9 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from ..config.embed import EmbedConfig
 from ..errors import UserError
 from ..oldfiles.whole import written
+from .options import EmbedConfig
 from .output import as_text, must_fit, must_go_together
 from .source import Head, Item
 

@@ -15,13 +15,13 @@ import torch
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
-from ..config.detect import DetectConfig
-from ..config.networks import KEPT
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
+from ..tables import KEPT
 from ..train.machine import Threads, choose, computing_with
 from .given import given_texts
+from .options import DetectConfig
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.

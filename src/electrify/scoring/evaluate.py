@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.evaluate import EvaluateConfig
-from ..config.given import must_be
 from ..errors import UserError
 from ..oldfiles.folders import (
     SCORES,
@@ -26,6 +24,7 @@ from ..oldfiles.results import write_results
 from ..oldfiles.whole import json_text
 from ..progress import Progress, say
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table
+from .options import EvaluateConfig
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +43,6 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     That folder may hold other files. It is refused if one of the two files belongs to somebody
     else, or to other models, pairs or options.
     """
-    must_be(options, EvaluateConfig, "config")
     return evaluate_pairs(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
 
 

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from ..config.detect import DetectConfig
-from ..console import brief
 from ..errors import UserError
 from ..text.members import CHUNK
 from ..text.small_files import MAX_TEXT_BYTES, decode, joined, must_be_characters, read_text
+from .options import DetectConfig
 
 
 def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
@@ -35,14 +34,12 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
 
 
 def given_texts(texts: Iterable[str]) -> list[str]:
-    """The texts that a caller in Python gives. Raises UserError for anything but a list of texts:
-    a single text would be read letter by letter."""
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise UserError(f"texts must be a list of texts, not {brief(texts)}")
+    """The texts that a caller in Python gives. Raises UserError for a single text, which would be
+    read letter by letter."""
+    if isinstance(texts, str):
+        raise UserError("texts must be a list, not one text")
     found = list(texts)
     for i, text in enumerate(found, 1):
-        if not isinstance(text, str):
-            raise UserError(f"text {i} must be of type str, not {brief(text)}")
         must_be_characters(text, f"text {i}")
     return found
 

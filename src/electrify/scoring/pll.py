@@ -25,10 +25,10 @@ from torch import Tensor
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
-from ..config.rows import Logits
 from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
 from ..export.positions import positions_of
+from ..tables import Logits
 
 Kind = Literal["mlm", "rtd", "electric"]
 # The number of its sentence, its ids, and the position to be scored (0: all of them).

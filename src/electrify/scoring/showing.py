@@ -9,10 +9,10 @@ import sys
 from dataclasses import asdict
 from typing import Any, BinaryIO, TextIO
 
-from ..config.detect import DetectConfig
 from ..console import harmless
 from .detect import Detection, Piece, detect
 from .given import given_text
+from .options import DetectConfig
 
 
 def main(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import say
 from .endings import IN_FOLDERS, is_json
+from .options import PrepareConfig
 from .records import columns_of
 from .row import TEXT_COLUMNS, separator_hint
 from .source import Source

@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from . import records, sequences
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
+from .options import PrepareConfig
 from .source import Source
 
 _BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")

@@ -21,7 +21,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
-    from ..config.prepare import PrepareConfig
+    from .options import PrepareConfig
     from .prepare import prepare
     from .workspace import is_unfinished
 

@@ -8,11 +8,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from ..config.prepare import PrepareConfig
-from ..config.presets import PRESETS, differing
 from ..errors import UserError
 from . import documents
 from .decoding import text_chunks
+from .options import PRESETS, PrepareConfig, differing
 from .source import Source
 
 LOOKED_AT = 1 << 18  # characters

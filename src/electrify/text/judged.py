@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..config.prepare import TRAINED, PrepareConfig
 from .letters import Letters, letters_of
 from .manifest import Manifest
+from .options import TRAINED, PrepareConfig
 
 # An entry needs some dozens of occurrences before its embedding is more than its initial value.
 RARE = 20

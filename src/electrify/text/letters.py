@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..config.prepare import TRAINED
 from ..errors import UserError
 from .alphabet import capacity
 from .manifest import TOKENIZER, Manifest
+from .options import TRAINED
 from .splitting import steps
 from .tokenizer_files import read_tokenizer
 from .trainable import SPECIALS

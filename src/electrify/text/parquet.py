@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from .options import PrepareConfig
 from .row import Advance, column_of, no_column, valid_text
 from .source import Source
 

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config.given import must_be
-from ..config.prepare import PrepareConfig
 from ..console import harmless
 from ..cores import cores
 from ..errors import UserError
@@ -36,6 +34,7 @@ from .encode import WITHOUT_TOKENS, Start, Task
 from .glimpse import advice
 from .manifest import Manifest, token_dtype
 from .merging import join
+from .options import PrepareConfig
 from .part_files import read_part, write_part
 from .pool import Workers
 from .source import Source
@@ -56,8 +55,6 @@ def prepare(options: PrepareConfig) -> Manifest:
     Raises UserError for input, options or an output folder that cannot work. A KeyboardInterrupt
     passes through, and the same command continues later.
     """
-    must_be(options, PrepareConfig, "config")
-    options.check()
     if options.engine == "ray":
         cluster.require()
     clock = Clock()

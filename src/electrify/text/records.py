@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..hub import must_be_reachable
 from . import parquet
 from .decoding import decode, text_chunks
+from .options import PrepareConfig
 from .row import Advance, column_of, no_column, valid_text
 from .source import Source
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
+from .options import PrepareConfig
 from .source import Source
 
 # The names of columns that hold texts, in the order in which they are looked for.

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import Progress, say
 from . import documents
 from .choosing import shown
 from .dedup import digest, fraction, is_held_out, until
+from .options import PrepareConfig
 from .splitting import Splitting
 from .tokenizer import save_existing, save_trained
 from .trainable import SPECIALS

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
+from .options import PrepareConfig
 from .row import Advance
 from .source import Source
 

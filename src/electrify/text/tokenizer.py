@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..config.prepare import MAX_VOCABULARY
 from ..console import brief
 from ..errors import UserError, failing_as
 from ..files import sha256, written
@@ -20,6 +19,7 @@ from ..hub import must_be_reachable
 from ..special import SpecialIds
 from .frame import must_frame, reframe
 from .manifest import TOKENIZER, Manifest
+from .options import MAX_VOCABULARY
 from .tokenizer_files import (
     TOKENIZER_FILE,
     copy_tokenizer,
@@ -108,9 +108,11 @@ def load_tokenizer(name: str | Path) -> Any:
     if folder.is_dir() and not any(
         (folder / f).is_file() for f in (TOKENIZER_FILE, "vocab.txt", "tokenizer_config.json")
     ):
-        fact = f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt"
         inside = folder / TOKENIZER
-        raise UserError(fact, f"name {inside}" if (inside / TOKENIZER_FILE).is_file() else "")
+        hint = f"; name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
+        raise UserError(
+            f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt{hint}"
+        )
     what = f"{folder} holds a damaged tokenizer"
     if not folder.is_dir():
         must_be_reachable(str(name), "tokenizer")

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import UserError
 from ..progress import say
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, counted
 from .encode import Encoder
+from .options import PrepareConfig
 
 # Shares of the characters that are not white space.
 WARNING = 0.01

@@ -20,12 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..config.prepare import PrepareConfig
 from ..errors import OutputError, UserError
 from ..files import claim, is_ours, json_text, read_json, sha256, written
 from ..progress import say
 from . import pydocs
 from .manifest import MANIFEST, TOKENIZER, Manifest, read_manifest
+from .options import PrepareConfig
 from .shards import Corpus, verify_common
 from .source import Source, legible
 from .splits import SPLITS

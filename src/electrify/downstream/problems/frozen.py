@@ -14,12 +14,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ...config.protocol import WordPooling
 from ..encoder import Loaded
 from ..examples import Sentence
 from ..features import Standard, layers_taken
 from ..heads import Loss, linear, means
 from ..loop import most_tokens, pieces
+from ..options import WordPooling
 from ..rows import Rows
 from ..tasks import TaskData
 from .problem import Answers, HeldOut

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...config.protocol import WordPooling
 from ..class_weights import class_weights as weights_of
 from ..encoder import Loaded
 from ..examples import Sentence
 from ..heads import NO_WORD, Finetuned, Loss, TagHead, grade_class
+from ..options import WordPooling
 from ..rows import Rows, padded, rows_of
 from ..spans import span_scores
 from ..tasks import TaskData

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...config.finetune import FinetuneConfig
 from ..known_tasks import tasks_named
+from ..options import FinetuneConfig
 from ..tasks import TaskData
 from .columns import Columns
 from .own import read_own, untrained

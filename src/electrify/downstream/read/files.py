@@ -26,7 +26,7 @@ def must_be_file(path: str | Path) -> None:
     if not Path(path).exists():
         raise UserError(f"{path}: no such file")
     if Path(path).is_dir():
-        raise UserError(f"{path} is a folder", "give the files in it")
+        raise UserError(f"{path} is a folder; give the files in it")
 
 
 def whole(path: str | Path, *, official: bool = False) -> str:

@@ -106,11 +106,11 @@ def _must_not_be_numbers(cells: list[Cells]) -> None:
     fact = f"{where}: label {str(value)[:40]!r} is not a number"
     classes = "give --problem-type classification if each label is the name of a class"
     if written and "%" in value:
-        raise UserError(fact, f"write it with a point and without the sign, or {classes}")
+        raise UserError(f"{fact}; write it with a point and without the sign, or {classes}")
     if written:
         signs = "a decimal with a point, thousands without a comma, and several labels with bars"
-        raise UserError(fact, f"write {signs} (--problem-type multilabel), or {classes}")
-    raise UserError(f"{fact}, and {numbers:,} of {len(cells):,} are", f"correct it, or {classes}")
+        raise UserError(f"{fact}; write {signs} (--problem-type multilabel), or {classes}")
+    raise UserError(f"{fact}, and {numbers:,} of {len(cells):,} are; correct it, or {classes}")
 
 
 def _is_decimal(value: Any) -> bool:
