@@ -112,13 +112,18 @@ def must_be_ours(folder: Path, mark: str) -> None:
 
 @contextmanager
 def claim(folder: Path, mark: str) -> Iterator[None]:
-    """Makes the folder and holds it for this process. Raises UserError if it is somebody else's or
-    another process writes into it."""
+    """Makes the folder and holds it for this process. A folder in which nothing was written is
+    removed. Raises UserError if it is somebody else's or another process writes into it."""
     must_be_ours(folder, mark)
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):
-            yield
+            try:
+                yield
+            finally:
+                if new and os.listdir(folder) == [LOCK]:
+                    shutil.rmtree(folder)
     except Timeout:
         raise UserError(f"another process writes into {folder}; wait until it ends") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +56,6 @@ class Pretrain(Options):
 
     def __call__(self) -> int:
         recipe = self.resolved()
-        if self.recipe == DEFAULT_RECIPE and os.environ.get("RANK", "0") == "0":
-            say(f"note: {DEFAULT_RECIPE} is for a GPU. On a CPU use --recipe electra-tiny")
 
         from .run import pretrain
 

@@ -73,6 +73,7 @@ from .state import RunContext, TrainingData
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
+WIDEST_ON_CPU = 128
 # Fields that may differ when a run continues: where and how often things are done, and what becomes
 # of an update that is refused. The numbers of a run in which none is are the same with any of them,
 # but for the last bits on another device or with other threads.
@@ -193,6 +194,9 @@ def pretrain(
             asked = "max_steps" if train_minutes is None else "train_minutes"
             for caution in cautions(job.config, asked) if world.is_main else ():
                 say(caution)
+            width = config.model.hidden_size
+            if world.is_main and world.device.type == "cpu" and width > WIDEST_ON_CPU:
+                say(f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`")
             if t.generator_steps:
                 return two_stages(job)
             planned = plan(job)
