@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -24,8 +23,7 @@ from electrify.compare import study as study_module
 from electrify.compare import untrained as untrained_module
 from electrify.compare.cell import OUTCOME, Work
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
-from electrify.compare.identity import identity
-from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
+from electrify.compare.measures import Measuring, digest_of, meant_by, measure, network_of
 from electrify.compare.options import CompareConfig
 from electrify.compare.plan import Cell
 from electrify.compare.processes import CELL, environment
@@ -46,7 +44,6 @@ from electrify.compare.study import (
     entries_of,
     finished,
     folder_name,
-    kept,
     key_of,
     must_be_ours,
     plan_study,
@@ -56,8 +53,7 @@ from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.downstream.babylm_tasks import BABYLM
-from electrify.downstream.known_tasks import TAGGING, TASKS
-from electrify.downstream.read.task import read_task
+from electrify.downstream.known_tasks import TASKS
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.oldfiles import results as results_module
@@ -67,7 +63,7 @@ from electrify.oldfiles.results import RECORD
 from electrify.oldfiles.schema import check as check_schema
 from electrify.recipe import entries, load, override, parse
 from electrify.rules import check
-from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
+from electrify.scoring.blimp import Accuracy, Paradigm
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.tables import KEPT
 from electrify.text.shards import Corpus
@@ -545,8 +541,7 @@ def supplemented(data_dir: Path) -> Path:
 
 
 def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_path: Path) -> None:
-    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round.
-    Studies that began when a hash was that of both go on, also from their lines alone."""
+    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round."""
     before = plan_study(config(small_data, tmp_path))
     before.out.mkdir()
     write_study(before)
@@ -554,22 +549,6 @@ def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_pa
     supplemented(data_dir)
     after = plan_study(config(small_data, tmp_path))
     assert [c.identity for c in after.cells] == [c.identity for c in before.cells]
-
-    both = read_blimp(data_dir)
-    hashed = hashlib.sha256(repr(both).encode()).hexdigest()[:16]
-    for task in ("blimp", "supplement"):
-        now, former = digests_of(task, str(data_dir), data="")
-        assert former == hashed != now
-    old = replace(after, task_data={"blimp": hashed})
-    old = replace(old, cells=[replace(c, identity=identity(c, kept(old))) for c in old.cells])
-    assert old.cells[0].identity != after.cells[0].identity
-    shutil.rmtree(after.out)
-    old.out.mkdir()
-    write_results(old.out, [line(old, 0)])
-    assert plan_study(config(small_data, tmp_path)).cells == old.cells
-    write_study(old)
-    (old.out / RESULTS).unlink()
-    assert plan_study(config(small_data, tmp_path)).cells == old.cells
 
 
 def test_what_a_row_says_of_its_examples_belongs_to_a_study(
@@ -583,7 +562,7 @@ def test_what_a_row_says_of_its_examples_belongs_to_a_study(
     found = set[str]()
     for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):
         monkeypatch.setitem(TASKS, row.name, replace(row, **changed))
-        found.add(digests_of(row.name, str(tmp_path), data="")[0])
+        found.add(digest_of(row.name, str(tmp_path), data=""))
     assert len(found) == 4
 
 
@@ -603,22 +582,6 @@ def test_the_order_and_the_spelling_of_tasks_change_no_study(
     must_be_ours(again)
     with pytest.raises(UserError, match=r"a study with --tasks supplement,blimp,blimp:mlm; choo"):
         plan_study(config(small_data, tmp_path, **alone, tasks=("blimp", "blimp:mlm")))
-
-
-def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
-    """Fine-tuned by earlier versions they have other scores; probes of a frozen encoder have not,
-    and their hash is that of the examples alone."""
-    folder = tmp_path / "conll2000"
-    folder.mkdir()
-    for name in ("train.txt", "test.txt"):
-        (folder / name).write_text("the D B-NP\nfilm N I-NP\n")
-    digests = [
-        digests_of(task, str(tmp_path), data="")[0] for task in ("conll2000", "conll2000:frozen")
-    ]
-    read = read_task(TAGGING["conll2000"], str(tmp_path))
-    content = repr((read.kind, read.labels, read.train, read.validation)).encode()
-    assert digests[1] == hashlib.sha256(content).hexdigest()[:16]
-    assert digests[0] != digests[1]
 
 
 def test_the_weights_that_a_recipe_starts_from_belong_to_it(
