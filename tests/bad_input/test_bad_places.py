@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from electrify.config.verbs import parser
+from electrify import cli
 from electrify.console import size
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
@@ -141,7 +141,6 @@ def test_a_file_that_waits_for_news(
             "--output-dir",
             tmp_path / "out",
         ],
-        ["pretrain", small_data, "--output-dir", tmp_path / "out", "--config", log],
     ):
         done = electrify([*map(str, words)], tmp_path, expect=2, seconds=60)
         one_sentence(done.err)
@@ -368,24 +367,10 @@ def test_a_full_disk_is_not_the_tokenizers_fault(
     assert "os error 28" in said
 
 
-@pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "evaluate", "demo"])
-def test_a_home_that_nobody_has(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    said = refused_by_the_parser(capsys, [verb, "x", "--output-dir=~nobody-here/data"])
-    assert "--output-dir: no user of this name has a home folder here: ~nobody-here/data" in said
-
-
-def refused_by_the_parser(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
-    with pytest.raises(SystemExit) as stop:
-        parser().parse_args(words[:1] + words[1 + (words[0] == "demo") :])
-    assert stop.value.code == 2
-    return capsys.readouterr().err
-
-
 def test_the_shell_leaves_the_tilde_behind_an_equals_sign(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    words = ["prepare", "a.txt", "--output-dir=~/data", "--tokenizer=~/tokenizer"]
-    found = parser().parse_args(words)
+    found = cli.read("prepare", ["a.txt", "--output-dir=~/data", "--tokenizer=~/tokenizer"])
     assert (found.output_dir, found.tokenizer) == (f"{tmp_path}/data", f"{tmp_path}/tokenizer")
-    assert parser().parse_args(["prepare", "a", "--output-dir", "./~"]).output_dir == "./~"
+    assert cli.read("prepare", ["a", "--output-dir", "./~"]).output_dir == "./~"

@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from electrify.config.recipe_files import plain_values
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 from electrify.scoring.blimp import read_blimp
-from electrify.text.options import PrepareConfig
 
 
 def own(folder: Path, *labels: object, text: str = "a text", **options: str) -> Any:
@@ -60,34 +58,6 @@ def test_rows_of_json_that_say_two_things_or_nothing(tmp_path: Path, row: str) -
         read_own(*[str(tmp_path / "mine.jsonl")] * 2)
 
 
-@pytest.mark.parametrize("text", ["{1.0: .2, 1: .3}", "{0x4: .2, 4: .3}", "{1_0: .2, 10: .3}"])
-def test_keys_that_are_one_number(text: str) -> None:
-    with pytest.raises(UserError, match="occurs twice"):
-        plain_values(f"train:\n  batch_size_schedule: {text}\n", "mine.yaml")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"inputs": "/a/text.txt"}, "inputs must be a list"),
-        ({"inputs": Path("/a/text.txt")}, "inputs must be a list"),
-        ({"inputs": (b"a.txt",)}, "inputs must be"),
-        ({"output_dir": None}, "output_dir must be"),
-        ({"vocab_size": "400"}, "vocab_size must be"),
-        ({"vocab_size": 400.5}, "vocab_size must be"),
-        ({"lowercase": "false"}, "lowercase must be"),
-        ({"engine": "spark"}, "engine cannot be 'spark'"),
-        ({"encoding_errors": "ignore"}, "encoding_errors cannot be 'ignore'"),
-        ({"document_boundary": "paragraph"}, "document_boundary cannot be 'paragraph'"),
-    ],
-)
-def test_options_of_another_type_from_python(options: dict[str, Any], says: str) -> None:
-    """`inputs` as one text was read letter by letter, and its first letter was the whole disk."""
-    with pytest.raises(UserError) as raised:
-        PrepareConfig(**({"inputs": ("a.txt",), "output_dir": "out"} | options)).check()
-    assert says in str(raised.value)
-
-
 @pytest.mark.slow
 def test_ctrl_c_while_modules_load() -> None:
     for wait in (0.05, 0.15, 0.3):
@@ -105,19 +75,6 @@ def test_ctrl_c_while_modules_load() -> None:
         ):  # before that it is Python's own start
             assert child.returncode in (0, 130), said
             assert "Traceback" not in said
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        "train:\n  <<: {seed: 1}\n",
-        "train:\n  <<: {seed: 1}\n  seed: 2\n",
-        "train:\n  <<: [{seed: 1}, {seed: 2, device: cpu}]\n",
-    ],
-)
-def test_merge_keys_are_named(recipe: str) -> None:
-    with pytest.raises(UserError, match=r"merge keys \(<<\) are not allowed in recipes.*line 2"):
-        plain_values(recipe, "my.yaml")
 
 
 def test_half_a_surrogate_pair_in_a_minimal_pair(tmp_path: Path) -> None:
