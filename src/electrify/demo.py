@@ -21,7 +21,7 @@ from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
 from .downstream.options import FinetuneSettings
 from .downstream.tasks import TaskData
-from .errors import Unfinished
+from .errors import Unfinished, UserError
 from .files import claim
 from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
