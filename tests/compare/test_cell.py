@@ -185,16 +185,6 @@ def test_the_outcome_grows_with_each_task(
     assert json.loads((tmp_path / OUTCOME).read_text())["scores"].keys() == {"b", "c"}
 
 
-def test_a_source_that_changed_since_the_plan_trains_nothing(
-    small_data: Path, tmp_path: Path
-) -> None:
-    recipe = dump(tiny("bert-tiny"))
-    work = replace(WORK, data=str(small_data), folder=str(tmp_path), recipe=recipe, source=("a",))
-    with pytest.raises(UserError, match="changed since the study began; run the same command"):
-        do(work)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_corpus_that_changed_since_the_plan_trains_nothing(
     small_data: Path, tmp_path: Path
 ) -> None:

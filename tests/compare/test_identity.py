@@ -46,7 +46,7 @@ def with_fields(cell: Cell, **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("learning_rate", 1e-3),
+        ("learning_rate", 2e-3),
         ("clip", "apart"),
         ("mask_rate_end", 0.1),
         ("correction", "gate"),

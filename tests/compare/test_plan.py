@@ -43,8 +43,8 @@ def test_an_entry_is_a_recipe_with_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("electra-tiny:mask_rate", "'mask_rate' is not a change; write field=value"),
-        ("electra-tiny:,", "no change after the colon; write field=value, or leave it out"),
+        ("electra-tiny:mask_rate", "'mask_rate' is not a change. Write field=value"),
+        ("electra-tiny:,", "no change after the colon"),
         ("electra-tiny:seed=1,seed=2", "seed is changed twice"),
         ("electra-tiny:mask_rat=1", "there is no field 'mask_rat'"),
         ("electra-tiny:mask_rate=much", "electra-tiny:mask_rate=much: "),
@@ -89,13 +89,13 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
 def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
     long = [entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
     with pytest.raises(
-        UserError, match=r"0.1 passes .* numbers of updates: 2 of them would be 0.131 pas"
+        UserError, match=r"0.1 epochs .* numbers of updates: 2 of them would be 0.131 epo"
     ):
         cells(long, [0.1], [0], PASSES)
 
 
 def test_a_single_update_has_no_warm_up() -> None:
-    with pytest.raises(UserError, match=r"which end within the warm-up of 1; .*warmup_steps=0"):
+    with pytest.raises(UserError, match=r"which end within warmup_steps 1"):
         cells([entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
 
 
@@ -186,7 +186,7 @@ def test_the_cells_of_a_study() -> None:
 
 
 def test_a_budget_within_the_warm_up_is_refused() -> None:
-    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within the warm-up of"):
+    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within warmup_steps"):
         cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], COST)
 
 
@@ -231,10 +231,3 @@ def entry_parts(text: str) -> tuple[str, dict[str, str]]:
 )
 def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
     assert joined(words.split(",")) == entries
-
-
-def test_a_value_with_commas_belongs_into_a_file() -> None:
-    with pytest.raises(UserError, match=r"a:mask_mix=.8,.1: .* in a --recipe-file"):
-        joined(["a:mask_mix=.8", ".1", ".1"])
-    with pytest.raises(UserError, match="in a --recipe-file"):
-        joined(["a:seq_length_schedule=64=.5", "128=.2"])

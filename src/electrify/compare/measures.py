@@ -239,7 +239,7 @@ def _judged(pairs: list[Paradigm], model: Path, folder: str, how: Measuring) -> 
 
     limit = how.max_eval_samples
     options = EvaluateConfig(
-        models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
+        models=(str(model),), data_dir=folder or how.data, max_eval_samples=limit, device=how.device
     )
     rows = evaluate_pairs(options, pairs)
     return Found("accuracy", [statistics.fmean(r.accuracy for r in rows)])

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from ..errors import UserError
 from ..files import json_text, write
@@ -17,14 +17,6 @@ PRETRAIN = "pretrain"
 """The name of what failed if an encoder was not trained to its end."""
 
 Key = tuple[str, float, int, str]
-
-
-class Scores(TypedDict):
-    """What a task gave."""
-
-    metric: str
-    scores: list[float]
-    """One for each seed of the task."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class Result:
     tokens: float
     seconds: float
     parameters: int
-    scores: dict[str, Scores]
+    scores: dict[str, dict[str, Any]]
     failed: dict[str, str] = field(default_factory=dict)
     """Task, or PRETRAIN -> the reason."""
     validation: dict[str, Any] = field(default_factory=dict)
