@@ -48,7 +48,9 @@ class FlopsConfig(Options):
             return
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
             counted(name)  # before torch is imported
-        for name in self.listed if self.length is not None else ():
+        if self.length is None:
+            return
+        for name in self.listed:
             longest = counted(name).model.max_position_embeddings
             if self.length > longest:
                 raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
