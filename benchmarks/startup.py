@@ -1,10 +1,10 @@
-"""How long a user waits for the command line: `--help` of electrify and of every command, against an
+"""How long a user waits for the command line: `--help` of electrify and of every command, and an
 empty Python process.
 
     python benchmarks/startup.py [--rounds 9] [--quick] [--json FILE]
 
-The commands take turns; each is a process of its own. Imports of what a command does not need show up
-here.
+The commands take turns; each is a process of its own. Imports that a command does not need show
+up here.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def parts(path: Path) -> tuple[str, ...]:
 
 
 def room_of(module: tuple[str, ...]) -> str:
-    """Three files of train/ stand above export/: a run ends with it, and starts from its folders."""
+    """Three files of train/ stand above export/: a run starts from its folders and ends with it."""
     return name if (name := ".".join(module[:2])) in RANK else module[0]
 
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
-from safetensors.torch import save_file
 from short_runs import TEXTS, deberta_words, finetuned_folder
 
 from electrify import cli
@@ -156,27 +155,6 @@ def test_evaluate_scores_sentences(v3: Path) -> None:
         (found,) = detect(str(v3 / "discriminator"), [text])
         wanted = sum(torch.log1p(torch.tensor(-p.probability)) for p in found.tokens)
         assert score == pytest.approx(float(wanted), abs=1e-4)
-
-
-def test_the_doctor_looks_at_the_head(
-    v3: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """At its shapes, and whether it is whole; a bare encoder is told to be one."""
-    whole = v3 / "discriminator"
-    for lacking, says in (
-        ({"mask_predictions.dense.bias"}, "weights of DebertaV2Model are missing"),
-        (HEAD, "holds a bare encoder (DebertaV2Model), without"),
-    ):
-        folder = tmp_path / str(len(lacking))
-        folder.mkdir()
-        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            (folder / name).write_bytes((whole / name).read_bytes())
-        weights = load_tensors(whole / "model.safetensors")
-        kept = {name: t for name, t in weights.items() if name not in lacking}
-        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-        capsys.readouterr()
-        run("doctor", str(folder))
-        assert says in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
