@@ -226,6 +226,15 @@ def test_rows_without_text_count_in_no_loss() -> None:
         assert found[1][name] == pytest.approx((total, number), rel=1e-5), name
 
 
+def test_options_reach_an_architecture() -> None:
+    """Sizes of its shape, and what else its constructor takes."""
+    options = {"architecture_options": "type_vocab_size=3,other=0.5"}
+    config = override(load("electra-tiny"), TOYS["architecture"] | options)
+    kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).kept
+    assert kept.architecture.options == {"type_vocab_size": 3, "other": 0.5}
+    assert kept.encoder.embeddings.segments.num_embeddings == 3
+
+
 def test_a_mixture_reads_out_any_architecture() -> None:
     """Through its last norm at every depth, and with the way back through its word vectors."""
     fields = {"architecture": "toy_architecture:Roberta", "init": "bert", "tie": "none"}
