@@ -293,16 +293,16 @@ def test_dropout_of_the_encoder(zoo: Path, name: str):
 
 
 @pytest.mark.parametrize(
-    ("given", "flag"),
+    ("given", "name"),
     [
-        ({"encoder_dropout": 0.2}, "--encoder-dropout"),
-        ({"layerwise_lr_skip": True}, "--layerwise-lr-skip"),
-        ({"protocol": "published", "layerwise_lr_skip": False}, "--layerwise-lr-skip"),
-        ({"layerwise_lr_decay": 0.9}, "--layerwise-lr-decay"),
+        ({"encoder_dropout": 0.2}, "encoder_dropout"),
+        ({"layerwise_lr_skip": True}, "layerwise_lr_skip"),
+        ({"protocol": "published", "layerwise_lr_skip": False}, "layerwise_lr_skip"),
+        ({"layerwise_lr_decay": 0.9}, "layerwise_lr_decay"),
     ],
 )
-def test_a_frozen_encoder_is_not_trained(given: dict[str, Any], flag: str):
-    with pytest.raises(UserError, match=f"{flag} has no effect with --frozen-encoder"):
+def test_a_frozen_encoder_is_not_trained(given: dict[str, Any], name: str):
+    with pytest.raises(UserError, match=f"{name} has no effect with frozen_encoder"):
         FinetuneSettings(frozen_encoder="last", **given)
     for protocol in ("electrify", "published"):
         FinetuneSettings(frozen_encoder="last", protocol=protocol).filled()
