@@ -4,7 +4,6 @@ elsewhere."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -332,40 +331,6 @@ def test_published_from_end_to_end(zoo: Path, reviews: tuple[str, str], tmp_path
     with pytest.raises(UserError, match="holds runs with --protocol published, not electrify"):
         finetune(
             FinetuneConfig(**common, settings=dataclasses.replace(settings, protocol="electrify"))
-        )
-
-
-def test_a_folder_from_before_there_were_protocols_goes_on(
-    zoo: Path, reviews: tuple[str, str], tmp_path: Path
-):
-    train, held = reviews
-    common: dict[str, Any] = {
-        "models": (str(zoo / "electra"),),
-        "train_file": train,
-        "validation_file": held,
-        "output_dir": str(tmp_path / "out"),
-    }
-    settings = FinetuneSettings(num_train_epochs=1, bf16="false", max_train_samples=8)
-    finetune(FinetuneConfig(**common, seeds=1, settings=settings))
-    path = tmp_path / "out" / "finetune.json"
-    new = (
-        "protocol",
-        "optim",
-        "lr_scheduler_type",
-        "loss_reduction",
-        "layerwise_lr_skip",
-        "head_init",
-        "regression_targets",
-        "group_by_length",
-    )
-    new += ("encoder_dropout", "seal", "electrify")
-    path.write_text(
-        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k not in new})
-    )
-    assert len(finetune(FinetuneConfig(**common, seeds=2, settings=settings)).records) == 2
-    with pytest.raises(UserError, match="holds runs with --"):
-        finetune(
-            FinetuneConfig(**common, settings=dataclasses.replace(settings, protocol="published"))
         )
 
 
