@@ -71,7 +71,10 @@ MEANT = {
     "--text": "--text-column",
 }
 """Flags that people try, and what they look for."""
-LACKING = {"ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENOTDIR", "EISDIR"}
+LACKING = {
+    *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE"),
+    *("ENOTDIR", "EISDIR", "ENAMETOOLONG"),
+}
 """Errors of the system that are no mistake of this program."""
 
 

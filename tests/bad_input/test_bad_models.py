@@ -24,6 +24,7 @@ from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokeniz
 from transformers.utils import logging as hf_logging
 
 from electrify import cli
+from electrify.recipe import dump, load, override
 from small import environment, flags, mistake, one_sentence, pretrain_words
 
 WORDS = [
@@ -556,14 +557,10 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
 def test_a_run_folder_of_giant_sizes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str
 ) -> None:
-    from electrify.config.pretrain import dump, load_recipe, override
-
     run = tmp_path / "run"
     run.mkdir()
     sizes = {name: n for name, n in fields.items() if name != "vocab_size"}
-    (run / "config.yaml").write_text(
-        dump(override(load_recipe("bert-tiny"), sizes)), encoding="utf-8"
-    )
+    (run / "config.yaml").write_text(dump(override(load("bert-tiny"), sizes)), encoding="utf-8")
     special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": []}
     (run / "run.json").write_text(
         json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}),

@@ -21,7 +21,7 @@ from electrify.console import size
 from electrify.downstream.read.own import read_own
 from electrify.errors import UserError
 from electrify.text.records import MAX_LINE
-from small import electrify, environment, mistake, one_sentence, pretrain_words, run, write_text
+from small import environment, mistake, one_sentence, pretrain_words, run, write_text
 
 
 @pytest.fixture(scope="module")
@@ -108,58 +108,7 @@ def test_files_without_permission_are_not_called_damaged(
     assert not (tmp_path / "out").exists()
 
 
-# ------------------------------------------------------- files that wait, or are larger than memory
-
-
-def waiting(tmp_path: Path, way: str) -> Path:
-    """The kernel's log: a regular file by its kind, and a read of it ends when there is news. For
-    others a file whose reads say so."""
-    if way == "given":
-        return Path("/proc/kmsg")
-    (tmp_path / "log.txt").symlink_to("/proc/kmsg")
-    return tmp_path / "log.txt"
-
-
-@pytest.mark.skipif(
-    not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log may not be read here"
-)
-@pytest.mark.parametrize("way", ["given", "linked"])
-def test_a_file_that_waits_for_news(
-    tmp_path: Path, model: Path, small_data: Path, way: str
-) -> None:
-    log = waiting(tmp_path, way)
-    for words in (
-        ["detect", model, "--file", log],
-        ["prepare", log, "--output-dir", tmp_path / "out", "--vocab-size", "300"],
-        [
-            "finetune",
-            model,
-            "--train-file",
-            log,
-            "--validation-file",
-            log,
-            "--output-dir",
-            tmp_path / "out",
-        ],
-    ):
-        done = electrify([*map(str, words)], tmp_path, expect=2, seconds=60)
-        one_sentence(done.err)
-
-
-def test_reads_that_would_wait_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The same without /proc: a pipe that passes for a regular file."""
-    import stat
-
-    os.mkfifo(tmp_path / "log.txt")
-    keep = os.open(tmp_path / "log.txt", os.O_RDWR | os.O_NONBLOCK)
-    monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)
-    monkeypatch.setattr(Path, "is_file", lambda self: True)
-    assert "it waits for what is to come" in mistake(
-        capsys, "detect", model, "--file", tmp_path / "log.txt"
-    )
-    os.close(keep)
+# ------------------------------------------------------------------ files larger than memory
 
 
 def sparse(path: Path, head: bytes = b"") -> Path:

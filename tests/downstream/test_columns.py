@@ -101,9 +101,9 @@ def test_only_tables_lack_a_header(tmp_path: Path, name: str, text: str) -> None
 
 
 def test_it_is_for_own_files() -> None:
-    with pytest.raises(UserError, match="--no-header is for your own files"):
+    with pytest.raises(UserError, match="header is for your own files"):
         FinetuneConfig(models=("m",), output_dir="o", task=("cola",), header=False)
-    with pytest.raises(UserError, match="--metrics is for your own files"):
+    with pytest.raises(UserError, match="metrics is for your own files"):
         FinetuneConfig(models=("m",), output_dir="o", task=("cola",), metrics=("f1",))
 
 

@@ -302,7 +302,7 @@ def test_words_for_a_tagger_are_words(foreign: Any) -> None:
         ([["a"], None], "text 2 must be a list of words"),
         ([["a"], "a film"], "text 2 must be a list of words"),
         ([["a\ud800"]], "text 1 holds half a surrogate pair"),
-        (5, "texts must be a list of texts, not 5"),
+        ("a film", "texts must be a list"),
     ):
         with pytest.raises(UserError, match=says):
             predict(str(folder), texts)  # type: ignore[arg-type]

@@ -549,7 +549,7 @@ MISTAKES = [
     (["new.csv", "other.csv", "--output-file", "out.csv"], "other.csv has other columns than"),
     (["new.csv", "--output-file", "there.csv"], "there.csv is there already; choose another"),
     (["new.csv", "--output-file", "new.csv", "--overwrite"], "new.csv is read and cannot be"),
-    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv, .tsv or .jsonl"),
+    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv"),
     (["new.csv", "--output-file", "no/out.csv"], "no: no such folder; make it first"),
     (["new.csv", "--threshold", ".4"], "--threshold is for several labels"),
     (["new.csv", "--max-seq-length", "400"], "reads 40 tokens at most"),

@@ -4,7 +4,6 @@ elsewhere."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -293,16 +292,16 @@ def test_dropout_of_the_encoder(zoo: Path, name: str):
 
 
 @pytest.mark.parametrize(
-    ("given", "flag"),
+    ("given", "name"),
     [
-        ({"encoder_dropout": 0.2}, "--encoder-dropout"),
-        ({"layerwise_lr_skip": True}, "--layerwise-lr-skip"),
-        ({"protocol": "published", "layerwise_lr_skip": False}, "--layerwise-lr-skip"),
-        ({"layerwise_lr_decay": 0.9}, "--layerwise-lr-decay"),
+        ({"encoder_dropout": 0.2}, "encoder_dropout"),
+        ({"layerwise_lr_skip": True}, "layerwise_lr_skip"),
+        ({"protocol": "published", "layerwise_lr_skip": False}, "layerwise_lr_skip"),
+        ({"layerwise_lr_decay": 0.9}, "layerwise_lr_decay"),
     ],
 )
-def test_a_frozen_encoder_is_not_trained(given: dict[str, Any], flag: str):
-    with pytest.raises(UserError, match=f"{flag} has no effect with --frozen-encoder"):
+def test_a_frozen_encoder_is_not_trained(given: dict[str, Any], name: str):
+    with pytest.raises(UserError, match=f"{name} has no effect with frozen_encoder"):
         FinetuneSettings(frozen_encoder="last", **given)
     for protocol in ("electrify", "published"):
         FinetuneSettings(frozen_encoder="last", protocol=protocol).filled()
@@ -332,40 +331,6 @@ def test_published_from_end_to_end(zoo: Path, reviews: tuple[str, str], tmp_path
     with pytest.raises(UserError, match="holds runs with --protocol published, not electrify"):
         finetune(
             FinetuneConfig(**common, settings=dataclasses.replace(settings, protocol="electrify"))
-        )
-
-
-def test_a_folder_from_before_there_were_protocols_goes_on(
-    zoo: Path, reviews: tuple[str, str], tmp_path: Path
-):
-    train, held = reviews
-    common: dict[str, Any] = {
-        "models": (str(zoo / "electra"),),
-        "train_file": train,
-        "validation_file": held,
-        "output_dir": str(tmp_path / "out"),
-    }
-    settings = FinetuneSettings(num_train_epochs=1, bf16="false", max_train_samples=8)
-    finetune(FinetuneConfig(**common, seeds=1, settings=settings))
-    path = tmp_path / "out" / "finetune.json"
-    new = (
-        "protocol",
-        "optim",
-        "lr_scheduler_type",
-        "loss_reduction",
-        "layerwise_lr_skip",
-        "head_init",
-        "regression_targets",
-        "group_by_length",
-    )
-    new += ("encoder_dropout", "seal", "electrify")
-    path.write_text(
-        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k not in new})
-    )
-    assert len(finetune(FinetuneConfig(**common, seeds=2, settings=settings)).records) == 2
-    with pytest.raises(UserError, match="holds runs with --"):
-        finetune(
-            FinetuneConfig(**common, settings=dataclasses.replace(settings, protocol="published"))
         )
 
 

@@ -352,7 +352,7 @@ def test_problem_type_and_columns_can_be_said(tmp_path: Path):
         (
             "t.jsonl",
             '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n',
-            r"line 2: broken JSON \(NaN is not a JSON number\)",
+            r"line 2: label 'nan' is not a number",
         ),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
         ("t.xlsx", "x", r"ending '.xlsx' is not known"),

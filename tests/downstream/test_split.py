@@ -140,13 +140,13 @@ def test_from_one_file(tmp_path: Path) -> None:
     assert found.notes == ("the labels are read as names of 2 classes",)
     assert found.labels == ("a", "b")
     for more, says in (
-        ({"validation_fraction": 1.5}, "between 0 and 1"),
+        ({"validation_fraction": 1.5}, "validation_fraction "),
         ({"validation_fraction": 0.5, "validation_file": str(path)}, "exclude each other"),
-        ({}, "or --train-file and --validation-fraction"),
+        ({}, "or give train_file and validation_fraction"),
     ):
         with pytest.raises(UserError, match=says):
             FinetuneConfig(**given_ | more)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="--train-file, which is missing"):
+    with pytest.raises(UserError, match="validation_fraction needs train_file"):
         FinetuneConfig(models=("m",), output_dir="o", task=("cola",), validation_fraction=0.5)
     with pytest.raises(UserError, match="leaves a part empty"):
         read_asked(FinetuneConfig(**given_, validation_fraction=0.001))

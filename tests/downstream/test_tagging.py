@@ -279,7 +279,7 @@ def test_what_is_refused(zoo: Path, tmp_path: Path, reviews: tuple[str, str]):
     }
     with pytest.raises(UserError, match="--doc-stride is for question answering"):
         finetune(FinetuneConfig(**own, settings=FinetuneSettings(doc_stride=64)))
-    with pytest.raises(UserError, match="--tagging-head bilstm needs --frozen-encoder"):
+    with pytest.raises(UserError, match="tagging_head bilstm needs frozen_encoder"):
         FinetuneSettings(tagging_head="bilstm")
     with pytest.raises(UserError, match="no folder conll2003"):
         read_task(TAGGING["conll2003"], str(tmp_path))

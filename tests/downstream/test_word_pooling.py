@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForTokenClassification, AutoTokenizer
 
-from electrify.cli import main
 from electrify.downstream.encoder import load
 from electrify.downstream.examples import Sentence
 from electrify.downstream.heads import NO_WORD, Batch, TagHead, grade_class, states_of_words
@@ -170,42 +169,11 @@ def test_a_saved_tagger_reads_as_it_was_scored(zoo: Path, tmp_path: Path, poolin
     ]
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert config["electrify"]["word_pooling"] == pooling
-    predictor = Predictor(PredictConfig(model=str(tmp_path / "saved"), device="cpu"))
+    predictor = Predictor(PredictConfig(model=str(tmp_path / "saved"), files=(), device="cpu"))
     held = [Untagged(s.words, {}) for s in task.validation if isinstance(s, Sentence)]
     predicted = [tag for one in predictor.predict(held) for tag in one.tags]
     assert predicted == scored
     assert by_the_library(tmp_path / "saved", held, pooling) == scored
-
-
-@pytest.mark.parametrize("pooling", [(), ("--word-pooling", "first")])
-def test_results_of_an_earlier_version_are_left(
-    zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], pooling: tuple[str, ...]
-) -> None:
-    """Which learnt tags otherwise: one median would be of two ways. Its texts go on."""
-    for name in ("train.conll", "dev.conll"):
-        (tmp_path / name).write_text("the D\nfilm N\n")
-    out = tmp_path / "out"
-    line = ["finetune", str(zoo / "bert"), "--output-dir", str(out), "--num-train-epochs", "1"]
-    files = ["--train-file", str(tmp_path / "train.conll")]
-    files += ["--validation-file", str(tmp_path / "dev.conll")]
-    assert main([*line, *files, *pooling, "--seeds", "1"]) == 0
-    path = out / "finetune.json"
-    earlier = {
-        k: v
-        for k, v in json.loads(path.read_text()).items()
-        if k not in ("word_pooling", "seal", "electrify")
-    }
-    path.write_text(json.dumps(earlier))
-    scores = (out / "scores.jsonl").read_bytes()
-    capsys.readouterr()
-    assert main([*line, *files, *pooling, "--seeds", "2"]) == 2
-    assert "holds runs of an earlier version, which learnt tags" in capsys.readouterr().err
-    assert (out / "scores.jsonl").read_bytes() == scores
-    rows = [{"text": "the film", "label": "a"}, {"text": "a plot", "label": "b"}] * 4
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    texts = str(tmp_path / "texts.jsonl")
-    line += ["--train-file", texts, "--validation-file", texts]
-    assert main([*line, "--seeds", "1"]) == 0
 
 
 def by_the_library(folder: Path, held: list[Untagged], pooling: WordPooling) -> list[str]:
@@ -234,7 +202,7 @@ def test_a_tagger_of_others_is_read_by_first_tokens(zoo: Path, tmp_path: Path):
     model = AutoModelForTokenClassification.from_config(electra.config)
     model.save_pretrained(tmp_path / "ner")
     AutoTokenizer.from_pretrained(zoo / "electra").save_pretrained(tmp_path / "ner")
-    predictor = Predictor(PredictConfig(model=str(tmp_path / "ner"), device="cpu"))
+    predictor = Predictor(PredictConfig(model=str(tmp_path / "ner"), files=(), device="cpu"))
     held = [Untagged(("films", "the plot", "plotlys"), {})]
     (found,) = predictor.predict(held)
     assert list(found.tags) == by_the_library(tmp_path / "ner", held, "first")
