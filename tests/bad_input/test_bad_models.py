@@ -24,8 +24,7 @@ from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokeniz
 from transformers.utils import logging as hf_logging
 
 from electrify import cli
-from electrify.recipe import dump, load, override
-from small import environment, flags, mistake, one_sentence, pretrain_words
+from small import environment, mistake, one_sentence, pretrain_words
 
 WORDS = [
     "[PAD]",
@@ -243,17 +242,6 @@ def test_code_of_others_never_runs(
 # ------------------------------------------------------------------ config.json
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "a giant width": ({"hidden_size": 10**9}, "GB are free"),
-    "a giant vocabulary": ({"vocab_size": 10**12}, "GB are free"),
-    "giant positions": ({"max_position_embeddings": 10**11}, "GB are free"),
-    "numbers beyond 64 bits": (
-        {"hidden_size": 10**30, "intermediate_size": 10**30},
-        "describes no model that can be built",
-    ),
-    "many layers": (
-        {"num_hidden_layers": 10**9},
-        "asks for 1,000,000,000 layers; at most 1,000 are built",
-    ),
     "a width of 0 heads": ({"num_attention_heads": 0}, ""),
     "negative heads": (
         {"num_attention_heads": -2},
@@ -316,17 +304,6 @@ def test_configurations_that_are_none(
 ) -> None:
     (model / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     assert str(model) in refused(capsys, command(verb, model), tmp_path)
-
-
-def test_random_weights_of_a_giant_are_refused_too(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    """There nothing but config.json is read."""
-    change(model, hidden_size=10**8)
-    assert "GB are free" in refused(capsys, command("finetune", f"random:{model}"), tmp_path)
 
 
 # ------------------------------------------------------------------ weights
@@ -544,34 +521,6 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
 
 
 # ------------------------------------------------------------------ runs (export)
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"hidden_size": 10**8}, "GB are free"),
-        ({"num_hidden_layers": 10**6}, "at most 1,000 are built"),
-        ({"vocab_size": 10**12}, "GB are free"),
-    ],
-)
-def test_a_run_folder_of_giant_sizes(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, fields: dict[str, int], says: str
-) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    sizes = {name: n for name, n in fields.items() if name != "vocab_size"}
-    (run / "config.yaml").write_text(dump(override(load("bert-tiny"), sizes)), encoding="utf-8")
-    special = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "others": []}
-    (run / "run.json").write_text(
-        json.dumps({"vocab_size": fields.get("vocab_size", 500), "special_ids": special}),
-        encoding="utf-8",
-    )
-    (run / "checkpoint-3").mkdir()
-    assert says in refused(
-        capsys,
-        ["export", str(run), "--output-dir", str(tmp_path / "out"), *flags(step=3)],
-        tmp_path,
-    )
 
 
 # ------------------------------ settings that are the caller's, and numbers of which lists are made
