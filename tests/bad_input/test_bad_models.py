@@ -564,26 +564,6 @@ def test_what_a_forward_pass_returns_is_ours_to_say(
     )
 
 
-@pytest.mark.parametrize(("fields", "says"), [
-    ({"num_labels": 10**9}, "says num_labels 1,000,000,000, and no model has so many labels"),
-    ({"text_config": {"num_labels": 10**30}}, "and no model has so many labels"),
-    ({"model_type": "modernbert", "num_hidden_layers": 10**9},
-     "asks for 1,000,000,000 layers; at most 1,000 are built"),
-    ({"pad_token_id": 999}, "describes no model that can be built"),
-])  # fmt: skip
-@pytest.mark.parametrize("verb", VERBS)
-def test_numbers_of_which_lists_are_made(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]],
-    model: Path, tmp_path: Path, verb: str,
-    fields: dict[str, Any], says: str,
-) -> None:  # fmt: skip
-    """A thousand million labels took the memory while config.json was read."""
-    change(model, **fields)
-    began = time.monotonic()
-    assert says in refused(capsys, command(verb, model), tmp_path)
-    assert time.monotonic() - began < 20
-
-
 @pytest.mark.parametrize("metadata", [None, [1], "x"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_index_without_metadata(
