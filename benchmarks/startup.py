@@ -1,10 +1,10 @@
-"""How long a user waits for the command line: `--help` of electrify and of every verb, against an
+"""How long a user waits for the command line: `--help` of electrify and of every command, and an
 empty Python process.
 
     python benchmarks/startup.py [--rounds 9] [--quick] [--json FILE]
 
-The commands take turns; each is a process of its own. Imports of what a verb does not need show up
-here.
+The commands take turns; each is a process of its own. Imports that a command does not need show
+up here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from pairs import in_turns, spread, table, write_json
 
-from electrify.config.verbs import VERBS
+from electrify.cli import COMMANDS
 
 
 def seconds(words: list[str]) -> Callable[[], float]:
@@ -46,7 +46,8 @@ def main() -> None:
     }
     sides["electrify --help"] = seconds(["-m", "electrify", "--help"])
     sides |= {
-        f"electrify {verb} --help": seconds(["-m", "electrify", verb, "--help"]) for verb in VERBS
+        f"electrify {name} --help": seconds(["-m", "electrify", name, "--help"])
+        for name in COMMANDS
     }
     for run in sides.values():
         run()  # the first one compiles and fills the disk's cache

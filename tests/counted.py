@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from batches import at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
 from electrify.flops.count import passes_flops
+from electrify.flops.options import Convention
 from electrify.model.attention import SharedContext
+from electrify.model.embeddings import DisentangledWords
 from electrify.model.encoder import Encoder
 from electrify.model.forward_passes import Measured, Pass
 from electrify.terms import weighted
@@ -56,3 +59,37 @@ def through_matmul(module: nn.Module) -> None:
 def with_share(objective: Measured, share: float) -> list[Pass]:
     """The objective's passes, what runs on chosen positions on `share` of the tokens."""
     return [one if one.share in (0, 1) else replace(one, share=share) for one in objective.passes()]
+
+
+# What the costs of the package's own networks count, or know to be looked up only.
+COUNTED = (nn.Linear, nn.Embedding, DisentangledWords)
+# The methods in which a network, or a part of one, says what it costs.
+SAYING = {"hardware": ("hardware_flops", "attention_flops"), "paper": ("paper_flops",)}
+
+
+def uncounted(objective: Any, convention: Convention) -> list[str]:
+    """The matrices of an objective whose cost is left out: in no network of its passes, or in one
+    that does not count them. Vectors and single numbers cost next to nothing."""
+    networks = [one.network for period in objective.periods() for one in period.passes]
+    listed = {id(p) for network in networks for p in network.parameters()}
+    found = [n for n, p in objective.named_parameters() if p.ndim > 1 and id(p) not in listed]
+    return found + [place for network in networks for place in left_out(network, convention)]
+
+
+def left_out(network: nn.Module, convention: Convention) -> Iterator[str]:
+    """The parts of a network that have matrices of which no cost is known."""
+    for place, part in network.named_modules():
+        if any(p.ndim > 1 for p in part.parameters(recurse=False)):
+            names = place.split(".") if place else []
+            around = [network.get_submodule(".".join(names[:n])) for n in range(len(names) + 1)]
+            if not any(isinstance(one, COUNTED) or says(one, convention) for one in around):
+                yield f"{type(network).__name__}.{place}"
+
+
+def says(part: nn.Module, convention: Convention) -> bool:
+    """Whether a class outside of the package says what the part costs. It is believed."""
+    for name in SAYING[convention]:
+        having = next((cls for cls in type(part).__mro__ if name in vars(cls)), None)
+        if having is not None and not having.__module__.startswith("electrify."):
+            return True
+    return False

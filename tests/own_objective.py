@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from electrify.config.given import Checked
-from electrify.config.objectives import Objective
-from electrify.config.rows import NoOptions
 from electrify.corruption.plan import Plan
 from electrify.model.costs import linear_flops
 from electrify.model.forward_passes import Pass
@@ -19,13 +16,18 @@ from electrify.objectives import objective
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import replaced_share
 from electrify.objectives.objective import Graded, Parts
-from electrify.tables import OBJECTIVES
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 
 
 class Detector(objective.Objective):
     """Two heads, whose logits are added."""
+
+    corruptors = ("generator", "unigram", "uniform")
+    losses: ClassVar = {"rtd": 50.0}
+    title = "own discriminator"
+    tag = "own"
+    asked: ClassVar = {"rtd": "to detect replaced tokens"}
 
     head_type: ClassVar[Any] = LinearHead
 
@@ -95,68 +97,6 @@ class CountedGruHead(GruHead):
         return self.hardware_flops(row_length)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alpha(Checked):
-    """An option that no class here takes."""
-
-    alpha: float = 0.5
-    """Of own: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoDefault(Checked):
-    """An option without a default."""
-
-    alpha: float
-    """Of own: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seed(Checked):
-    """An option with the name of a field of a recipe."""
-
-    seed: int = 7
-    """Of own: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resume(Checked):
-    """An option with the name of a flag."""
-
-    resume: int = 7
-    """Of own: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadOuts(Checked):
-    """An option with the name of one of a corruptor's."""
-
-    read_outs: tuple[int, ...] = ()
-    """Of own: nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates(Checked):
-    """An option with the name of another objective's, and another type."""
-
-    candidates: float = 0.5
-    """Of own: nothing."""
-
-
-@dataclass(kw_only=True)
-class Loose(Checked):
-    """Options that can be changed after a recipe was hashed."""
-
-    alpha: float = 0.5
-    """Of own: nothing."""
-
-
-class Plain:
-    """Options that are not a dataclass."""
-
-    alpha: float = 0.5
-
-
 class Misnamed(Detector):
     """Returns its loss under another name than it counts it."""
 
@@ -183,15 +123,3 @@ class WithoutPass(Detector):
 
     def passes(self) -> list[Pass]:
         return [one for one in super().passes() if one.network is not self.own]
-
-
-def row(cls: str = "Detector", **fields: Any) -> Objective:
-    """A row for one of the classes above, which is `rtd` but for these fields."""
-    own: dict[str, Any] = {
-        "cls": f"own_objective:{cls}",
-        "options": NoOptions,
-        "optional": {},
-        "check": lambda model, options: None,
-        "card": replace(OBJECTIVES["rtd"].card, asked=lambda weights, options: ""),
-    }
-    return replace(OBJECTIVES["rtd"], **(own | fields))

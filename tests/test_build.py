@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-import own_objective
 from batches import (
     SPECIAL,
     VOCAB,
@@ -27,7 +26,7 @@ from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
 from electrify.objectives.mlm import MLM
 from electrify.recipe import Recipe, load
-from electrify.tables import KEPT, OBJECTIVES, beside, network_names
+from electrify.tables import KEPT, beside, network_names
 
 TIES = ["none", "tokens", "embeddings", "all"]
 
@@ -117,18 +116,16 @@ def test_outputs_that_start_smaller_by_the_depth() -> None:
 @pytest.mark.parametrize(
     "recipe", ["electra-tiny", "electra-modernbert-tiny", "electra-deberta-tiny"]
 )
-def test_parts_that_no_architecture_knows_keep_their_constructors_values(
-    recipe: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(OBJECTIVES, "scaled", own_objective.row("Scaled"))
-    monkeypatch.setitem(OBJECTIVES, "recurrent", own_objective.row("Recurrent"))
+def test_parts_that_no_architecture_knows_keep_their_constructors_values(recipe: str) -> None:
     narrow = {"embedding_size": 16, "hidden_size": 32, "init": "published"}
-    head = built(recipe, objective="scaled", **narrow).objective.own
+    head = built(recipe, objective="own_objective:Scaled", **narrow).objective.own
     assert head.scale.item() == 5
     assert bool((head.norm.weight == 1).all())
     before = torch.random.get_rng_state()
     one, same, other = (
-        built(recipe, objective="recurrent", seed=seed, **narrow).objective.own.gru.state_dict()
+        built(
+            recipe, objective="own_objective:Recurrent", seed=seed, **narrow
+        ).objective.own.gru.state_dict()
         for seed in (1, 1, 2)
     )
     for name, t in one.items():

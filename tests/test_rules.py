@@ -40,6 +40,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("generator_training", "two-stage-tiny", {"tie": "embeddings"}),
     ("tie", "electric-tiny", {"tie": "all", "generator_size": 1.0}),
     ("read_outs", "amos-tiny", {"read_outs": "1,2"}),
+    ("read_outs", "amos-tiny", {"read_outs": "2,1,3"}),
     # the objective
     ("init_rtd_bias", "bert-tiny", {"init_rtd_bias": "replaced"}),
     ("rtd_head", "electra-tiny", {"rtd_head": "v3"}),

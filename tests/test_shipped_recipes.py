@@ -130,6 +130,7 @@ def test_another_corruptor_and_architecture_begin_with_their_own_options() -> No
     ("field", "text", "value"),
     [
         ("max_steps", "1e5", 100_000),
+        ("seed", str(2**63 - 1), 2**63 - 1),
         ("mask_mix", "1,0,0", (1.0, 0.0, 0.0)),
         ("seq_length_schedule", "32=0.9", {32: 0.9}),
         ("seq_length_schedule", "none", {}),

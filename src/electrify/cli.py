@@ -242,7 +242,7 @@ def spelled(words: list[str], flags: Mapping[str, Option]) -> Iterator[str]:
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-") if flag.startswith("--") else flag
         off = "--" + flag.removeprefix("--no-")
-        if flag not in flags:
+        if not flag.startswith("--") or flag not in flags:
             yield f"{off}=false" if off in flags and flag != off else word
             continue
         alone = plain_kind(flags[flag].kind) is bool

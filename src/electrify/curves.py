@@ -9,15 +9,12 @@ from typing import Any
 
 from .downstream.one_run import Outcome
 from .downstream.plot import our_style
-from .oldfiles.run_folder import CONFIG, METRICS
-from .oldfiles.whole import written
+from .files import written
 from .progress import say
 from .recipe import load
 from .text.shards import Corpus
+from .train import CONFIG, METRICS
 from .train.monitor import unigram_entropy
-
-# Stored in the image file as the program that drew it.
-OURS = b"electrify demo"
 
 
 def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
@@ -44,8 +41,8 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
         for axis in (left, middle, right):
             axis.grid(alpha=0.3)
             axis.legend()
-        with written(path) as stream:
-            figure.savefig(stream, dpi=110, format="png", metadata={"Software": OURS.decode()})
+        with written(path) as part:
+            figure.savefig(part, dpi=110, format="png")
     return path
 
 

@@ -8,7 +8,6 @@ of the curves beside the run. If it is run again, it continues.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections import defaultdict
@@ -16,16 +15,14 @@ from pathlib import Path
 
 from .console import harmless
 from .cores import cores
-from .curves import OURS, draw
+from .curves import draw
 from .downstream import loop
 from .downstream.examples import Example
 from .downstream.one_run import Outcome, finetune_one
 from .downstream.options import FinetuneSettings
 from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
-from .oldfiles.folders import must_be_new, own_bytes
-from .oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from .oldfiles.lock import lock
+from .files import claim
 from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
@@ -33,10 +30,11 @@ from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .tables import KEPT
 from .text import pydocs
 from .text.dedup import digest, is_held_out
+from .text.manifest import MANIFEST
 from .text.options import PrepareConfig
 from .text.prepare import prepare
 from .text.summary import report
-from .text.walk import is_made
+from .text.workspace import STATE
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
 from .train.run import pretrain
 
@@ -45,6 +43,8 @@ RECIPE = "corrective-tiny"
 MLM_SHARE = 0.4
 """The share of the run in which the encoder is a masked language model, before it detects."""
 PICTURE = "curves.png"
+OURS = (f"data/{STATE}", f"data/{MANIFEST}")
+"""The files that say whose the folder is."""
 PACKAGES = 8
 EACH = 50  # to train on, and as many to validate
 # Limits on the length of a docstring: shorter ones say too little, and the encoder truncates longer
@@ -60,21 +60,10 @@ SHOWN = 6
 
 
 def demo(folder: Path, *, max_steps: int, threads: str = "auto") -> None:
-    """Runs everything below `folder` and prints what it finds. Raises UserError if its data, run or
-    plot already exist as something else, and Unfinished if a signal stopped the pre-training, which
-    is then saved."""
-    must_be_utf8(folder)
-    must_not_be_in_a_checkpoint(folder)
-    picture = folder / PICTURE
-    own_picture = own_bytes(picture)
-    if os.path.lexists(picture) and OURS not in (own_picture or b""):
-        raise UserError(
-            f"{picture} is not a picture that electrify demo drew; move it away, or choose another "
-            "--output-dir"
-        )
-    if not is_made(folder / "data") and not is_made(folder / "run") and own_picture is None:
-        must_be_new(folder, "demo")
-    with lock(folder):
+    """Runs everything below `folder` and prints what it finds. Raises UserError for a folder that
+    holds something else, and Unfinished if a signal stopped the pre-training, which is then
+    saved."""
+    with claim(folder, *OURS):
         _demo(folder, max_steps=max_steps, threads=threads)
 
 
@@ -84,8 +73,6 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
     began = time.monotonic()
     data = folder / "data"
     run = folder / "run"
-    for path in (data, run):
-        must_stay_inside(path, folder)
     valid_fraction = prepare_corpus(data)
     discriminator = pretrain_discriminator(data, run, config)
     title(3, "Detection: which word does not belong?")

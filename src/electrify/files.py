@@ -93,28 +93,29 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def is_ours(folder: Path, mark: str) -> bool:
+def is_ours(folder: Path, *marks: str) -> bool:
     """Whether a command may write there: the folder is new, empty but for hidden names (our lock,
-    what a kill has left), or holds the mark."""
+    what a kill has left), or holds one of the marks."""
     if not folder.is_dir():
         return not folder.exists()
-    return (folder / mark).is_file() or all(p.name.startswith(".") for p in folder.iterdir())
+    marked = any((folder / mark).is_file() for mark in marks)
+    return marked or all(p.name.startswith(".") for p in folder.iterdir())
 
 
-def must_be_ours(folder: Path, mark: str) -> None:
+def must_be_ours(folder: Path, *marks: str) -> None:
     """Raises UserError if a command may not write there: to be asked before hours of work."""
-    if not is_ours(folder, mark):
+    if not is_ours(folder, *marks):
         raise UserError(
-            f"{folder} exists and holds no {mark}, so it is not ours to write into; choose another "
-            "--output-dir"
+            f"{folder} exists and holds no {marks[0]}, so it is not ours to write into. Choose "
+            "another --output-dir"
         )
 
 
 @contextmanager
-def claim(folder: Path, mark: str) -> Iterator[None]:
+def claim(folder: Path, *marks: str) -> Iterator[None]:
     """Makes the folder and holds it for this process. A folder in which nothing was written is
     removed. Raises UserError if it is somebody else's or another process writes into it."""
-    must_be_ours(folder, mark)
+    must_be_ours(folder, *marks)
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:

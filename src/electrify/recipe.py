@@ -568,6 +568,9 @@ def _section(section: str, values: Mapping[str, Any], before: str) -> Any:
         raise UserError(f"{before}{what}. `like: RECIPE` takes them from a shipped recipe")
     its = cls(**found)
     if choice := CHOICES.get(section):
+        if ":" in getattr(its, choice):
+            own = f"{choice}_options"
+            its = dataclasses.replace(its, **{own: tables.completed(its.row, getattr(its, own))})
         for name in sorted(tables.options_of(choice) - {*its.row.options}):
             if getattr(its, name) != DEFAULTS[name]:
                 rows = " or ".join(tables.having(choice, name))

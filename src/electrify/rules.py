@@ -73,7 +73,7 @@ def _heads(whose: str, width: int, heads: int, *, rotary: bool) -> Iterator[str]
 
 def _generator(m: Model) -> Iterator[str]:
     own = m.generator_numbers()
-    odd = [name for name in own if own[name] != getattr(m, name)]
+    odd = [name for name in GENERATOR_SIZES if own[name] != getattr(m, name)]
     differs = ", ".join(f"generator_{name} {own[name]} for {getattr(m, name)}" for name in odd)
     if not m.row.narrow_embeddings and m.tie != "none" and "hidden_size" in odd:
         yield f"tie must be none in {m.architecture}, or the generator as wide ({differs})"

@@ -376,13 +376,22 @@ def is_imported(name: str) -> bool:
 
 
 def made(row: ObjectiveRow | CorruptorRow, parts: Any, options: Mapping[str, Any]) -> Any:
-    """The object of a row. Raises UserError for options that its class does not take."""
-    build = class_at(row.cls).build
+    """The object of a row."""
+    return class_at(row.cls).build(parts, **options)
+
+
+def completed(row: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a class of one's own with the defaults of its `build`. An architecture gets
+    them as they are. Raises UserError for options that `build` does not take."""
+    if isinstance(row, ArchitectureRow):
+        return dict(options)
+    build = inspect.signature(class_at(row.cls).build)
     try:
-        inspect.signature(build).bind(parts, **options)
+        build.bind(None, **options)
     except TypeError as e:
-        raise UserError(f"{row.cls}: {e}") from e
-    return build(parts, **options)
+        raise UserError(f"{row.cls}: build {e}") from e
+    defaults = {p.name: p.default for p in build.parameters.values() if p.default is not p.empty}
+    return defaults | dict(options)
 
 
 def options_of(kind: str) -> set[str]:

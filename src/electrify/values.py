@@ -96,11 +96,12 @@ def _scalar(word: str, kind: Any) -> Any:
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     try:
+        if word.lstrip("-").isdigit():
+            return int(word)  # a float would round a large seed
         number = float(word)
     except ValueError:
         return word
-    whole = number.is_integer() and (kind is int or word.lstrip("-").isdigit())
-    return int(number) if whole else number
+    return int(number) if kind is int and number.is_integer() else number
 
 
 @cache

@@ -99,7 +99,7 @@ def test_a_run_starts_from_a_fine_tuned_encoder(
     fields = {"init_discriminator": start, "max_steps": 1, "eval_steps": 0}
     line = pretrain_words(small_data, tmp_path / "run", recipe=f"bert-{case.name}-tiny", **fields)
     assert cli.main(list(map(str, line))) == 0
-    assert "has no weights of the head; it keeps its initial values" in capsys.readouterr().err
+    assert "has no weights of the head, which keeps its initial values" in capsys.readouterr().err
 
 
 def sentences() -> list[tuple[str, str]]:

@@ -102,7 +102,10 @@ def test_both_halves_of_a_published_pair(
     line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
     assert cli.main(line) == 0
     said = capsys.readouterr().err
-    assert f"discriminator: {kept} has no weights of the head; it keeps its initial values" in said
+    assert (
+        f"discriminator: {kept}: it has no weights of the head, which keeps its initial values"
+        in said
+    )
     assert f"{kept}: ignored 11 weights without a place here (lm_predictions." in said
     assert f"generator: {generator}: left out deberta.embeddings.position_embeddings" in said
     assert f"discriminator: {kept}: left out" not in said
@@ -149,7 +152,7 @@ def test_the_head_that_detects(
     ("lacking", "says"),
     [
         (("dense.bias",), "lacks mask_predictions.dense.bias; they keep their initial values"),
-        (tuple(DETECTS), "has no weights of the head; it keeps its initial values"),
+        (tuple(DETECTS), "has no weights of the head, which keeps its initial values"),
     ],
     ids=["one", "all"],
 )

@@ -159,7 +159,7 @@ def test_a_head_that_the_library_has_not_is_named(own: dict[str, Any]) -> None:
         if own["architecture"] != "modernbert":
             check(config)
             continue
-        with pytest.raises(UserError, match="not modernbert: take rtd_head dense"):
+        with pytest.raises(UserError, match="rtd_head must be dense in modernbert"):
             check(config)
 
 

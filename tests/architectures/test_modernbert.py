@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from electrify.model.blocks import GatedBlock
 from electrify.model.encoder import Encoder
 from electrify.model.forward_passes import Pass
 from electrify.recipe import load, names, override
-from electrify.rules import check
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 MODERN: dict[str, Any] = {"architecture": "modernbert", "local_attention": 8}
@@ -119,37 +117,6 @@ def test_feed_forward_layers_have_the_parameters_of_the_models() -> None:
         gated, plain = (load(f"{n}-{size}").model for n in ("bert-modernbert", "bert"))
         share = 3 * gated.intermediate_size / (2 * plain.intermediate_size)
         assert share == pytest.approx(1, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields", "says"),
-    [
-        ("electra-modernbert-tiny", {"generator_size": 0.5}, "tie embeddings needs a generator as"),
-        ("electra-modernbert-tiny", {"embedding_size": 64}, "give embedding_size 128, not 64"),
-        ("bert-modernbert-tiny", {"local_attention": 7}, "even number, at least 2, not 7"),
-        ("bert-modernbert-tiny", {"local_attention": 0}, "even number, at least 2, not 0"),
-        ("bert-modernbert-tiny", {"global_attn_every_n_layers": 0}, "must be positive, not 0"),
-        ("bert-modernbert-tiny", {"local_rope_theta": 1.0}, "must be a number above 1, not 1.0"),
-        ("bert-modernbert-tiny", {"global_rope_theta": math.inf}, "above 1, not inf"),
-        ("bert-modernbert-tiny", {"init": "bert"}, "init bert is not known for architecture"),
-        (
-            "bert-modernbert-tiny",
-            {"hidden_size": 60, "embedding_size": 60, "num_attention_heads": 4},
-            "heads must have an even width, not 15",
-        ),
-        ("bert-tiny", {"local_attention": 8}, "local_attention 8 is for architecture modernbert"),
-        (
-            "electra-modernbert-tiny",
-            {"rtd_head": "linear"},
-            "is for architecture electra or deberta, not modernbert: take rtd_head dense",
-        ),
-    ],
-    ids=str,
-)
-def test_what_does_not_fit_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError) as found:
-        check(override(load(recipe), fields))
-    assert says in str(found.value)
 
 
 def test_a_linear_head_has_no_class() -> None:

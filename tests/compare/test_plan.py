@@ -32,9 +32,9 @@ RECIPES = (
 
 
 def test_an_entry_is_a_recipe_with_changes() -> None:
-    entry = entry("electra-tiny:mask_rate=0.3, tie=gdes")
-    assert (entry.recipe, entry.changes) == ("electra-tiny", {"mask_rate": "0.3", "tie": "gdes"})
-    config = configured(entry, schedule="wsd", seed=3)
+    mine = entry("electra-tiny:mask_rate=0.3, tie=gdes")
+    assert (mine.recipe, mine.changes) == ("electra-tiny", {"mask_rate": "0.3", "tie": "gdes"})
+    config = configured(mine, schedule="wsd", seed=3)
     assert (config.corruption.mask_rate, config.model.tie) == (0.3, "gdes")
     assert (config.train.lr_scheduler_type, config.train.seed) == ("wsd", 3)
     assert configured(entry("bert-tiny"), schedule=None, seed=0).train.lr_scheduler_type != ""
@@ -43,8 +43,8 @@ def test_an_entry_is_a_recipe_with_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("electra-tiny:mask_rate", "'mask_rate' is not a change; write field=value"),
-        ("electra-tiny:,", "no change after the colon; write field=value, or leave it out"),
+        ("electra-tiny:mask_rate", "'mask_rate' is not a change. Write field=value"),
+        ("electra-tiny:,", "no change after the colon"),
         ("electra-tiny:seed=1,seed=2", "seed is changed twice"),
         ("electra-tiny:mask_rat=1", "there is no field 'mask_rat'"),
         ("electra-tiny:mask_rate=much", "electra-tiny:mask_rate=much: "),
@@ -89,13 +89,13 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
 def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
     long = [entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
     with pytest.raises(
-        UserError, match=r"0.1 passes .* numbers of updates: 2 of them would be 0.131 pas"
+        UserError, match=r"0.1 epochs .* numbers of updates: 2 of them would be 0.131 epo"
     ):
         cells(long, [0.1], [0], PASSES)
 
 
 def test_a_single_update_has_no_warm_up() -> None:
-    with pytest.raises(UserError, match=r"which end within the warm-up of 1; .*warmup_steps=0"):
+    with pytest.raises(UserError, match=r"which end within warmup_steps 1"):
         cells([entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
 
 
@@ -186,54 +186,33 @@ def test_the_cells_of_a_study() -> None:
 
 
 def test_a_budget_within_the_warm_up_is_refused() -> None:
-    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within the warm-up of"):
+    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within warmup_steps"):
         cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], COST)
 
 
 @pytest.mark.parametrize(
-    ("entry", "budget", "says"),
+    ("text", "budget", "says"),
     [
-        ("fast-electra-tiny", 1e13, "of a first stage, which end within the warm-up of 2"),
-        ("two-stage-tiny:generator_warmup_steps=9000", 1e14, "of a first stage, which end within"),
-        ("gdes-tiny:generator_warmup_steps=100000", 1e13, "the generator's warm-up of 100,000"),
-        ("electra-tiny:generator_warmup_steps=0,warmup_steps=100000", 1e13, "the warm-up of 100"),
-        ("electra-tiny:mask_rate=.3,tie=gdes", 1e12, "within the warm-up of"),
-        ("bert-tiny", 1e12, "within the warm-up of"),
-        # An adversarial generator learns in both stages, and this warm-up ends in the first one.
-        (
-            (
-                "adversarial-tiny:generator_steps=20000,discriminator_start=random,"
-                "generator_warmup_steps=3000"
-            ),
-            1e14,
-            "updates, which end within the generator's warm-up of 3,000",
-        ),
+        ("fast-electra-tiny", 1e13, "warmup_steps"),
+        ("two-stage-tiny:generator_warmup_steps=9000", 1e14, "generator_warmup_steps 9,000"),
+        ("gdes-tiny:generator_warmup_steps=100000", 1e13, "generator_warmup_steps 100,000"),
+        ("electra-tiny:generator_warmup_steps=0,warmup_steps=100000", 1e13, "warmup_steps 100,0"),
+        ("bert-tiny", 1e12, "which end within warmup_steps"),
     ],
 )
-def test_every_warm_up_has_an_end(entry: str, budget: float, says: str) -> None:
-    """The advice keeps the changes of the entry, and is enough."""
-    for asked in (entry(entry), Entry("mine", *entry_parts(entry))):
-        with pytest.raises(UserError, match=says) as refusal:
-            cells([asked], [budget], [0], COST)
-        advice = str(refusal.value).partition("--budgets, or ")[2]
-        if asked.name == "mine":
-            field, _, rest = advice.partition(": ")
-            number, under, name = rest.partition(" under ")
-            assert (under, name) == (" under ", "mine")
-            better = Entry("mine", asked.recipe, asked.changes | {field: int(number)})
-        else:
-            better = entry(advice)
-            other = {k for k, v in asked.changes.items() if better.changes[k] != v}
-            assert other <= {"warmup_steps", "generator_warmup_steps"}
-        cells([better], [budget], [0], COST)
+def test_every_warm_up_has_an_end(text: str, budget: float, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        cells([entry(text)], [budget], [0], COST)
 
 
 def test_a_budget_holds_every_part_of_a_run() -> None:
     """The message names the entry, and what `compare` takes for more updates."""
-    entry = entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
-    says = r"^corrective-tiny:mlm_share=.9999,warmup_steps=0: mlm_share 0.9999 of .* larger budgets"
+    mine = entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
+    says = (
+        r"^corrective-tiny:mlm_share=.9999,warmup_steps=0: mlm_share 0.9999 of .* larger --budgets"
+    )
     with pytest.raises(UserError, match=says):
-        cells([entry], [1e13], [0], COST)
+        cells([mine], [1e13], [0], COST)
 
 
 def entry_parts(text: str) -> tuple[str, dict[str, str]]:
@@ -252,10 +231,3 @@ def entry_parts(text: str) -> tuple[str, dict[str, str]]:
 )
 def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
     assert joined(words.split(",")) == entries
-
-
-def test_a_value_with_commas_belongs_into_a_file() -> None:
-    with pytest.raises(UserError, match=r"a:mask_mix=.8,.1: .* in a --recipe-file"):
-        joined(["a:mask_mix=.8", ".1", ".1"])
-    with pytest.raises(UserError, match="in a --recipe-file"):
-        joined(["a:seq_length_schedule=64=.5", "128=.2"])

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from electrify import cli
 from electrify.compare.cost import Cost
 from electrify.compare.measures import meant_by
-from electrify.compare.options import CompareConfig
 from electrify.compare.plan import cells
 from electrify.compare.report import markdown
 from electrify.compare.results import read_results
 from electrify.compare.study import STUDY, entries_of
 from electrify.compare.table import table_of
-from electrify.config.flags import from_flags
-from electrify.config.verbs import parser
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 README = STUDIES / "README.md"
@@ -39,7 +37,7 @@ def test_there_are_studies() -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: text.split("--output-dir ")[1][:8])
 def test_a_study_can_be_planned(command: str) -> None:
     words = shlex.split(command)[1:]
-    config = from_flags(CompareConfig, parser("compare").parse_args(words))
+    config = cli.read("compare", words[1:])
     entries = entries_of(config)
     cost = Cost(8192, lambda length, _: 14_000_000 // length, config.convention, config.equal)
     planned = cells(entries, config.budgets, range(config.seeds), cost)

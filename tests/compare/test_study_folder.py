@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -15,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
 from electrify.compare import compare as compare_module
@@ -24,8 +22,7 @@ from electrify.compare import study as study_module
 from electrify.compare import untrained as untrained_module
 from electrify.compare.cell import OUTCOME, Work
 from electrify.compare.forecast import Forecast, Line, Rate, probe_of
-from electrify.compare.identity import identity
-from electrify.compare.measures import Measuring, digests_of, meant_by, measure, network_of
+from electrify.compare.measures import Measuring, digest_of, meant_by, measure, network_of
 from electrify.compare.options import CompareConfig
 from electrify.compare.plan import Cell
 from electrify.compare.processes import CELL, environment
@@ -46,7 +43,6 @@ from electrify.compare.study import (
     entries_of,
     finished,
     folder_name,
-    kept,
     key_of,
     must_be_ours,
     plan_study,
@@ -56,22 +52,18 @@ from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.downstream.babylm_tasks import BABYLM
-from electrify.downstream.known_tasks import TAGGING, TASKS
-from electrify.downstream.read.task import read_task
+from electrify.downstream.known_tasks import TASKS
 from electrify.errors import UserError
+from electrify.files import claim
 from electrify.flops.count import recipe_flops
-from electrify.oldfiles import results as results_module
-from electrify.oldfiles.folders import fingerprint
-from electrify.oldfiles.lock import lock
-from electrify.oldfiles.results import RECORD
-from electrify.oldfiles.schema import check as check_schema
-from electrify.recipe import entries, load, override, parse
+from electrify.recipe import load, override, parse
 from electrify.rules import check
-from electrify.scoring.blimp import Accuracy, Paradigm, read_blimp
+from electrify.scoring.blimp import Accuracy, Paradigm
 from electrify.scoring.evaluate import evaluate_pairs
 from electrify.tables import KEPT
 from electrify.text.shards import Corpus
 from electrify.train.run import pretrain
+from electrify.train.start import content_of
 
 TINY = (
     "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
@@ -129,10 +121,10 @@ def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
     path.write_text("more masks:\n  recipe: electra-tiny\n  mask-rate: 0.3\n")
     found = entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
     assert [(e.name, e.recipe, e.changes) for e in found] == [
-        ("more masks", "electra-tiny", {"mask_rate": 0.3})
+        ("more masks", "electra-tiny", {"mask_rate": "0.3"})
     ]
     path.write_text("more masks: electra-tiny\n")
-    with pytest.raises(UserError, match="more masks does not name its recipe"):
+    with pytest.raises(UserError, match="more masks names no recipe"):
         entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
 
 
@@ -174,7 +166,7 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"tasks": ("cola:cosine",)}, "cosines are for stsb"),
         ({"tasks": ("squad1:frozen",)}, "only by a fine-tuned encoder"),
         ({"tasks": ("stsb",)}, "STS-B"),
-        ({"budgets": (1e3,)}, "warm-up"),
+        ({"budgets": (1e3,)}, "warmup_steps"),
         ({"tasks": ("blimp", "blimp:")}, "blimp and blimp: are the same"),
         ({"tasks": ("stsb", "STS-B")}, "stsb and STS-B are the same"),
         ({"data_dir": "nowhere"}, "no such folder"),
@@ -193,7 +185,6 @@ def test_every_recipe_budget_and_seed_and_the_untrained(small_data: Path, tmp_pa
         ({"recipes": ("bert-tinny",)}, "bert-tiny"),
         ({"data": "nowhere"}, "nowhere"),
         ({"processes": 4096}, "processes: there are"),
-        ({"recipes": ("bert-tiny:tie=\x1b[31m",)}, "cannot be shown in tables and pictures"),
     ],
 )
 def test_mistakes_are_found_before_the_first_run(
@@ -402,12 +393,7 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     for fields in ({"task_seeds": 5}, {"max_eval_samples": 3}, {"lr_scheduler_type": "recipe"}):
         with pytest.raises(UserError, match="holds a study with"):
             plan_study(config(small_data, tmp_path, **fields))
-    # Studies that are older than --equal have no line of it; whoever adds it says the same.
     said = (study.out / STUDY).read_text()
-    (study.out / STUDY).write_text(said + "equal: flops\n")
-    assert plan_study(config(small_data, tmp_path)).cells == study.cells
-    (study.out / STUDY).write_text(said)
-    assert "equal" not in yaml.safe_load((study.out / STUDY).read_text())
     passes = {"equal": "epochs", "budgets": (2.0,)}
     with pytest.raises(UserError, match="holds a study with --equal flops"):
         plan_study(config(small_data, tmp_path, **passes))
@@ -445,39 +431,8 @@ def test_a_results_file_of_the_user_is_refused(small_data: Path, tmp_path: Path,
 def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"mine\.txt"):
+    with pytest.raises(UserError, match="is not ours to write into"):
         plan_study(config(small_data, tmp_path))
-
-
-def test_a_first_command_that_failed_while_it_wrote_the_plan(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It leaves the record of what it was about to write, which nobody else wrote."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    real = results_module.write_atomically
-
-    def full(path: Path, content: str | bytes) -> None:
-        if path.name == STUDY:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        real(path, content)
-
-    monkeypatch.setattr(results_module, "write_atomically", full)
-    with pytest.raises(OSError, match=STUDY):
-        write_study(study)
-    monkeypatch.undo()
-    assert (study.out / RECORD).is_file()
-    plan_study(config(small_data, tmp_path))
-    write_results(study.out, [line(study, 0)])
-    must_be_ours(study)
-    (study.out / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"mine\.txt"):
-        must_be_ours(study)
-    for path in study.out.iterdir():
-        path.unlink()
-    (study.out / RECORD).write_text("mine")
-    with pytest.raises(UserError, match=r"holds other files and no study\.yaml"):
-        must_be_ours(study)
 
 
 def line(study: Any, k: int, **fields: Any) -> Result:
@@ -487,38 +442,6 @@ def line(study: Any, k: int, **fields: Any) -> Result:
     given |= {"parameters": 1000, "scores": scores}
     where = {"entry": c.entry, "budget": c.budget, "seed": c.seed, "recipe": c.identity}
     return Result(**(where | given | fields))
-
-
-def test_lines_are_read_as_they_were_written(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    lines = [
-        line(study, 0),
-        line(study, 1, failed={"blimp": "no reason"}, scores={}),
-        line(study, 2, recipe="other"),
-        line(study, 3, validation={"mlm": float("nan")}),
-    ]
-    write_results(study.out, lines)
-    found = read_results(study.out)
-    assert found[0] == lines[0]
-    # Those that failed, or are of another recipe, are run again.
-    done = finished(study, found)
-    assert [r.key for r in (found[0], found[3])] == list(done)
-
-
-@pytest.mark.parametrize("change", [(".5", ".6"), ('"seed": 0', '"seed": 5'), ("{", "")])
-def test_a_changed_line_is_not_believed(
-    small_data: Path, tmp_path: Path, change: tuple[str, str]
-) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0)])
-    path = study.out / RESULTS
-    text = path.read_text()
-    assert change[0] in text
-    path.write_text(text.replace(change[0], change[1], 1))
-    with pytest.raises(UserError, match=r"results\.jsonl, line 1"):
-        read_results(study.out)
 
 
 def test_the_examples_of_the_tasks_belong_to_a_study(small_data: Path, tmp_path: Path) -> None:
@@ -544,9 +467,8 @@ def supplemented(data_dir: Path) -> Path:
     return folder
 
 
-def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_path: Path) -> None:
-    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round.
-    Studies that began when a hash was that of both go on, also from their lines alone."""
+def test_a_task_has_the_examples_that_it_shows(small_data: Path, tmp_path: Path) -> None:
+    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round."""
     before = plan_study(config(small_data, tmp_path))
     before.out.mkdir()
     write_study(before)
@@ -554,22 +476,6 @@ def test_the_examples_of_a_task_are_those_that_it_shows(small_data: Path, tmp_pa
     supplemented(data_dir)
     after = plan_study(config(small_data, tmp_path))
     assert [c.identity for c in after.cells] == [c.identity for c in before.cells]
-
-    both = read_blimp(data_dir)
-    hashed = hashlib.sha256(repr(both).encode()).hexdigest()[:16]
-    for task in ("blimp", "supplement"):
-        now, former = digests_of(task, str(data_dir), data="")
-        assert former == hashed != now
-    old = replace(after, task_data={"blimp": hashed})
-    old = replace(old, cells=[replace(c, identity=identity(c, kept(old))) for c in old.cells])
-    assert old.cells[0].identity != after.cells[0].identity
-    shutil.rmtree(after.out)
-    old.out.mkdir()
-    write_results(old.out, [line(old, 0)])
-    assert plan_study(config(small_data, tmp_path)).cells == old.cells
-    write_study(old)
-    (old.out / RESULTS).unlink()
-    assert plan_study(config(small_data, tmp_path)).cells == old.cells
 
 
 def test_what_a_row_says_of_its_examples_belongs_to_a_study(
@@ -583,7 +489,7 @@ def test_what_a_row_says_of_its_examples_belongs_to_a_study(
     found = set[str]()
     for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):
         monkeypatch.setitem(TASKS, row.name, replace(row, **changed))
-        found.add(digests_of(row.name, str(tmp_path), data="")[0])
+        found.add(digest_of(row.name, str(tmp_path), data=""))
     assert len(found) == 4
 
 
@@ -603,22 +509,6 @@ def test_the_order_and_the_spelling_of_tasks_change_no_study(
     must_be_ours(again)
     with pytest.raises(UserError, match=r"a study with --tasks supplement,blimp,blimp:mlm; choo"):
         plan_study(config(small_data, tmp_path, **alone, tasks=("blimp", "blimp:mlm")))
-
-
-def test_how_tags_are_learnt_belongs_to_a_study(tmp_path: Path) -> None:
-    """Fine-tuned by earlier versions they have other scores; probes of a frozen encoder have not,
-    and their hash is that of the examples alone."""
-    folder = tmp_path / "conll2000"
-    folder.mkdir()
-    for name in ("train.txt", "test.txt"):
-        (folder / name).write_text("the D B-NP\nfilm N I-NP\n")
-    digests = [
-        digests_of(task, str(tmp_path), data="")[0] for task in ("conll2000", "conll2000:frozen")
-    ]
-    read = read_task(TAGGING["conll2000"], str(tmp_path))
-    content = repr((read.kind, read.labels, read.train, read.validation)).encode()
-    assert digests[1] == hashlib.sha256(content).hexdigest()[:16]
-    assert digests[0] != digests[1]
 
 
 def test_the_weights_that_a_recipe_starts_from_belong_to_it(
@@ -642,7 +532,7 @@ def test_the_weights_that_a_recipe_starts_from_belong_to_it(
         study = plan_study(asked)
         texts.append(study.cells[0])
         work = Runner(study).work(texts[-1], tmp_path, None)
-        assert work.starts == {str(run / KEPT): fingerprint(str(run / KEPT))}
+        assert work.starts == {str(run / KEPT): content_of(str(run / KEPT))}
     assert texts[0].identity != texts[1].identity
     assert folder_name(texts[0]) != folder_name(texts[1])
 
@@ -654,7 +544,7 @@ def test_a_cell_is_told_what_the_plan_hashed(small_data: Path, tmp_path: Path) -
     assert work.measuring is not None
     assert work.measuring.task_data == study.task_data
     assert work.corpus == study.manifest.fingerprint
-    assert check_schema(Work, json.loads(json.dumps(asdict(work))), "the work") == work
+    assert TypeAdapter(Work).validate_json(json.dumps(asdict(work))) == work
 
 
 def test_the_untrained_rows_of_another_first_recipe_are_others(
@@ -880,14 +770,14 @@ def test_no_command_comes_between_a_study_and_its_report(
     real = compare_module.table_of
 
     def between(*given: Any, **named: Any) -> Any:
-        with pytest.raises(UserError, match="is in use by"), lock(study.out):
+        with pytest.raises(UserError, match="another process"), claim(study.out, STUDY):
             pass
         return real(*given, **named)
 
     monkeypatch.setattr(compare_module, "table_of", between)
     compare_module.compare(study)
     assert (study.out / "report.md").is_file()
-    with lock(study.out):
+    with claim(study.out, STUDY):
         pass
 
 
@@ -919,114 +809,6 @@ def test_a_study_that_somebody_wrote_meanwhile_is_left(small_data: Path, tmp_pat
     with pytest.raises(UserError, match="holds a study with --task-seeds 3"):
         run_study(mine)
     assert (theirs.out / STUDY).read_bytes() == before
-
-
-def test_the_users_notes_in_the_plan_are_kept(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_study(study)
-    ours = (study.out / STUDY).read_text()
-    (study.out / STUDY).write_text(f"{ours}# my notes\nmine: 1\n")
-    must_be_ours(study)
-    write_study(study)
-    assert (study.out / STUDY).read_text() == ours
-    (kept,) = study.out.glob(f"{STUDY}.changed*")
-    assert kept.read_text().endswith("# my notes\nmine: 1\n")
-
-
-def test_a_plan_that_was_carried_here_is_ours(small_data: Path, tmp_path: Path) -> None:
-    first = plan_study(config(small_data, tmp_path / "first"))
-    second = plan_study(config(small_data, tmp_path / "second", seeds=4))
-    for study in (first, second):
-        study.out.mkdir(parents=True)
-    write_study(first)
-    shutil.copy(first.out / STUDY, second.out / STUDY)
-    write_study(second)
-    assert [path.name for path in second.out.glob(f"{STUDY}*")] == [STUDY]
-    assert "- 4" in (second.out / STUDY).read_text()
-    # What somebody wrote into a plan of ours is kept, though it reads as ours does.
-    plan = (second.out / STUDY).read_text()
-    (second.out / STUDY).write_text(plan.replace("- 4", "- 9"))
-    write_study(second)
-    (there,) = second.out.glob(f"{STUDY}.changed*")
-    assert "- 9" in there.read_text()
-    shutil.copy(first.out / STUDY, second.out / STUDY)
-    (second.out / ".written.json").unlink()
-    (second.out / STUDY).write_text(f"{plan}my_note: 1\n")
-    write_study(second)
-    assert len([*second.out.glob(f"{STUDY}.changed*")]) == 2
-
-
-@pytest.mark.parametrize("inside", ["run", "blimp"])
-def test_a_link_below_a_cell_is_not_followed(small_data: Path, tmp_path: Path, inside: str) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    runner = Runner(study)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    folder = runner.folder(study.cells[0])
-    folder.mkdir(parents=True)
-    (folder / inside).symlink_to(elsewhere)
-    with pytest.raises(UserError, match=f"{inside} is a link, and files would be"):
-        runner.start(study.cells[0], None)
-    assert not list(elsewhere.iterdir())
-
-
-def test_a_folder_in_the_place_of_an_outcome(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    runner = Runner(study)
-    (runner.folder(study.cells[0]) / "outcome.json").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"outcome\.json is in the way .*; move it elsewhere"):
-        runner.start(study.cells[0], None)
-
-
-def test_there_are_not_so_many_seeds(small_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="seeds must be at most 1,000, not 1000000"):
-        config(small_data, tmp_path, seeds=10**6)
-
-
-@pytest.mark.parametrize("name", ["a\rb", "\ud835\udc00", "\x1b[0m", " "])
-def test_names_that_cannot_be_shown(name: str) -> None:
-    with pytest.raises(UserError, match="cannot be shown in tables and pictures"):
-        entries({name: {"recipe": "bert-tiny"}}, "more.yaml")
-
-
-@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "pipe", "folder"])
-def test_a_log_that_is_not_ours_is_not_written(small_data: Path, tmp_path: Path, kind: str) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    runner = Runner(study)
-    secret = tmp_path / "secret"
-    secret.write_text("mine")
-    log = runner.folder(study.cells[0]) / "log.txt"
-    log.parent.mkdir(parents=True)
-    match kind:
-        case "link":
-            log.symlink_to(secret)
-        case "dangling":
-            log.symlink_to(tmp_path / "nowhere")
-        case "hard link":
-            log.hardlink_to(secret)
-        case "pipe":
-            os.mkfifo(log)
-        case _:
-            log.mkdir()
-    with pytest.raises(UserError, match=r"log\.txt is not a log that electrify compare wrote"):
-        runner.start(study.cells[0], None)
-    assert secret.read_text() == "mine"
-    assert not (tmp_path / "nowhere").exists()
-
-
-@pytest.mark.parametrize(
-    "text", ["[1]", "5", '{"step": "a"}', '{"step": null}', "[" * 10_000, '{"step": 1e400}', "\0"]
-)
-def test_an_odd_log_of_a_run_ends_nothing(small_data: Path, tmp_path: Path, text: str) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    folder = tmp_path / "cell"
-    (folder / "run").mkdir(parents=True)
-    (folder / "run" / "metrics.jsonl").write_text('{"step": 0}\n' + text + "\n")
-    assert progress_of(study.cells[0], folder, ["cola"]) == 0.0
-    steps = study.cells[0].steps
-    (folder / "run" / "metrics.jsonl").write_text(f'\n{text}\n{{"step": {steps // 2}}}\n')
-    assert progress_of(study.cells[0], folder, ["cola"]) == pytest.approx(0.25, abs=0.02)
 
 
 def test_tasks_are_the_second_half_of_a_cell(small_data: Path, tmp_path: Path) -> None:
@@ -1073,46 +855,10 @@ def test_what_failed_is_to_do_again(small_data: Path, tmp_path: Path) -> None:
     folder = study.out / "cells" / folder_name(cell)
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "metrics.jsonl").write_text(f'\n{{"step": {cell.steps}}}\n')
-    (folder / OUTCOME).write_text('{"failed": {"blimp": "no such folder"}}')
+    (folder / OUTCOME).write_text('{"scores": {}, "failed": {"blimp": "no such folder"}}')
     assert progress_of(cell, folder, ["blimp"]) == 1.0
     runner = Runner(study)
     assert runner.share() == pytest.approx(0.5 * runner.weights[key_of(cell)])
-
-
-def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    (tmp_path / "run").mkdir()
-    os.mkfifo(tmp_path / "run" / "metrics.jsonl")
-    os.mkfifo(tmp_path / "log.txt")
-    os.mkfifo(tmp_path / OUTCOME)
-    running = Running(study.cells[0], tmp_path, Ended(), None)  # type: ignore[arg-type]
-    assert progress_of(running.cell, tmp_path, ["cola"]) == 0.0
-    assert result_of(running, ["cola"]).failed == {PRETRAIN: "no reason given"}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"scores": {"blimp": {"metric": "accuracy", "scores": []}}},
-        {"scores": {"blimp": {"metric": "accuracy", "scores": [None]}}},
-        {"scores": {"blimp": {"metric": "accuracy", "scores": [True]}}},
-        {"scores": {"blimp": {"metric": "accuracy", "scores": [10**400]}}},
-        {"scores": {"blimp": {"metric": ["accuracy"], "scores": [0.5]}}},
-        {"scores": {"blimp": {"scores": [0.5]}}},
-        {"scores": {"blimp": "x"}},
-        {"seconds": 1e308},
-        {"failed": {"blimp": 3}},
-    ],
-)
-def test_a_line_of_odd_numbers_is_one_sentence(
-    small_data: Path, tmp_path: Path, fields: dict[str, Any]
-) -> None:
-    """Even where its seal is right."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0, **fields)])
-    with pytest.raises(UserError, match=r"results\.jsonl, line 1: .*remove the line"):
-        read_results(study.out)
 
 
 def test_a_cut_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
@@ -1121,29 +867,8 @@ def test_a_cut_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
     write_results(study.out, [line(study, 0), line(study, 1)])
     text = (study.out / RESULTS).read_text()
     (study.out / RESULTS).write_text(text[:-30])
-    with pytest.raises(UserError, match=r"line 2 .*remove the line, and its run"):
+    with pytest.raises(UserError, match=r"line 2 is damaged .* Remove it, and its run"):
         read_results(study.out)
-
-
-def test_blank_lines_are_skipped(small_data: Path, tmp_path: Path) -> None:
-    """Whoever removes a line in an editor may leave one."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    lines = [line(study, 0), line(study, 1)]
-    write_results(study.out, lines)
-    (study.out / RESULTS).write_bytes((study.out / RESULTS).read_bytes().replace(b"\n", b"\n \n"))
-    assert read_results(study.out) == lines
-    (study.out / RESULTS).write_bytes((study.out / RESULTS).read_bytes() + b"\xff\n")
-    with pytest.raises(UserError, match=r"line 5 is not JSON .*remove the line"):
-        read_results(study.out)
-
-
-def test_a_study_without_its_plan_says_so(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    (study.out / "cells").mkdir(parents=True)
-    write_results(study.out, [line(study, 0)])
-    with pytest.raises(UserError, match=r"study\.yaml is missing, .* alone to an empty folder"):
-        plan_study(config(small_data, tmp_path))
 
 
 def test_the_rate_leaves_out_what_an_earlier_command_did(small_data: Path, tmp_path: Path) -> None:

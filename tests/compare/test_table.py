@@ -313,12 +313,12 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     results = [replace(r, budget=r.budget / 1e14) for r in made_results()]
     table = table_of(results, recipes=["first", "late"], tasks=["a", "b"], equal="epochs")
     page = markdown(table)
-    assert "## 10 passes over the corpus" in page
+    assert "## 10 epochs" in page
     assert "b: late reaches the 40.0 of first with at least 10.0 times less text" in page
-    assert "passes over the corpus on (" in page
+    assert "epochs" in page
     assert "FLOPs" not in page + text(table)
     assert json.loads(as_json(table))["equal"] == "epochs"
-    assert with_unit(1, "epochs") == "1 pass over the corpus"
+    assert with_unit(1, "epochs") == "1 epoch"
     assert table.costs["late", 10.0]["flops"] == 1e15
     pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
     assert len(pictures) == 3  # other axes

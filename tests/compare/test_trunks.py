@@ -53,7 +53,7 @@ def test_a_run_whose_start_is_damaged_is_run_whole(
     work = trained(study, short)
     assert work.trunk is None
     assert json.loads((Path(work.folder) / OUTCOME).read_text())["steps"] == short.steps
-    assert "is damaged (model.safetensors does not have the hash" in capsys.readouterr().err
+    assert "model.safetensors does not have the hash" in capsys.readouterr().err
 
 
 def logged(study: Study, cell: Cell, step: int, *, saved: int = 0) -> None:

@@ -1,33 +1,31 @@
-"""A new objective, new corruptors (without a network and with one) and a new architecture from this
-folder alone: what the rest of the program has to do for them is nothing."""
+"""A class of one's own as objective, corruptor (without a network and with one) and architecture,
+from this folder alone. Nothing else in the program knows of it."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
-from collections.abc import Iterator
-from dataclasses import replace
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import with_toys
 
-import own_objective
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import load, override
-from electrify.tables import ARCHITECTURES, CORRUPTORS, OBJECTIVES
 from electrify.tokens import SpecialIds, from_sequences
 from electrify.train.run import split_batch
 from small import (
-    SMALL,
     TORCHRUN,
     Process,
+    environment,
     mistake,
     model_files,
     pretrain_words,
@@ -38,49 +36,30 @@ from small import (
     steps_of,
 )
 
-SCRIPT = str(Path(with_toys.__file__))
+HERE = Path(__file__).parent
+ON_PATH = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+MARGIN = {"objective": "toy_objective:Margin"}
 TOYS = {
-    "objective": {"objective": "toy_margin", "margin": 0.25, "generator_size": 0.5},
-    "corruptor": {
-        "objective": "toy_margin",
-        "corruptor": "toy_shift",
-        "shift": 3,
-        "term_weights": "margin=20,contrast=1,named=1",
-    },
-    "generator": {"objective": "toy_margin", "corruptor": "toy_guess", "generator_size": 0.5},
-    "architecture": {"architecture": "toy_prenorm", "generator_size": 1.0, "init": "bert"},
+    "objective": MARGIN | {"objective_options": "margin=0.25", "generator_size": 0.5},
+    "corruptor": MARGIN
+    | {"corruptor": "toy_corruptor:Shift", "corruptor_options": "shift=3"}
+    | {"term_weights": "margin=20,contrast=1,named=1"},
+    "generator": MARGIN | {"corruptor": "toy_generator:Guess", "generator_size": 0.5},
+    "architecture": {"architecture": "toy_architecture:Roberta"}
+    | {"generator_size": 1.0, "init": "bert"},
 }
 STEPS = 12
 
 
-@pytest.fixture(autouse=True)
-def toys() -> Iterator[None]:
-    tables = OBJECTIVES, CORRUPTORS, ARCHITECTURES
-    before = [table.copy() for table in tables]  # type: ignore[attr-defined]
-    with_toys.put_in()
-    yield
-    for table, rows in zip(tables, before, strict=True):
-        table.clear()
-        table.update(rows)  # type: ignore[arg-type]
-
-
 def words(data: Path, folder: Path, toy: str, **more: object) -> list[str]:
-    fields = (
-        SMALL
-        | TOYS[toy]
-        | {"max_steps": STEPS, "logging_steps": 3, "save_steps": 4, "eval_steps": 6}
-        | more
-    )
-    flags = [
-        word
-        for name, value in fields.items()
-        for word in (f"--{name.replace('_', '-')}", str(value))
-    ]
-    return ["pretrain", str(data), "--recipe", "electra-tiny", "--output-dir", str(folder), *flags]
+    often = {"max_steps": STEPS, "logging_steps": 3, "save_steps": 4, "eval_steps": 6}
+    return pretrain_words(data, folder, **TOYS[toy] | often | more)
 
 
-def in_a_process(line: list[str], folder: Path, *, prefix: tuple[str, ...] = ()) -> Process:
-    return Process(line, folder / "stderr.txt", prefix=(*prefix, SCRIPT))
+def in_a_process(
+    line: list[str], folder: Path, *, prefix: tuple[str, ...] = ("-m", "electrify")
+) -> Process:
+    return Process(line, folder / "stderr.txt", prefix=prefix, variables=ON_PATH)
 
 
 @pytest.mark.parametrize("toy", TOYS)
@@ -167,20 +146,10 @@ def _ids(folder: Path, text: str) -> list[int]:
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_accumulation_gives_the_same_numbers(toy: str, small_data: Path, tmp_path: Path) -> None:
-    assert run(*words(small_data, tmp_path / "whole", toy, dropout=0, attention_dropout=0)) == 0
-    assert (
-        run(
-            *words(
-                small_data,
-                tmp_path / "parts",
-                toy,
-                dropout=0,
-                attention_dropout=0,
-                per_device_train_batch_size=2,
-            )
-        )
-        == 0
-    )
+    exact = {"dropout": 0, "attention_dropout": 0}
+    assert run(*words(small_data, tmp_path / "whole", toy, **exact)) == 0
+    parts = words(small_data, tmp_path / "parts", toy, **exact, per_device_train_batch_size=2)
+    assert run(*parts) == 0
     same_numbers(tmp_path / "whole", tmp_path / "parts")
 
 
@@ -190,77 +159,44 @@ def test_a_split_that_would_cut_a_group_is_refused(
     said = mistake(
         capsys, *words(small_data, tmp_path / "run", "objective", per_device_train_batch_size=1)
     )
-    assert (
-        "objective toy_margin compares 2 rows with each other, and forward passes of 1 rows would "
-        "cut such a group" in said
-    )
+    assert "objective toy_objective:Margin compares 2 rows with each other" in said
+    assert "forward passes of 1 rows would cut such a group" in said
     assert not (tmp_path / "run").exists()
 
 
-def test_a_part_whose_cost_nobody_counts_is_refused() -> None:
-    """Where costs are counted before a run, as in a comparison at equal FLOPs."""
-    OBJECTIVES["own"] = own_objective.row("Recurrent")
-    config = override(load("electra-tiny"), SMALL | {"objective": "own"})
-    with pytest.raises(UserError, match="leaves out its gru, a GRU, which nobody has counted"):
-        recipe_flops(config, vocab_size=100, convention="hardware")
-
-
+OWN = "own_objective:"
 BROKEN = [
-    ({"cls": "own_objective:Detektor"}, "own_objective has no 'Detektor'; did you mean 'Detector'"),
-    (
-        {"cls": "own_objektive:Detector"},
-        "there is no module own_objektive; correct the row, or put",
-    ),
-    ({"cls": "own_objective:Loose"}, "own_objective:Loose has no class method build(parts, **opt"),
-    ({"options": own_objective.Plain}, "the options of its row are not a frozen dataclass; give"),
-    ({"options": own_objective.Loose}, "the options of its row are not a frozen dataclass; give"),
-    ({"options": own_objective.Alpha}, "does not take the options of its row (got an unexpected"),
-    ({"options": own_objective.NoDefault}, "its option alpha has no default; give it one"),
-    ({"options": own_objective.Seed}, "seed has the name of a field of the section train"),
-    ({"options": own_objective.Resume}, "resume has the name of a flag or argument of"),
-    ({"options": own_objective.ReadOuts}, "has the name of an option of corruptor mixture"),
-    (
-        {"options": own_objective.Candidates},
-        "candidates is of another type than that of objective selective; give it the same type or",
-    ),
+    ({"objective": OWN + "Detektor"}, "own_objective:Detektor"),
+    ({"objective": "own_objektive:Detector"}, "Put the folder of the module on PYTHONPATH"),
+    ({"objective": OWN + "ScaledHead"}, "the class lacks attributes of its row"),
+    ({"objective": OWN + "Detector", "objective_options": "alpha=1"}, "'alpha'"),
+    (MARGIN | {"objective_options": "margin=-1"}, "margin must be positive, not -1"),
+    ({"corruptor": "toy_corruptor:Shift", "corruptor_options": "shift=0"}, "shift must not be 0"),
+    (TOYS["architecture"] | {"init": "local"}, "init must be bert in toy_architecture:Roberta"),
+    ({"objective": OWN + "Misnamed"}, "forward pass of the objective returns no loss rtd"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "says"), BROKEN, ids=str)
-def test_a_mistake_in_a_row_is_one_sentence_before_there_is_a_folder(
-    fields: dict[str, Any],
+def test_a_mistake_is_one_sentence(
+    fields: dict[str, str],
     says: str,
     small_data: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    OBJECTIVES["own"] = replace(own_objective.row(), **fields)
-    line = pretrain_words(small_data, tmp_path / "run", objective="own", max_steps=STEPS)
-    said = mistake(capsys, *line)
-    assert "objective own: " in said
-    assert says in said
-    assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_loss_that_is_counted_and_not_returned(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    OBJECTIVES["own"] = own_objective.row("Misnamed")
-    line = pretrain_words(small_data, tmp_path / "run", objective="own", max_steps=STEPS)
-    assert "forward pass of the objective returns no loss rtd, which" in mistake(capsys, *line)
-    OBJECTIVES["own"] = own_objective.row()
-    assert run(*line) == 0
-
-
-def test_two_rows_may_share_an_option_of_one_type(small_data: Path, tmp_path: Path) -> None:
-    OBJECTIVES["other"] = replace(OBJECTIVES["toy_margin"])
-    assert run(*words(small_data, tmp_path / "run", "objective", objective="other")) == 0
+    if "corruptor" in fields:
+        fields = fields | {"term_weights": "rtd=50"}
+    line = pretrain_words(small_data, tmp_path / "run", max_steps=STEPS, **fields)
+    assert says in mistake(capsys, *line)
+    assert not (tmp_path / "run" / "discriminator").exists()
 
 
 def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
     """A share of a batch of the schedule may be smaller than a group though the batch is not."""
-    own = {"group": 4, "train_batch_size": 16, "batch_size_schedule": "4=.2"}
-    config = override(load("electra-tiny"), TOYS["objective"] | own)
+    own = {"train_batch_size": 16, "batch_size_schedule": "4=0.2"}
+    fields = MARGIN | {"objective_options": {"group": 4}} | own
+    config = override(load("electra-tiny"), fields)
     assert split_batch(config, 1)[1] == 16
     with pytest.raises(UserError, match="2 rows would cut such a group"):
         split_batch(config, 2)
@@ -290,27 +226,18 @@ def test_rows_without_text_count_in_no_loss() -> None:
         assert found[1][name] == pytest.approx((total, number), rel=1e-5), name
 
 
-def test_own_options_are_flags_of_this_objective_only(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "margin must be positive, not -1" in mistake(
-        capsys, *words(small_data, tmp_path / "run", "objective", margin=-1)
-    )
-    assert "shift must not be 0" in mistake(
-        capsys, *words(small_data, tmp_path / "run", "corruptor", shift=0)
-    )
-    line = words(small_data, tmp_path / "run", "architecture", shift=3)
-    assert "--shift 3 is for corruptor toy_shift, not generator" in mistake(capsys, *line)
-    line = words(small_data, tmp_path / "run", "architecture", margin=2)
-    assert "--margin 2.0 is for objective toy_margin, not rtd" in mistake(capsys, *line)
-    assert "init local is not known for architecture toy_prenorm" in mistake(
-        capsys, *words(small_data, tmp_path / "run", "architecture", init="local")
-    )
+def test_options_reach_an_architecture() -> None:
+    """Sizes of its shape, and what else its constructor takes."""
+    options = {"architecture_options": "type_vocab_size=3,other=0.5"}
+    config = override(load("electra-tiny"), TOYS["architecture"] | options)
+    kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).kept
+    assert kept.architecture.options == {"type_vocab_size": 3, "other": 0.5}
+    assert kept.encoder.embeddings.segments.num_embeddings == 3
 
 
 def test_a_mixture_reads_out_any_architecture() -> None:
     """Through its last norm at every depth, and with the way back through its word vectors."""
-    fields = {"architecture": "toy_prenorm", "init": "bert", "tie": "none"}
+    fields = {"architecture": "toy_architecture:Roberta", "init": "bert", "tie": "none"}
     special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
     made = build(override(load("amos-tiny"), fields), Vocabulary(100, special))
     mixture = made.objective.corruptor
@@ -341,11 +268,9 @@ def test_flops(toy: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("toy", ["objective", "architecture"])
 def test_killed_and_resumed_to_the_bit(toy: str, small_data: Path, tmp_path: Path) -> None:
-    assert (
-        run(*words(small_data, tmp_path / "unbroken", toy, dropout=0.1, max_steps=40, save_steps=8))
-        == 0
-    )
-    line = words(small_data, tmp_path / "killed", toy, dropout=0.1, max_steps=40, save_steps=8)
+    long = {"dropout": 0.1, "max_steps": 40, "save_steps": 8}
+    assert run(*words(small_data, tmp_path / "unbroken", toy, **long)) == 0
+    line = words(small_data, tmp_path / "killed", toy, **long)
     process = in_a_process(line, tmp_path)
     assert process.wait_for(lambda: 16 in steps_of(tmp_path / "killed")), process.end().err
     process.signal(signal.SIGKILL)
@@ -363,8 +288,54 @@ def test_two_processes(toy: str, fsdp: str, small_data: Path, tmp_path: Path) ->
     exact = {"dropout": 0, "attention_dropout": 0}
     assert run(*words(small_data, tmp_path / "one", toy, **exact)) == 0
     done = in_a_process(
-        words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact), tmp_path, prefix=TORCHRUN
+        words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact),
+        tmp_path,
+        prefix=(*TORCHRUN, "-m", "electrify"),
     ).end()
     assert done.status == 0, done.err
     same_numbers(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()
+
+
+PYTHON = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import toy_objective
+from electrify.export.hf import export
+export(sys.argv[2], output_dir=sys.argv[3])
+"""
+
+
+def test_code_that_a_folder_names_is_run_only_if_it_is_imported(
+    small_data: Path, tmp_path: Path
+) -> None:
+    assert run(*words(small_data, tmp_path / "run", "objective")) == 0
+    made = tmp_path / "run"
+    for command in (["export", str(made), "--output-dir", str(tmp_path / "out")], ["doctor", made]):
+        done = in_a_process([str(word) for word in command], tmp_path).end()
+        assert done.status == (2 if command[0] == "export" else 1)
+        said = done.out + done.err
+        assert "names toy_objective:Margin, and code that a folder names is not run" in said
+        assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+    line = [sys.executable, "-c", PYTHON, str(HERE), str(made), str(tmp_path / "out")]
+    subprocess.run(line, env=environment(), check=True, timeout=300)
+    assert model_files(tmp_path / "out") == model_files(made / "discriminator")
+
+
+def test_the_example_of_the_docs_runs(small_data: Path, tmp_path: Path) -> None:
+    """docs/objectives.md: the file focal.py and the recipe that names its class."""
+    page = (HERE.parents[1] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"`focal.py`:\n\n```python\n(.*?)^```", page, re.M | re.S)
+    (recipe,) = re.findall(r"`focal.yaml`:\n\n```yaml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "focal.py").write_text(code, encoding="utf-8")
+    (tmp_path / "focal.yaml").write_text(recipe, encoding="utf-8")
+    line = pretrain_words(
+        small_data, tmp_path / "run", recipe=str(tmp_path / "focal.yaml"), max_steps=4
+    )
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = Process(line, tmp_path / "stderr.txt", variables=path).end()
+    assert done.status == 0, done.err
+    assert "focal" in records(tmp_path / "run", "train")[-1]
+    card = (tmp_path / "run" / "discriminator" / "README.md").read_text(encoding="utf-8")
+    assert "focal loss with gamma 1" in card

@@ -1,4 +1,4 @@
-"""An architecture as a user would add it: a file, and a row. Pre-norm blocks, positions that begin
+"""An architecture as a user would add it: a class. Pre-norm blocks, positions that begin
 behind the padding's, one norm at the end: what transformers calls RoBERTa-PreLayerNorm.
 
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
@@ -24,7 +24,6 @@ from electrify.model.encoder import Encoder
 from electrify.model.heads import Head, HeadKind, LinearHead
 from electrify.model.init import init_bert
 from electrify.model.shape import Shape
-from electrify.tables import ArchitectureRow
 from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's
@@ -81,6 +80,11 @@ class PreNormBlock(nn.Module):
 
 class Roberta(Architecture):
     """RoBERTa-PreLayerNorm. Its embeddings are as wide as its blocks."""
+
+    called = "a toy architecture"
+    inits = ("bert",)
+    narrow_embeddings = False
+    model_types = ("roberta-prelayernorm",)
 
     name = "toy_prenorm"
     model_type = "roberta-prelayernorm"
@@ -237,25 +241,3 @@ class Roberta(Architecture):
 
     def binary_logits(self, output: Any) -> Tensor:
         return output.logits[..., 1] - output.logits[..., 0]
-
-
-def check(model: Any, options: Any) -> str | None:
-    same = model.embedding_size == model.hidden_size == model.generator_numbers()["hidden_size"]
-    return (
-        None
-        if same
-        else (
-            "toy_prenorm has no projection: embedding_size, hidden_size and the generator's width "
-            "must be equal"
-        )
-    )
-
-
-ROW = ArchitectureRow(
-    cls="toy_architecture:Roberta",
-    help="pre-norm blocks, positions behind the padding's",
-    check=check,
-    called="a toy architecture",
-    inits=("bert",),
-    model_types=("roberta-prelayernorm",),
-)

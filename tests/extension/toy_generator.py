@@ -1,4 +1,4 @@
-"""A corruptor with a network as a user would add it: a file, and a row.
+"""A corruptor with a network as a user would add it: a class.
 
 Shape suffixes: T flat tokens, M chosen positions, V vocabulary.
 """
@@ -6,10 +6,10 @@ Shape suffixes: T flat tokens, M chosen positions, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
-from electrify.config.corruptors import GENERATOR
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
 from electrify.corruption.plan import Plan, count
 from electrify.corruption.rates import lm_rates
@@ -19,7 +19,7 @@ from electrify.model.forward_passes import Pass
 from electrify.model.heads import MaskedLM
 from electrify.model.likelihood import token_ce
 from electrify.model.network import Network
-from electrify.tables import CorruptorRow
+from electrify.tables import Exported
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 
@@ -33,6 +33,17 @@ class Guessed(Corrupted):
 
 class Guess(nn.Module):
     """Every chosen token becomes the one that a masked language model finds the likeliest."""
+
+    learned = True
+    leaves: ClassVar = {
+        "generator": Exported(
+            title="masked language model",
+            purpose="The masked language model that proposed the replacements.",
+            logits="token",
+            fills=True,
+        )
+    }
+    card = "A text encoder that read text in which tokens were guessed, {asked}."
 
     def __init__(self, mask: MaskMix, lm: MaskedLM) -> None:
         super().__init__()
@@ -70,20 +81,3 @@ class Guess(nn.Module):
         assert isinstance(z, Guessed)
         assert z.logits_MV is not None
         return lm_rates("generator", z.logits_MV, losses["generator"], z, mask_id=z.mask_id)
-
-
-class Misnamed(Guess):
-    """Counts its loss under another name than `generator`."""
-
-    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        plan = self.mask.plan(tokens, draws, fixed=fixed)
-        return plan.counting(guess=count(plan))
-
-
-ROW = CorruptorRow(
-    cls="toy_generator:Guess",
-    help="the likeliest token of a masked language model",
-    learned=True,
-    leaves={"generator": GENERATOR},
-    card="A text encoder that read text in which tokens were guessed, {asked}.",
-)

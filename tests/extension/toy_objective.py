@@ -1,4 +1,4 @@
-"""An objective as a user would add it: a file, and a row. It has options, three losses and heads
+"""An objective as a user would add it: a class. It has options, three losses and heads
 of its own, and leaves a second network of the encoder that it keeps.
 
 Shape suffixes: T flat tokens, R rows, G rows of a group, D hidden width.
@@ -6,16 +6,15 @@ Shape suffixes: T flat tokens, R rows, G rows of a group, D hidden width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electrify.config.given import Checked
-from electrify.config.objectives import Card, Objective
 from electrify.corruption.masking import Corruptor
 from electrify.corruption.plan import Plan, count
+from electrify.errors import UserError
 from electrify.model import costs
 from electrify.model.encoder import Encoder
 from electrify.model.forward_passes import Pass
@@ -23,8 +22,7 @@ from electrify.model.heads import Head
 from electrify.model.likelihood import token_ce
 from electrify.model.network import Network
 from electrify.objectives.metrics import histogram, replaced_share
-from electrify.objectives.objective import Graded, Parts
-from electrify.objectives.objective import Objective as Base
+from electrify.objectives.objective import Graded, Objective, Parts
 from electrify.tables import Exported
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
@@ -55,9 +53,31 @@ class SquaredHead(Head):
         return {"dense.weight": weight, "dense.bias": self.dense.bias} | out
 
 
-class Margin(Base):
+class Margin(Objective):
     """Replaced and original tokens are told apart by a margin; the first tokens of a group of rows
-    are kept apart by a contrast; a second head names the original at the chosen positions."""
+    are kept apart by a contrast; a second head names the original at the chosen positions.
+
+    Options: margin, how far apart replaced and original tokens are kept; group, the rows that the
+    contrast compares.
+    """
+
+    corruptors = ("generator", "uniform")
+    losses: ClassVar = {"margin": 20.0, "contrast": 0.5, "named": 1.0}
+    title = "margin detector"
+    tag = "toy-margin"
+    asked: ClassVar = {"margin": "to keep replaced tokens {margin:g} apart from others"}
+    leaves: ClassVar = {
+        "namer": Exported(
+            title="encoder that names the original",
+            purpose="The same encoder with the head that names the original of a replaced token.",
+            logits="token",
+            fills=False,
+        )
+    }
+
+    @staticmethod
+    def group_rows(o: Any) -> int:
+        return o.objective_options["group"] if "contrast" in o.term_weights else 1
 
     def __init__(
         self,
@@ -78,7 +98,9 @@ class Margin(Base):
         self.group = group
 
     @classmethod
-    def build(cls, parts: Parts, *, margin: float, group: int) -> Margin:
+    def build(cls, parts: Parts, *, margin: float = 0.5, group: int = 2) -> Margin:
+        if margin <= 0:
+            raise UserError(f"objective_options: margin must be positive, not {margin}")
         return cls(
             parts.corruptor,
             parts.encoder,
@@ -124,38 +146,3 @@ class Margin(Base):
         if not self.training:
             terms["margin_detection"] = histogram(graded.logits, z.replaced_T, z.tokens.real_T)
         return terms
-
-
-@dataclass(frozen=True, kw_only=True)
-class MarginOptions(Checked):
-    """Of the toy."""
-
-    margin: float = 0.5
-    """Of toy_margin: how far apart replaced and original tokens are kept."""
-    group: int = 2
-    """Of toy_margin: rows that the contrast compares."""
-
-
-ROW = Objective(
-    cls="toy_objective:Margin",
-    help="keep replaced and original tokens apart by a margin",
-    corruptors=("generator", "uniform", "toy_shift", "toy_guess"),
-    losses={"margin": 20.0, "contrast": 0.5, "named": 1.0},
-    options=MarginOptions,
-    check=lambda model, o: None if o.margin > 0 else f"margin must be positive, not {o.margin}",
-    logits="replaced",
-    leaves={
-        "namer": Exported(
-            title="encoder that names the original",
-            purpose="The same encoder with the head that names the original of a replaced token.",
-            logits="token",
-            fills=False,
-        )
-    },
-    group_rows=lambda losses, o: o.group if "contrast" in losses else 1,
-    card=Card(
-        title="margin detector",
-        tag="toy-margin",
-        asked=lambda weights, o: f"to keep replaced tokens {o.margin:g} apart from others",
-    ),
-)

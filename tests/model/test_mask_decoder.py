@@ -27,7 +27,6 @@ from batches import (
 from electrify.architectures.deberta import Deberta
 from electrify.architectures.deberta_variants import DebertaDecoder
 from electrify.build import build
-from electrify.errors import UserError
 from electrify.flops.count import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.encoder import Encoder, encoders_of
@@ -396,24 +395,3 @@ def test_a_first_stage_pays_for_the_decoder() -> None:
     alone = tiny("bert-tiny", **DECODER | {"max_steps": 10, "mask_rate": 0.15})
     stage = recipe_flops(alone, vocab_size=VOCAB, convention="hardware").train
     assert costs_of[1] - costs_of[0] == pytest.approx(stage, rel=1e-12)
-
-
-# ---------------------------------------------------------------- where it is not
-
-
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("unigram-tiny", {}),
-        ("replace-mlm-tiny", {"corruptor": "uniform", "term_weights": {"mlm": 1.0}}),
-        ("amos-tiny", {}),
-        ("electric-tiny", {}),
-    ],
-    ids=str,
-)
-def test_what_has_no_masked_language_model(name: str, fields: dict[str, Any]) -> None:
-    config = tiny(name, **DECODER | fields)
-    with pytest.raises(UserError, match="mask_decoder is for a masked language model") as found:
-        check(config)
-    corruptor = config.corruption.corruptor
-    assert f"with corruptor {corruptor} has none: leave it out" in str(found.value)

@@ -19,13 +19,11 @@ from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
-from electrify.errors import UserError
 from electrify.flops.count import passes_flops
 from electrify.flops.options import Convention
 from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.recipe import first_update, load, override
-from electrify.rules import check
 from electrify.tables import beside
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
@@ -280,37 +278,3 @@ def test_a_network_that_learns_to_the_end_is_left(
     leaves = {"generator"} | beside_the_generator
     assert built(f"{recipe}-tiny", **fields).exports.keys() == {"discriminator"} | leaves
     assert beside(override(load(f"{recipe}-tiny"), fields)).keys() == leaves
-
-
-def test_what_it_cannot_grade_is_refused() -> None:
-    """Text with [MASK] in it has nothing to detect."""
-    with pytest.raises(UserError, match="objective corrective needs corruptor"):
-        check(override(load("corrective-tiny"), {"corruptor": "mask"}))
-    for fields, says in (
-        ({"mlm_share": 1.0}, r"mlm_share must lie in \[0, 1\)"),
-        ({"correction": "none"}, "correction none without mlm_share"),
-        (
-            {"mlm_share": 0.4, "term_weights": {"generator": 1, "rtd": 50, "correct": 0}},
-            "mlm_share trains the encoder by the loss `correct`, whose weight is 0: give",
-        ),
-        (
-            {
-                "mlm_share": 0.4,
-                "correction": "none",
-                "term_weights": {"generator": 1, "rtd": 0, "correct": 1},
-            },
-            "correction none leaves the detection, whose loss `rtd` has weight 0",
-        ),
-        (
-            {"correction": "gate", "term_weights": {"generator": 1, "rtd": 0, "correct": 1}},
-            "correction gate asks the head that detects, whose loss `rtd` has weight 0",
-        ),
-        (
-            {"mlm_share": 0.4, "corruptor": "unigram", "term_weights": {"rtd": 50, "correct": 1}},
-            "mlm_share needs corruptor generator, not unigram",
-        ),
-    ):
-        with pytest.raises(UserError, match=says):
-            check(override(load("corrective-tiny"), fields))
-    with pytest.raises(UserError, match=r"term_weights must name \['correct', 'generator', 'rtd'"):
-        check(override(load("corrective-tiny"), {"term_weights": {"generator": 1, "rtd": 50}}))

@@ -405,48 +405,8 @@ def test_options_together_train_or_are_refused(base: str, tmp_path: Path) -> Non
         found = one_update(config, tmp_path)
         odd = {name: number for name, number in found.items() if not math.isfinite(number)}
         assert not odd, names
-        silent = {"rtd", "contrast"} if getattr(config.objective.options, "mlm_share", 0) else set()
+        silent = {"rtd", "contrast"} if config.objective.mlm_share else set()
         assert found.keys() >= config.objective.term_weights.keys() - silent, names
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields", "says"),
-    [
-        (
-            "bert-tiny",
-            {"correct_as_replaced": True},
-            "correct_as_replaced is for objective rtd, not mlm",
-        ),
-        (
-            "electric-tiny",
-            {"correct_as_replaced": True},
-            "correct_as_replaced is for objective rtd, not electric",
-        ),
-        (
-            "electra-15-tiny",
-            {"correct_as_replaced": True},
-            "correct_as_replaced calls every chosen token replaced: it needs loss_on all",
-        ),
-        (
-            "electra-tiny",
-            {"copy_gate": False},
-            "copy_gate false is for objective all_tokens, not rtd",
-        ),
-        (
-            "electric-tiny",
-            {"corruptor": "unigram"},
-            r"term_weights must name \['nce'\], not \['generator', 'nce'\]",
-        ),
-        (
-            "electric-tiny",
-            {"corruptor": "unigram", "term_weights": {"nce": 1.0}, "mask_choice": "rare"},
-            "leave mask_choice at the default",
-        ),
-    ],
-)
-def test_what_is_refused(recipe: str, fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        check(tiny(recipe, **fields))
 
 
 # ---------------------------------------------------------------- mask mixes

@@ -3,7 +3,6 @@ within 4 % of the published sizes."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,26 +10,20 @@ import torch
 import transformers
 from torch import nn
 
-import electrify
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import generator_shape, kept_shape
 from electrify.model.shape import Shape
-from electrify.recipe import Recipe, parse
+from electrify.recipe import Recipe, load, names
 from electrify.special import SpecialIds
 from published import DEBERTA_V3
 
-RECIPES = sorted((Path(electrify.__file__).parent / "recipes").glob("*.yaml"))
 PUBLISHED = {
     "small": 14e6,
     "base": 110e6,
     "large": 335e6,
 }  # 2003.10555, Table 1; embeddings included
 VOCABULARY = 30_522
-
-
-def recipe(path: Path) -> Recipe:
-    return parse(path.read_text(encoding="utf-8"), path.name)
 
 
 def on_meta(shape: Shape, *, is_lm: bool, name: str = "electra") -> ExportedModel:
@@ -49,9 +42,9 @@ def shapes(config: Recipe) -> dict[str, tuple[Shape, bool]]:
     return kept | ({"generator": (generator_shape(config.model, VOCABULARY), True)} if rtd else {})
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
-def test_as_many_parameters_as_transformers(path):
-    read = recipe(path)
+@pytest.mark.parametrize("recipe", names())
+def test_as_many_parameters_as_transformers(recipe: str) -> None:
+    read = load(recipe)
     for shape, is_lm in shapes(read).values():
         half = on_meta(shape, is_lm=is_lm, name=read.model.architecture)
         config = half.architecture.hf_config(
@@ -71,15 +64,14 @@ def test_as_many_parameters_as_transformers(path):
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_the_published_sizes(size):
     for objective in ("electra", "bert"):
-        path = next(p for p in RECIPES if p.stem == f"{objective}-{size}")
-        shape, _ = shapes(recipe(path))["discriminator"]
+        shape, _ = shapes(load(f"{objective}-{size}"))["discriminator"]
         count = sum(p.numel() for p in on_meta(shape, is_lm=False).parameters().values())
         assert abs(count / PUBLISHED[size] - 1) < 0.04
 
 
 def test_modernbert_base_is_the_published_shape():
     """2412.13663, section 2.1; the library's own defaults are that shape."""
-    config = recipe(next(p for p in RECIPES if p.stem == "bert-modernbert-base"))
+    config = load("bert-modernbert-base")
     shape = kept_shape(config.model, 50_368)
     half = on_meta(shape, is_lm=True, name="modernbert")
     with torch.device("meta"):
@@ -100,7 +92,7 @@ OTHERWISE = {
 
 def exported(name: str, vocab_size: int) -> Any:
     """The configuration with which a recipe's encoder is exported."""
-    config = recipe(next(p for p in RECIPES if p.stem == name))
+    config = load(name)
     made = architecture_named(config.model.architecture)
     dropouts = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout")}
     shape = kept_shape(config.model, vocab_size)
@@ -148,7 +140,7 @@ def test_deberta_has_the_published_configuration(objective: str, size: str) -> N
 def test_deberta_has_the_published_shapes(size: str, millions: float) -> None:
     """2111.09543: backbones of 44 and 86 million, and a table of 128,100 words of 768 numbers; our
     counts are those of the published encoders."""
-    config = recipe(next(p for p in RECIPES if p.stem == f"bert-deberta-{size}"))
+    config = load(f"bert-deberta-{size}")
     shape = kept_shape(config.model, 128_100)
     half = on_meta(shape, is_lm=False, name="deberta")
     table = 128_100 * 768

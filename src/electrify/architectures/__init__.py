@@ -21,18 +21,24 @@ def architecture_named(name: str, options: Mapping[str, Any] | None = None) -> A
     return class_at(row.cls)({**usual, **(options or {})})
 
 
+def known() -> list[str]:
+    """The shipped architectures, and the imported classes of one's own."""
+    own = [cls for cls in Architecture.__subclasses__() if hasattr(cls, "called")]
+    return [*ARCHITECTURES, *(f"{cls.__module__}:{cls.__name__}" for cls in own)]
+
+
 def reading(model_type: str) -> Architecture | None:
     """The architecture with which a run may start from folders of this `model_type`, or None."""
-    for name, row in ARCHITECTURES.items():
-        if model_type in row.model_types:
+    for name in known():
+        if model_type in row_of("architecture", name).model_types:
             return architecture_named(name)
     return None
 
 
 def exported_as(model_type: str) -> Architecture | None:
     """The architecture whose networks are exported with this `model_type`, or None."""
-    for name, row in ARCHITECTURES.items():
-        if row.model_types[0] == model_type:
+    for name in known():
+        if row_of("architecture", name).model_types[0] == model_type:
             return architecture_named(name)
     return None
 

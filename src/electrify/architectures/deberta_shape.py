@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.shape import Shape
-from ..oldfiles.schema import Positive
+from ..values import Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,9 +13,9 @@ class DebertaShape(Shape):
     """Its sizes, and the number that its attention needs. It has no segments, and its embeddings
     are as wide as its blocks."""
 
-    type_vocab_size: Positive = 1
+    type_vocab_size: Count = 1
     layer_norm_eps: float = 1e-7
-    position_buckets: Positive
+    position_buckets: Count
     """Buckets of the distances on either side of a token."""
 
     @property

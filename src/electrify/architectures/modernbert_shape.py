@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..model.attention import Kind, Reach
 from ..model.positions import Rotary
 from ..model.shape import Shape
-from ..oldfiles.schema import Positive
+from ..values import Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,11 +15,11 @@ class ModernBertShape(Shape):
     """Its sizes, and the numbers that its attention needs. It has no segments, and its embeddings
     are as wide as its blocks."""
 
-    type_vocab_size: Positive = 1
+    type_vocab_size: Count = 1
     layer_norm_eps: float = 1e-5
-    local_attention: Positive
+    local_attention: Count
     """Tokens that a local block sees, half of them on either side."""
-    global_attn_every_n_layers: Positive
+    global_attn_every_n_layers: Count
     global_rope_theta: float
     local_rope_theta: float
 

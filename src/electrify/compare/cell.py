@@ -9,7 +9,6 @@ not take others down with it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -18,11 +17,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from ..cores import wait_briefly
 from ..errors import OutputError, SpaceError, Unfinished, UserError, is_of_memory
-from ..oldfiles.run_folder import FACTS, GENERATOR_STAGE, METRICS
-from ..oldfiles.schema import check
+from ..files import json_text, read_json
+from ..files import write as write_file
 from ..progress import say
+from ..train import FACTS, GENERATOR_STAGE, METRICS
 from ..train.signals import SAVED_EXIT, Stop, Stopped
 from . import measures
 
@@ -76,7 +78,7 @@ class Outcome:
 def main() -> int:
     """Reads the work and does it. The exit status is that of the verbs."""
     wait_briefly()
-    work = check(Work, json.load(sys.stdin), "the work")
+    work = TypeAdapter(Work).validate_json(sys.stdin.read())
     if work.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {work.core})
     from ..text.pool import die_with
@@ -107,7 +109,6 @@ def as_of_a_cell(error: UserError, work: Work) -> str:
 def do(work: Work) -> None:
     """Trains and measures. A task that fails is written down with its reason, and the others go
     on. Raises Unfinished if the training was stopped."""
-    from ..files import read_json
     from ..recipe import parse
     from ..train.run import pretrain
 
@@ -145,23 +146,20 @@ def do(work: Work) -> None:
 
 def write(outcome: Outcome, folder: Path) -> None:
     """Replaces the outcome of a cell."""
-    from ..oldfiles.whole import json_text, write_atomically
-
-    write_atomically(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
+    write_file(folder / OUTCOME, json_text(asdict(outcome), indent=1) + "\n")
 
 
 def must_be_as_planned(work: Work, config: Recipe) -> None:
     """Raises UserError if its results would be taken for those of other weights or of another
     corpus."""
-    from ..oldfiles.folders import fingerprint
     from ..text.manifest import read_manifest
-    from ..train.start import with_shapes
+    from ..train.start import content_of, with_shapes
 
     again = "run the same command again"
     if not all(os.path.isdir(os.path.expanduser(start)) for start in work.starts):
         with_shapes(config, {}, vocab_size=None)  # asks the Hub which commit is the newest now
     for start, planned in work.starts.items():
-        if fingerprint(start) != planned:
+        if content_of(start) != planned:
             raise UserError(f"{start}, where it starts, was changed since the study began", again)
     if work.corpus is not None and read_manifest(Path(work.data)).fingerprint != work.corpus:
         raise UserError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from ..oldfiles.lock import lock
+from ..files import claim
 from ..progress import say
 from .forecast import Forecast, forecast
 from .measures import is_of_pairs, is_of_the_corpus, is_trained
-from .options import CompareConfig
+from .options import STUDY, CompareConfig
 from .report import write_report
+from .results import RESULTS
 from .run import run_study
 from .study import Study, plan_study
 from .table import Table, table_of
@@ -21,8 +21,6 @@ def planned(config: CompareConfig) -> tuple[Study, Forecast]:
     study = plan_study(config)
     for line in in_vain(config):
         say(line)
-    must_be_utf8(study.out)
-    must_not_be_in_a_checkpoint(study.out)
     return study, forecast(study)
 
 
@@ -48,7 +46,7 @@ def compare(study: Study) -> Table:
     """Runs what is left of a study and writes its report, with no other command in between. Raises
     UserError for a folder that cannot be used."""
     c = study.config
-    with lock(study.out):
+    with claim(study.out, STUDY, RESULTS):
         results = run_study(study)
         table = table_of(results, recipes=study.recipes, tasks=c.tasks, equal=c.equal)
         write_report(table, study.out, against=c.against or c.equal)

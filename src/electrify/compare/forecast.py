@@ -18,14 +18,13 @@ from typing import Any
 
 from ..console import size
 from ..errors import UserError
-from ..oldfiles.reading import read_object
-from ..oldfiles.run_folder import FACTS, METRICS
+from ..files import read_json
 from ..progress import Progress, aligned, duration
 from ..recipe import dump, override
-from ..train import log
+from ..train import FACTS, METRICS, log
 from .cell import RUN, Work, last_words
 from .cost import tokens_of
-from .logs import LOG, own_tail
+from .logs import LOG, tail
 from .options import Equal
 from .plan import Cell, as_started
 from .processes import slots, spawn
@@ -222,8 +221,8 @@ def probed(study: Study, cell: Cell) -> Rate:
             process.wait()
         rates = [1 / r["flops_per_s"] for r in updates_of(run)]
         if not rates:
-            raise UserError(f"{cell.entry} cannot be trained: {last_words(own_tail(said))}")
-        parameters = int(read_object(run / FACTS, within=run).get("parameters") or 0)
+            raise UserError(f"{cell.entry} cannot be trained: {last_words(tail(said))}")
+        parameters = read_json(run / FACTS)["parameters"]
         return Rate(statistics.median(rates[FEW:] or rates), parameters)
 
 

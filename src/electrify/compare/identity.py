@@ -6,9 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-from ..oldfiles.folders import fingerprint
 from ..recipe import Recipe
 from ..train.run import GUARDS, decisive
+from ..train.start import content_of
 from .plan import Cell
 
 COMPARED = sorted(GUARDS | {"eval_rows"})
@@ -31,6 +31,4 @@ def identity(cell: Cell, kept: dict[str, Any]) -> str:
 def starts_of(config: Recipe) -> dict[str, str]:
     """A hash of each folder from which a recipe starts; of a Hub id its commit."""
     t = config.train
-    return {
-        start: fingerprint(start) for start in (t.init_discriminator, t.init_generator) if start
-    }
+    return {start: content_of(start) for start in (t.init_discriminator, t.init_generator) if start}

@@ -239,7 +239,10 @@ def _judged(pairs: list[Paradigm], model: Path, folder: str, how: Measuring) -> 
 
     limit = how.max_eval_samples
     options = EvaluateConfig(
-        models=(str(model),), data_dir=folder, max_eval_samples=limit, device=how.device
+        models=(str(model),),
+        data_dir=folder or "none",  # the pairs are given, and those of the corpus have no folder
+        max_eval_samples=limit,
+        device=how.device,
     )
     rows = evaluate_pairs(options, pairs)
     return Found("accuracy", [statistics.fmean(r.accuracy for r in rows)])

@@ -69,7 +69,7 @@ class CompareConfig(Options):
     output_dir: str
     """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
     there."""
-    against: Literal["flops", "tokens", "seconds", "joules"] | None = None
+    against: Literal["flops", "tokens", "seconds"] | None = None
     """Horizontal axis of the plot of several budgets [default: as --equal]."""
     processes: Count = 1
     """Encoders trained in parallel, each on one core or GPU."""

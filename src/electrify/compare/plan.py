@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UserError
-from ..recipe import GENERATOR_SIZES, Entry, Recipe, override, with_batch
+from ..recipe import GENERATOR_SIZES, Entry, Recipe, load, override, with_batch
 from ..rules import broken, check, endless_warmups
 from ..train.optim import planned
 from .cost import Cost
@@ -76,7 +76,7 @@ def configured(entry: Entry, *, schedule: str | None, seed: int) -> Recipe:
     for name in entry.changes.keys() & SET_BY.keys():
         raise UserError(f"{entry.name}: {name} is set by {SET_BY[name]}; leave that change out")
     try:
-        config = override(entry.load(), fields)
+        config = override(load(entry.recipe), fields | entry.changes)
         check(config, entry.changes)
     except UserError as e:
         raise UserError(f"{entry.name}: {e}") from e

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import math
 from pathlib import Path
 from typing import Any
 
 from ..console import inert, uncalculated
-from ..oldfiles import results
-from ..oldfiles.csv_text import csv_text
-from ..oldfiles.whole import json_text
+from ..files import json_text, write
 from ..progress import aligned, say
 from .options import SCORE, with_unit
 from .plot import drawn
@@ -27,19 +27,16 @@ HELD_OUT = "held-out text"
 
 
 def write_report(table: Table, folder: Path, *, against: str) -> None:
-    """Writes the report; what the user made of an earlier one is kept. against: the cost on the
-    horizontal axis of the picture. Needs the folder's lock."""
-    files: dict[str, str | bytes] = {
-        "report.md": markdown(table),
-        "report.csv": as_csv(table),
-        "report.json": as_json(table),
-    }
-    results.write_results(folder, files)  # first: they need no picture
+    """Writes the report. against: the cost on the horizontal axis of the picture. Needs the
+    folder's lock."""
+    write(folder / "report.md", markdown(table))
+    write(folder / "report.csv", as_csv(table))
+    write(folder / "report.json", as_json(table))
     picture = drawn(table, against=against) if table.points else None
     if picture is None and table.points:
         say("report.png is not drawn: pip install 'electrify[plot]'")
     elif picture is not None:
-        results.write_results(folder, {"report.png": picture})
+        write(folder / "report.png", picture)
 
 
 def as_json(table: Table) -> str:
@@ -71,7 +68,10 @@ def as_csv(table: Table) -> str:
     for h in table.held_out:
         what = [h.recipe, exactly(h.budget), HELD_OUT, h.figure, h.seeds]
         rows.append([*what, *_bounds(h.mean), *_bounds(None)])
-    return csv_text([[uncalculated(v) if isinstance(v, str) else v for v in row] for row in rows])
+    text = io.StringIO()
+    written = csv.writer(text, lineterminator="\n")
+    written.writerows([uncalculated(v) if isinstance(v, str) else v for v in row] for row in rows)
+    return text.getvalue()
 
 
 def exactly(budget: float) -> str:

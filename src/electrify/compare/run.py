@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserError
-from ..oldfiles.inside import must_stay_inside
-from ..oldfiles.reading import FileError, read_object
+from ..files import read_json
 from ..progress import Progress, say
 from ..recipe import dump, override
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, RUN, Outcome, Work, last_words, output_name
-from .logs import LOG, opened_log, own_tail
+from .cell import OUTCOME, Work, last_words
+from .logs import LOG, tail
 from .measures import Measuring
 from .plan import Cell
 from .processes import gpus, slots, spawn
@@ -138,19 +137,12 @@ class Runner:
         """Starts the process of a cell."""
         c = self.study.config
         folder = self.folder(cell)
-        for place in (folder, folder / RUN, *(folder / output_name(t) for t in c.tasks)):
-            must_stay_inside(place, self.study.out)
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            (folder / OUTCOME).unlink(missing_ok=True)
-        except OSError as e:
-            raise UserError(
-                f"{folder / OUTCOME} is in the way ({e.strerror}); move it elsewhere"
-            ) from e
+        (folder / OUTCOME).unlink(missing_ok=True)
         work = self.work(cell, folder, core)
         if work.trunk is None:
             self.shown[key_of(cell)] = dataclasses.replace(cell, starts_at=None)
-        with opened_log(folder / LOG) as errors:
+        with (folder / LOG).open("ab") as errors:
             log_start = os.fstat(errors.fileno()).st_size
             process = spawn(work, errors, core, c.device)
         return Running(cell, folder, process, core, log_start)
@@ -223,20 +215,18 @@ def result_of(running: Running, tasks: Sequence[str]) -> Result:
     cell = running.cell
     where = key_of(cell)
     try:
-        raw = read_object(running.folder / OUTCOME, within=running.folder)
-        raw = {k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(Outcome)}}
-        result = Result(*where, **raw)
+        result = Result(*where, **read_json(running.folder / OUTCOME))
         missing = [task for task in tasks if task not in {*result.scores, *result.failed}]
         failed = dict.fromkeys(missing, reason_of(running)) if missing else {}
         return dataclasses.replace(result, failed=result.failed | failed)
-    except (FileError, TypeError):
+    except UserError:
         reason = {PRETRAIN: reason_of(running)}
         return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
 
 
 def reason_of(running: Running) -> str:
     """Why a process ended without an outcome, or without that of all tasks."""
-    said = last_words(own_tail(running.folder / LOG, running.log_start))
+    said = last_words(tail(running.folder / LOG, running.log_start))
     status = running.process.returncode
     if status == SAVED_EXIT:
         return f"stopped ({said})"

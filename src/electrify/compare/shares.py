@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..oldfiles.folders import own_object
-from ..oldfiles.reading import UnreadableError
-from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
-from ..oldfiles.schema import is_count
+from ..errors import UserError
+from ..files import read_json
+from ..train import GENERATOR_STAGE, METRICS
 from .cell import OUTCOME, RUN
-from .logs import own_tail
+from .logs import tail
 from .plan import Cell
 from .results import Key
 from .study import key_of
@@ -30,11 +29,10 @@ def weights_of(cells: list[Cell]) -> dict[Key, float]:
 def progress_of(cell: Cell, folder: Path, tasks: Sequence[str]) -> float:
     """How much of a cell is done: its training, from the end of the run's log, is half of it, and
     its tasks, which its outcome names one after the other, are the other half."""
-    outcome: dict[str, Any] = {}
-    with suppress(UnreadableError, OSError):  # it is only shown, as the log is
-        outcome = own_object(folder / OUTCOME) or {}
-    told = [part for name in ("scores", "failed") if isinstance(part := outcome.get(name), dict)]
-    done = sum(any(task in part for part in told) for task in tasks)
+    outcome: dict[str, Any] = {"scores": {}, "failed": {}}
+    with suppress(UserError):  # there is none yet
+        outcome = read_json(folder / OUTCOME)
+    done = sum(task in {*outcome["scores"], *outcome["failed"]} for task in tasks)
     return 0.5 * trained_share(cell, folder) + 0.5 * done / len(tasks)
 
 
@@ -48,9 +46,7 @@ def trained_share(cell: Cell, folder: Path) -> float:
 def step_in(run: Path) -> int:
     """The last update that the end of a run's log names."""
     steps = [0]
-    for line in own_tail(run / METRICS).splitlines()[1:]:
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
-            if isinstance(record, dict) and is_count(record.get("step")):
-                steps.append(record["step"])
+    for line in tail(run / METRICS).splitlines()[1:]:
+        with suppress(ValueError):  # the last line is being written
+            steps.append(json.loads(line)["step"])
     return max(steps)

@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from ..oldfiles.folders import must_be_new
-from ..oldfiles.results import besides_record, write_results
+from ..files import must_be_ours as must_be_ours_to_write
+from ..files import write
 from ..recipe import Entry, entries, entry, joined
 from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
@@ -193,29 +193,20 @@ def declared(study: Study) -> dict[str, Any]:
 
 
 def must_be_ours(study: Study) -> None:
-    """Raises UserError if the folder holds anything but this study."""
+    """Raises UserError if the folder holds anything but this study, or results that were carried
+    here from another folder."""
+    must_be_ours_to_write(study.out, STUDY, RESULTS)
     had = _plan_in(study.out)
-    if had is None:
-        there = besides_record(study.out)
-        if there == [RESULTS]:  # carried here from another folder
-            read_results(study.out)
-        elif {RESULTS, CELLS}.issubset(there):
-            raise UserError(
-                f"{study.out / STUDY} is missing, the plan of the study whose results are there; "
-                f"put it back, or carry {RESULTS} alone to an empty folder"
-            )
-        elif there or not study.out.is_dir():
-            must_be_new(study.out, STUDY)
-        return
-    ours = kept(study)
-    _must_agree(study.out, had, {name: ours.get(name) for name in (*FIXED, *OTHERS)})
+    if had is not None:
+        ours = kept(study)
+        _must_agree(study.out, had, {name: ours.get(name) for name in (*FIXED, *OTHERS)})
     read_results(study.out)
 
 
 def _plan_in(out: Path) -> dict[str, Any] | None:
     """What study.yaml says, if there is one. Raises UserError for another file of that name."""
     path = out / STUDY
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return None
     had = yaml.safe_load(read_text(path))
     if not isinstance(had, dict) or had.get("score") != SCORE:
@@ -242,17 +233,9 @@ def _shown(name: str, value: Any) -> str:
 
 
 def write_study(study: Study) -> None:
-    """Writes study.yaml, which names the score before anything is run; what the user made of it is
-    kept."""
-    there, plan = _plan_in(study.out), declared(study)
-    ours = there is not None and there.keys() == plan.keys()
-    ours = ours and (study.out / STUDY).read_bytes() == _written(there or {})
-    write_results(study.out, {STUDY: _written(plan)}, [STUDY] if ours else [])
-
-
-def _written(plan: dict[str, Any]) -> bytes:
-    """study.yaml as every study writes it."""
-    return (STUDY_MARK + yaml.safe_dump(plan, sort_keys=False, allow_unicode=True)).encode()
+    """Writes study.yaml, which names the score before anything is run."""
+    plan = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
+    write(study.out / STUDY, STUDY_MARK + plan)
 
 
 def key_of(cell: Cell) -> Key:

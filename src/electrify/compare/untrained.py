@@ -41,15 +41,14 @@ def untrained(base: Recipe, name: str, seed: int) -> Cell:
         # There is no first stage or folder: its generator is untrained, too.
         weights = {"generator": 1.0} | base.objective.term_weights
         fields |= {"generator_training": "joint", "term_weights": weights}
-    # A later part of the run also has one update.
-    shares = [getattr(base.objective.options, name) for name in base.objective.row.moving]
     config = override(
         base,
         fields
         | {
             "seed": seed,
             "init_words": UNTRAINED[name],
-            "max_steps": math.ceil(1 / (1 - max(shares, default=0.0))),
+            # A later part of the run also has one update.
+            "max_steps": math.ceil(1 / (1 - base.objective.mlm_share)),
             "warmup_steps": 0,
             "learning_rate": 1e-12,
             "generator_learning_rate": None,

@@ -241,8 +241,7 @@ def first_stage_flops(config: Recipe, *, vocab_size: int, convention: Convention
 
 
 def _periods(config: Recipe, built: Built, convention: Convention) -> list[PeriodFlops]:
-    """The cost of each period of a run of one stage, in one process. Raises UserError if a part of
-    its objective is not counted."""
+    """The cost of each period of a run of one stage, in one process."""
     t = config.train
     rows = t.per_device_train_batch_size or max(
         1, t.train_batch_size // (t.gradient_accumulation_steps or 1)

@@ -47,9 +47,12 @@ class FlopsConfig(Options):
                     raise UserError(f"published excludes {name}")
             return
         for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
-            recipe = counted(name)  # before torch is imported
-            longest = recipe.model.max_position_embeddings
-            if self.length is not None and self.length > longest:
+            counted(name)  # before torch is imported
+        if self.length is None:
+            return
+        for name in self.listed:
+            longest = counted(name).model.max_position_embeddings
+            if self.length > longest:
                 raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..oldfiles.schema import Positive
+from ..values import Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,14 +12,14 @@ class Shape:
     """An encoder's sizes under Hugging Face's names. An architecture that has more of them uses a
     subclass."""
 
-    vocab_size: Positive
-    embedding_size: Positive
-    hidden_size: Positive
-    num_hidden_layers: Positive
-    num_attention_heads: Positive
-    intermediate_size: Positive
-    max_position_embeddings: Positive
-    type_vocab_size: Positive = 2
+    vocab_size: Count
+    embedding_size: Count
+    hidden_size: Count
+    num_hidden_layers: Count
+    num_attention_heads: Count
+    intermediate_size: Count
+    max_position_embeddings: Count
+    type_vocab_size: Count = 2
     layer_norm_eps: float = 1e-12
 
     @property

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ..files import write
-from ..oldfiles.run_folder import BOARD, METRICS
 from ..progress import say
+from . import BOARD, METRICS
 
 KINDS = ("train", "valid", "event")
 # What a warning is about, for programs: its words may change.

@@ -36,14 +36,13 @@ from ..export.hf import export_run
 from ..files import claim, must_be_ours, read_json, write, written
 from ..flops.count import first_stage_flops
 from ..model.shape import Shape
-from ..oldfiles.run_folder import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER
 from ..progress import say
 from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch
 from ..rules import cautions, check, periods
 from ..tables import KEPT
 from ..text.given import is_prepared, prepared
 from ..text.shards import Corpus, verify_sample
-from . import checkpoint, dist
+from . import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, checkpoint, dist
 from .log import MetricsLog, begin_log
 from .loop import Run, Summary
 from .machine import (
