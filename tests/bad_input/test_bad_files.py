@@ -1,5 +1,5 @@
-"""Links, pipes, devices and giants in the folders of others, and JSON with right hashes and odd
-content: one sentence each, nothing followed."""
+"""Links, pipes, devices and giants in the model folders of others, and records with odd content:
+one sentence each, nothing followed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from electrify.oldfiles.seals import SEAL, seal_of
-from electrify.oldfiles.seals import text_of as manifest_text
-from small import mistake, pretrain_words, run, write_text
+from electrify.downstream.options import FinetuneSettings
+from electrify.downstream.records import settings_text
+from small import mistake, pretrain_words, run
 
 QUICK: dict[str, Any] = {"max_steps": 4, "save_steps": 2, "logging_steps": 1}
 SECRET = "a line that nobody may publish\n"
@@ -47,106 +48,6 @@ def replaced(path: Path, target: Path | str) -> None:
 def pipe(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-
-
-def holds_secret(folder: Path) -> list[str]:
-    return [str(p) for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
-
-
-# ------------------------------------------------------------------ DATA
-
-
-@pytest.fixture
-def data(small_data: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_data, tmp_path / "data"))
-
-
-def link_zero(folder: Path, secret: Path) -> None:
-    (folder / "tokenizer" / "x").symlink_to("/dev/zero")
-
-
-def link_folder(folder: Path, secret: Path) -> None:
-    (folder / "tokenizer" / "etc").symlink_to(secret.parent)
-
-
-def pipe_beside(folder: Path, secret: Path) -> None:
-    pipe(folder / "tokenizer" / "y")
-
-
-def link_circle(folder: Path, secret: Path) -> None:
-    (folder / "tokenizer" / "z").symlink_to("z")
-
-
-@pytest.mark.parametrize("spoil", [link_zero, link_folder, pipe_beside, link_circle])
-def test_what_is_not_of_a_tokenizer_is_not_copied(
-    data: Path, secret: Path, tmp_path: Path, spoil: Callable[[Path, Path], None]
-) -> None:
-    spoil(data, secret)
-    assert run(*pretrain_words(data, tmp_path / "run", max_steps=1)) == 0
-    for folder in ("tokenizer", "discriminator", "generator"):
-        assert not {"x", "etc", "y", "z"} & {p.name for p in (tmp_path / "run" / folder).iterdir()}
-    assert not holds_secret(tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "name", ["merges.txt", "special_tokens_map.json", "vocab.txt", "tokenizer_config.json"]
-)
-def test_a_tokenizer_file_that_is_a_link_out(
-    capsys: pytest.CaptureFixture[str], data: Path, secret: Path, tmp_path: Path, name: str
-) -> None:
-    """With the hash in the manifest, too: whoever wrote the folder may know the file."""
-    replaced(data / "tokenizer" / name, secret)
-    raw = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
-    raw["tokenizer_files"][name] = hashlib.sha256(SECRET.encode()).hexdigest()
-    (data / "manifest.json").write_text(manifest_text(raw | {SEAL: seal_of(raw)}), encoding="utf-8")
-    assert "is a link that leads out of its folder" in mistake(
-        capsys, *pretrain_words(data, tmp_path / "run", max_steps=1)
-    )
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["manifest.json", "unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"]
-)
-@pytest.mark.parametrize("kind", ["pipe", "device", "link out"])
-def test_files_of_data_that_are_no_files(
-    capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path, name: str, kind: str
-) -> None:
-    path = data / name
-    if kind == "pipe":
-        pipe(path)
-    elif kind == "device":
-        replaced(path, "/dev/zero")
-    else:
-        path.rename(tmp_path / "elsewhere")
-        path.symlink_to(tmp_path / "elsewhere")
-    sentence = mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=1))
-    assert (
-        ("not a file" in sentence)
-        if kind != "link out"
-        else ("leads out of its folder" in sentence)
-    )
-
-
-# ------------------------------------------------------------------ RUN
-
-
-@pytest.fixture
-def trained(finished: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(finished, tmp_path / "run"))
-
-
-def export(trained: Path, tmp_path: Path) -> tuple[str, ...]:
-    return "export", str(trained), "--output-dir", str(tmp_path / "out")
-
-
-@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt"])
-def test_a_runs_tokenizer_is_not_published_through_a_link(
-    capsys: pytest.CaptureFixture[str], trained: Path, secret: Path, tmp_path: Path, name: str
-) -> None:
-    replaced(trained / "tokenizer" / name, secret)
-    assert "leads out of its folder" in mistake(capsys, *export(trained, tmp_path))
-    assert not (tmp_path / "out").exists()
 
 
 # ------------------------------------------------------------------ MODEL
@@ -342,28 +243,6 @@ def test_a_model_of_others(
     assert not (tmp_path / "out").exists()
 
 
-def test_tokenizers_of_others_for_prepare(
-    capsys: pytest.CaptureFixture[str], model: Path, secret: Path, tmp_path: Path
-) -> None:
-    source = write_text(tmp_path / "a.txt", size=2000)
-    words = [
-        "prepare",
-        str(source),
-        "--output-dir",
-        str(tmp_path / "out"),
-        "--tokenizer",
-        str(model),
-        "--workers",
-        "1",
-    ]
-    long_texts(model, secret)
-    assert "model_max_length is 'many'" in mistake(capsys, *words)
-    (model / "tokenizer_config.json").unlink()
-    linked_vocabulary(model, secret)
-    assert "leads out of its folder" in mistake(capsys, *words)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_snapshot_of_the_hubs_cache(model: Path, tmp_path: Path, small_data: Path) -> None:
     """Its files are links to ../../blobs, which belong to it."""
     top = tmp_path / "hub" / "models--somebody--electra"
@@ -377,7 +256,7 @@ def test_a_snapshot_of_the_hubs_cache(model: Path, tmp_path: Path, small_data: P
     assert run(*verbs(snapshot, tmp_path, small_data)["detect"]) == 0
 
 
-# ---------------------------------------------------------- records of finetune, unfinished folders
+# ------------------------------------------------------------------ records of finetune
 
 
 @pytest.mark.parametrize(
@@ -398,7 +277,8 @@ def test_scores_that_are_not_records(
     capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str
 ) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "finetune.json").write_text('{"learning_rate": null}', encoding="utf-8")
+    asked = {k: v for k, v in asdict(FinetuneSettings().filled()).items() if k != "device"}
+    (tmp_path / "out" / "finetune.json").write_text(settings_text(asked), encoding="utf-8")
     (tmp_path / "out" / "scores.jsonl").write_text(text, encoding="utf-8")
     words = verbs(model, tmp_path, small_data)["finetune"]
     assert "scores.jsonl" in mistake(capsys, *words)
@@ -423,40 +303,3 @@ def test_settings_that_are_not_settings(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "finetune.json").write_text(text, encoding="utf-8")
     assert "finetune.json" in mistake(capsys, *verbs(model, tmp_path, small_data)["finetune"])
-    pipe(tmp_path / "out" / "finetune.json")
-    assert "finetune.json is a pipe" in mistake(
-        capsys, *verbs(model, tmp_path, small_data)["finetune"]
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[]",
-        "5",
-        "{}",
-        '{"options": 5, "sources": []}',
-        '{"options": {}, "sources": [5]}',
-        "[" * 100_000,
-    ],
-)
-def test_odd_states_of_an_unfinished_folder(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
-) -> None:
-    source, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
-    (out / "unfinished").mkdir(parents=True)
-    (out / "unfinished" / "state.json").write_text(text, encoding="utf-8")
-    assert "holds other files (unfinished" in mistake(
-        capsys, "prepare", source, "--output-dir", out, "--workers", "1"
-    )
-    assert (out / "unfinished" / "state.json").read_text(encoding="utf-8") == text
-
-
-def test_an_unfinished_folder_that_is_a_link(
-    capsys: pytest.CaptureFixture[str], secret: Path, tmp_path: Path
-) -> None:
-    source, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
-    out.mkdir()
-    (out / "unfinished").symlink_to(secret.parent)
-    mistake(capsys, "prepare", source, "--output-dir", out, "--workers", "1")
-    assert [p.name for p in secret.parent.iterdir()] == ["secret.txt"]
