@@ -213,14 +213,6 @@ def test_commands_of_the_readme(readme: str, capsys: pytest.CaptureFixture[str])
     assert not faults
 
 
-def test_tree_of_every_file() -> None:
-    """docs/tree.md names every file of the package, and nothing else."""
-    named = set(tree((ROOT / "docs" / "tree.md").read_text(encoding="utf-8")))
-    package = ROOT / "src" / "electrify"
-    files = {str(p.relative_to(ROOT)) for p in package.rglob("*.py") if not p.stem.startswith("__")}
-    assert {path for path in named if path.endswith(".py")} == files
-
-
 def test_tree_of_the_readme(readme: str) -> None:
     """It names what exists, and every room of the package."""
     paths = tree(readme)
@@ -268,30 +260,6 @@ def test_the_design_names_files_that_are_there() -> None:
     assert len(named) > 40
     there = [f"/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob("[!.]*/**/*.py")]
     assert [n for n in sorted(named) if not any(p.endswith(f"/{n}") for p in there)] == []
-
-
-SLOW = re.compile(r"^@pytest\.mark\.slow$", re.MULTILINE)
-
-
-def is_slow(text: str, test: str) -> bool:
-    """Whether every case of a test is left to `make test-slow`. text: that of its file."""
-    if re.search(r"^pytestmark = .*mark\.slow", text, re.MULTILINE):
-        return True
-    before = text[: text.index(f"def {test}(")]
-    return bool(SLOW.search(before[before.rindex("\n\n\n") :]))
-
-
-def test_reliability_says_which_tests_are_slow() -> None:
-    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    last, seen = "", 0
-    for file, test, said in re.findall(
-        r"`([\w/]+\.py)?::(\w+)`(\s\([^()]*\*slow\*[^()]*\)|,\s\*slow\*)?", page
-    ):
-        last = file or last
-        text = (ROOT / "tests" / last).read_text(encoding="utf-8")
-        assert is_slow(text, test) == bool(said), f"{last}::{test}"
-        seen += bool(said)
-    assert seen > 20
 
 
 @pytest.mark.parametrize(
