@@ -192,13 +192,9 @@ def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: P
 
 def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
     both = starts(begun)
-    with pytest.raises(
-        UserError, match="needs init_discriminator"
-    ):
+    with pytest.raises(UserError, match="needs init_discriminator"):
         check(recipe(extend_positions=LONG))
-    with pytest.raises(
-        UserError, match="needs init_discriminator"
-    ):
+    with pytest.raises(UserError, match="needs init_discriminator"):
         check(recipe(extend_rope_theta=THETA))
     with pytest.raises(UserError, match="extend_rope_theta"):
         check(recipe(extend_rope_theta=0.0, **both))
