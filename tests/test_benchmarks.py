@@ -218,7 +218,7 @@ def test_a_corpus_in_one_file(
 
     figures = pack(small_data, tmp_path / "data.tar")
     assert unpack(tmp_path / "data.tar", tmp_path / "again") == figures["tokens"]
-    files = (p for p in small_data.rglob("*.*") if not p.name.startswith("."))
+    files = (p for p in small_data.rglob("*.*") if p.name[0] != "." and "log" not in p.name)
     names = {p.relative_to(small_data) for p in files}
     assert len(names) >= 8
     for name in names:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
