@@ -18,13 +18,11 @@ from safetensors.torch import load_file, save_file
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.files import claim
-from electrify.oldfiles.reading import sha256_of
-from electrify.oldfiles.run_folder import METRICS
+from electrify.files import claim, sha256
 from electrify.recipe import dump, load, override
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus
-from electrify.train import checkpoint, log, start
+from electrify.train import METRICS, checkpoint, log, start
 from electrify.train.run import must_be_free, split_batch
 from small import (
     SMALL,
@@ -93,7 +91,7 @@ def test_a_run(finished: Path, small_data: Path) -> None:
     facts = json.loads((finished / "run.json").read_text(encoding="utf-8"))
     manifest = read_manifest(small_data)
     assert facts["data"] == manifest.fingerprint
-    assert facts["tokenizer_sha256"] == sha256_of(finished / "tokenizer" / "tokenizer.json")
+    assert facts["tokenizer_sha256"] == sha256(finished / "tokenizer" / "tokenizer.json")
     assert facts["parameters"] == sum(
         t.numel() for t in load_file(finished / "checkpoint-12" / "model.safetensors").values()
     )
@@ -531,7 +529,6 @@ def test_init_says_what_was_missing(
         folder / "model.safetensors",
         metadata={"format": "pt"},
     )
-    (folder / "electrify.json").unlink()  # with it, the change would be refused
     assert pretrain(small_data, tmp_path / "run", init_discriminator=folder, max_steps=1) == 0
     err = capsys.readouterr().err
     assert f"discriminator: {folder}: it has no weights of the head, which keeps its" in err
@@ -563,7 +560,6 @@ def test_init_from_a_folder_with_other_segments(
     out."""
     start = tmp_path / "start"
     shutil.copytree(finished / part, start)
-    (start / "electrify.json").unlink()
     config = json.loads((start / "config.json").read_text()) | {"type_vocab_size": there}
     (start / "config.json").write_text(json.dumps(config))
     tensors = load_file(start / "model.safetensors")

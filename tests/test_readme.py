@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from electrify.config.verbs import DEFAULT_RECIPE
 
 from electrify import cli
-from electrify.config.verbs import DEFAULT_RECIPE
 from electrify.errors import UserError
 from electrify.recipe import SECTION_OF, load, override
 from electrify.rules import check

@@ -84,26 +84,6 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("verb", ["predict", "embed"])
-def test_a_file_that_appears_meanwhile_stays(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    out = tmp_path / ("out.csv" if verb == "predict" else "out.npy")
-    real = Files.blocks
-
-    def blocks(self: Files, *given: Any) -> Any:
-        out.write_text("mine")
-        return real(self, *given)
-
-    monkeypatch.setattr(Files, "blocks", blocks)
-    words = [verb, models["classes"], str(table(tmp_path / "a.csv")), "--output-file", str(out)]
-    assert run(*words) == 2
-    assert out.read_text() == "mine"
-    assert (tmp_path / f"out-new{out.suffix}").stat().st_size > 50
-    assert run(*words, "--overwrite") == 0
-    assert out.stat().st_size > 50
-
-
 def test_a_device_without_numbers(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -461,16 +441,6 @@ def test_a_threshold_that_is_not_a_score_is_not_believed(
 ) -> None:
     found = noted(SimpleNamespace(electrify={"no_answer_threshold": given}))
     assert found.no_answer_threshold == taken
-
-
-def test_standard_output_that_is_closed(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "in.txt"
-    path.write_text("good\n")
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(UserError, match="standard output is closed; give an --output-file"):
-        predict_files(PredictConfig(model=models["classes"], files=(str(path),)))
 
 
 def test_what_was_cut_is_said(

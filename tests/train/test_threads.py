@@ -14,8 +14,7 @@ import torch
 
 from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.oldfiles.run_folder import METRICS
-from electrify.train import checkpoint, log, machine
+from electrify.train import METRICS, checkpoint, log, machine
 from electrify.train import meter as meter_module
 from electrify.train.machine import (
     Threads,
@@ -298,6 +297,7 @@ def test_a_run_says_so_once(
 def test_fine_tuning_keeps_no_threads_among_its_settings() -> None:
     """They are not a part of what a folder of scores belongs to."""
     from electrify.config.schema import field_types
+
     from electrify.downstream.options import FinetuneSettings
 
     assert "threads" in field_types(FinetuneConfig)
