@@ -62,7 +62,7 @@ def table(path: Path) -> Path:
 def predicted(model: str, path: Path, ending: str, **more: Any) -> str:
     out = path.parent / f"out{ending}"
     predict_files(PredictConfig(model=model, files=(str(path),), output_file=str(out), **more))
-    assert not list(path.parent.glob(".electrify*"))
+    assert not list(path.parent.glob(".out*"))
     return out.read_text("utf-8")
 
 
@@ -588,11 +588,11 @@ def test_a_stopped_command_leaves_no_half_file(models: dict[str, str], tmp_path:
     words = ["predict", models["classes"], str(path), "--output-file", str(out)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = Process(words, tmp_path / "stderr.txt")
-        assert process.wait_for(lambda: any(tmp_path.glob(".electrify-*.part")))
+        assert process.wait_for(lambda: any(tmp_path.glob(".out.csv.*.part")))
         process.signal(number)
         assert process.end().status == (143 if number == signal.SIGTERM else -9)
         assert not out.exists()
-        assert bool(list(tmp_path.glob(".electrify-*.part"))) == (number == signal.SIGKILL)
+        assert bool(list(tmp_path.glob(".out.csv.*.part"))) == (number == signal.SIGKILL)
 
 
 MEMORY = """
