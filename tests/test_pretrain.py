@@ -190,7 +190,7 @@ def test_export_mistakes(
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work", encoding="utf-8")
-    assert "is not an export" in mistake(capsys, "export", finished, "--output-dir", other)
+    assert "holds no electrify.json" in mistake(capsys, "export", finished, "--output-dir", other)
     assert [p.name for p in tmp_path.iterdir()] == ["other"]
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
@@ -679,12 +679,9 @@ def test_a_first_stage_is_named_where_the_second_has_not_begun(
     short = STAGES | {"max_minutes": 1e-9, "seq_length_schedule": "8=.1"}
     assert pretrain(small_data, run, **short) == 75
     said = capsys.readouterr().err
-    assert "warmup_steps 5 is not below generator_steps 4" in said
-    assert "give --generator-warmup-steps 0 or so" in said
-    assert "none of 4 updates has 8, whose share rounds to 0 updates; give more generator_" in said
+    assert "warmup_steps 5 is not below the 4 updates" in said
     named = f"is a run in its first stage; name the run of that, {run / 'generator-stage'}"
-    for words in (["export", run, "--output-dir", tmp_path / "x"], ["doctor", run]):
-        assert named in mistake(capsys, *words)
+    assert named in mistake(capsys, "export", run, "--output-dir", tmp_path / "x")
 
 
 # ------------------------------------------------------------------ folders that hold another run
