@@ -20,8 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from electrify.oldfiles.run_folder import METRICS
-from electrify.train import checkpoint, log
+from electrify.train import METRICS, checkpoint, log
 
 SMALL: dict[str, Any] = {
     "num_hidden_layers": 1,

@@ -186,7 +186,7 @@ def test_what_the_log_says(made: Path) -> None:
 
 
 def test_a_model_with_code_and_pickles(model: Path) -> None:
-    assert found(doctor(model), "ok") == {"whole", "loads"}
+    assert found(doctor(model), "ok") == {"loads"}
     (model / "pytorch_model.bin").write_bytes(b"")
     (model / "modeling.py").write_text("raise SystemExit")
     assert found(doctor(model), "warning") == {"pickle", "code"}
@@ -201,13 +201,10 @@ def test_damaged_weights(model: Path, code: str) -> None:
     else:
         tensors[name] = torch.zeros(3) if code == "shapes" else tensors[name] * torch.nan
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
-    assert found(doctor(model), "error") == {"hash"}
-    (model / "electrify.json").unlink()
     assert found(doctor(model), "error") == {code}
 
 
 def test_a_tokenizer_that_is_too_large_and_a_pair_of_two(finished: Path, model: Path) -> None:
-    (model / "electrify.json").unlink()
     edit(model / "tokenizer_config.json", unk_token="[UNK]", extra_special_tokens=["<new>"])
     report = doctor(finished / "generator", model)
     assert found(report, "error") == {"refused"}

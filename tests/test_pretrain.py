@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import torch
+from electrify.oldfiles.run_folder import METRICS
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
 from electrify.errors import UserError
 from electrify.files import claim
 from electrify.oldfiles.reading import sha256_of
-from electrify.oldfiles.run_folder import METRICS
 from electrify.recipe import dump, load, override
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus

@@ -516,7 +516,7 @@ def same_data(run: Folder, corpora: list[Folder]) -> Findings:
 
 
 def model_files(folder: Folder) -> Findings:
-    """Code and pickles in the folder, and whether our export is as it was written."""
+    """Code and pickles in the folder."""
     config = read_json(folder.path / "config.json")
     names = sorted(p.name for p in folder.path.iterdir())
     if pickles := [n for n in names if n.endswith(PICKLES)]:
@@ -526,10 +526,6 @@ def model_files(folder: Folder) -> Findings:
     if code:
         fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
         yield Finding("warning", "code", fact, "read it before you set trust_remote_code")
-    if "electrify.json" in names:
-        files = read_json(folder.path / "electrify.json")["files"]
-        wanted = {name: digest for name, digest in files.items() if digest}
-        yield from hashes(folder.path, wanted, "electrify.json", "export it again")
 
 
 def model_loads(folder: Folder) -> Findings:

@@ -1,5 +1,5 @@
 """Model folders of others, in every verb that takes one: no pickle is opened, no code of theirs
-runs, no size is believed before it was compared."""
+runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -243,24 +242,9 @@ def test_code_of_others_never_runs(
 # ------------------------------------------------------------------ config.json
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "numbers beyond 64 bits": (
-        {"hidden_size": 10**30, "intermediate_size": 10**30},
-        "",
-    ),
-    "many layers": (
-        {"num_hidden_layers": 10**9},
-        "asks for 1,000,000,000 layers; at most 1,000 are built",
-    ),
-    "a width of 0 heads": ({"num_attention_heads": 0}, ""),
-    "negative heads": (
-        {"num_attention_heads": -2},
-        "config.json has numbers that no model has: num_attention_heads -2",
-    ),
-    "a negative width": ({"hidden_size": -16}, ""),
     "a width that is text": ({"hidden_size": "wide"}, ""),
     "a width that is none": ({"hidden_size": None}, ""),
     "layers in a list": ({"num_hidden_layers": [1]}, ""),
-    "a vocabulary of NaN": ({"vocab_size": math.nan}, ""),
     "an activation of another world": ({"hidden_act": "__import__"}, ""),
     "a type that is a number": ({"model_type": 5}, ""),
     "a type that nobody knows": ({"model_type": "\x1b[31melectra"}, ""),
@@ -295,12 +279,11 @@ def test_configurations(
         "null",
         "",
         "{",
-        "[" * 100_000,
         "\udcff",
         '{"model_type": "electra", "num_labels": "x"}',
         "{}",
     ],
-    ids=range(9),
+    ids=range(8),
 )
 @pytest.mark.parametrize("verb", ["detect", "pretrain"])
 def test_configurations_that_are_none(
@@ -318,30 +301,10 @@ def test_configurations_that_are_none(
 # ------------------------------------------------------------------ weights
 
 
-def header(size: int, text: bytes, data: bytes = b"") -> bytes:
-    return struct.pack("<Q", size) + text + data
-
-
-def tensors(*places: tuple[int, int]) -> bytes:
-    text = json.dumps(
-        {
-            f"t{i}": {"dtype": "F32", "shape": [4], "data_offsets": place}
-            for i, place in enumerate(places)
-        }
-    ).encode()
-    return header(len(text), text, bytes(32))
-
-
 WEIGHTS: dict[str, bytes] = {
     "nothing": b"",
     "half a length": b"\x01\x02",
-    "a header of many terabytes": header(1 << 62, b"{}"),
-    "a header longer than the file": header(1 << 20, b"{}"),
-    "overlapping places": tensors((0, 16), (8, 24)),
-    "places behind the end": tensors((0, 16), (16, 1 << 40)),
-    "a hole": tensors((0, 16), (24, 40)),
-    "no JSON": header(4, b"abcd"),
-    "deep JSON": header(200_000, b"[" * 200_000),
+    "no JSON": b"\4\0\0\0\0\0\0\0abcd",
     "a pickle": b"\x80\x04cos\nsystem\n",
 }
 
@@ -437,7 +400,7 @@ TOKENIZERS = [
 @pytest.mark.parametrize(
     ("edit", "says"), TOKENIZERS, ids=[edit.__name__ for edit, _ in TOKENIZERS]
 )
-def test_hostile_tokenizers(
+def test_damaged_tokenizers(
     capsys: pytest.CaptureFixture[str],
     command: Callable[[str, Path | str], list[str]],
     model: Path,
@@ -506,6 +469,9 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
+# ------------------------------------------------------------------ runs (export)
+
+
 # ------------------------------ settings that are the caller's, and numbers of which lists are made
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -545,45 +511,6 @@ def test_what_a_forward_pass_returns_is_ours_to_say(
         not SETTINGS[case].items()
         & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
     )
-
-
-@pytest.mark.parametrize(("fields", "says"), [
-    ({"num_labels": 10**9}, "says num_labels 1,000,000,000, and no model has so many labels"),
-    ({"text_config": {"num_labels": 10**30}}, "and no model has so many labels"),
-    ({"model_type": "modernbert", "num_hidden_layers": 10**9},
-     "asks for 1,000,000,000 layers; at most 1,000 are built"),
-    ({"pad_token_id": 999}, ""),
-])  # fmt: skip
-@pytest.mark.parametrize("verb", VERBS)
-def test_numbers_of_which_lists_are_made(
-    capsys: pytest.CaptureFixture[str], command: Callable[[str, Path | str], list[str]],
-    model: Path, tmp_path: Path, verb: str,
-    fields: dict[str, Any], says: str,
-) -> None:  # fmt: skip
-    """A thousand million labels took the memory while config.json was read."""
-    change(model, **fields)
-    began = time.monotonic()
-    assert says in refused(capsys, command(verb, model), tmp_path)
-    assert time.monotonic() - began < 20
-
-
-@pytest.mark.parametrize("metadata", [None, [1], "x"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_an_index_without_metadata(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    metadata: Any,
-) -> None:
-    names = load_file(model / "model.safetensors")
-    (model / "model.safetensors").rename(model / "one.safetensors")
-    index = {"weight_map": dict.fromkeys(names, "one.safetensors")} | (
-        {} if metadata is None else {"metadata": metadata}
-    )
-    (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    assert "has no metadata (an object)" in refused(capsys, command(verb, model), tmp_path)
 
 
 def lots(whole: dict[str, Any]) -> None:

@@ -1,15 +1,11 @@
-"""Folders of tokenizers that lead elsewhere, or say where they came from: what the libraries would
-follow is refused, what they would repeat is left out."""
+"""What a tokenizer's settings say of where it came from is not published."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from electrify.oldfiles.reading import sha256_of
-from electrify.text.manifest import read_manifest, write_manifest
 from small import run, write_text
 
 ROLES = {
@@ -42,44 +38,6 @@ def write_tokenizer(folder: Path, **settings: Any) -> Path:
         encoding="utf-8",
     )
     return folder
-
-
-def leading_out(folder: Path, case: str) -> None:
-    """Puts into a tokenizer's folder what sends the library elsewhere, or is beyond any size."""
-    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    if "link" in case:
-        (folder / "additional_chat_templates").mkdir()
-        (folder / "additional_chat_templates" / "x.jinja").symlink_to("/etc/passwd")
-    elif "gigabytes" in case:
-        with (folder / "x.jinja").open("wb") as f:
-            f.truncate(3 << 30)  # sparse: it takes no room
-    elif "labels" in case:
-        (folder / "config.json").write_text('{"model_type": "bert", "num_labels": 2000000000}')
-    else:
-        settings["fast_tokenizer_files"] = ["../tokenizer.4.0.0.json"]
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-
-
-def seal_again(data: Path) -> None:
-    """A manifest that knows what was done to tokenizer_config.json."""
-    path = data / "tokenizer" / "tokenizer_config.json"
-    manifest = read_manifest(data)
-    files = manifest.tokenizer_files | {path.name: sha256_of(path)}
-    write_manifest(data, replace(manifest, tokenizer_files=files))
-
-
-LEADING_OUT = {
-    "a template that is a link": (
-        "holds chat templates, which an encoder does not have; remove it",
-        "additional_chat_templates",
-    ),
-    "a template of gigabytes": ("x.jinja has 3,072 MB, and such a file has at most", "x.jinja"),
-    "labels beyond memory": ("says num_labels 2,000,000,000", "config.json"),
-    "another file to read": (
-        "names other files to read instead (fast_tokenizer_files); remove that key",
-        "tokenizer_config.json",
-    ),
-}
 
 
 def test_what_a_tokenizer_says_of_its_origin_is_not_published(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def table(path: Path) -> Path:
 def predicted(model: str, path: Path, ending: str, **more: Any) -> str:
     out = path.parent / f"out{ending}"
     predict_files(PredictConfig(model=model, files=(str(path),), output_file=str(out), **more))
-    assert not list(path.parent.glob(".electrify*"))
+    assert not list(path.parent.glob(".out*"))
     return out.read_text("utf-8")
 
 
@@ -82,26 +82,6 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert {len(row) for row in tabs} == {6}
     assert tabs[2][1] == 'a "very, very" bad plot'  # its line break is a blank
     assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize("verb", ["predict", "embed"])
-def test_a_file_that_appears_meanwhile_stays(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    out = tmp_path / ("out.csv" if verb == "predict" else "out.npy")
-    real = Files.blocks
-
-    def blocks(self: Files, *given: Any) -> Any:
-        out.write_text("mine")
-        return real(self, *given)
-
-    monkeypatch.setattr(Files, "blocks", blocks)
-    words = [verb, models["classes"], str(table(tmp_path / "a.csv")), "--output-file", str(out)]
-    assert run(*words) == 2
-    assert out.read_text() == "mine"
-    assert (tmp_path / f"out-new{out.suffix}").stat().st_size > 50
-    assert run(*words, "--overwrite") == 0
-    assert out.stat().st_size > 50
 
 
 def test_a_device_without_numbers(
@@ -463,16 +443,6 @@ def test_a_threshold_that_is_not_a_score_is_not_believed(
     assert found.no_answer_threshold == taken
 
 
-def test_standard_output_that_is_closed(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "in.txt"
-    path.write_text("good\n")
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(UserError, match="standard output is closed; give an --output-file"):
-        predict_files(PredictConfig(model=models["classes"], files=(str(path),)))
-
-
 def test_what_was_cut_is_said(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -618,11 +588,11 @@ def test_a_stopped_command_leaves_no_half_file(models: dict[str, str], tmp_path:
     words = ["predict", models["classes"], str(path), "--output-file", str(out)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = Process(words, tmp_path / "stderr.txt")
-        assert process.wait_for(lambda: any(tmp_path.glob(".electrify-*.part")))
+        assert process.wait_for(lambda: any(tmp_path.glob(".out.csv.*.part")))
         process.signal(number)
         assert process.end().status == (143 if number == signal.SIGTERM else -9)
         assert not out.exists()
-        assert bool(list(tmp_path.glob(".electrify-*.part"))) == (number == signal.SIGKILL)
+        assert bool(list(tmp_path.glob(".out.csv.*.part"))) == (number == signal.SIGKILL)
 
 
 MEMORY = """

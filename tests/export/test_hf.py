@@ -135,7 +135,7 @@ def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
         first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"]
     )
     (run / "discriminator" / "electrify.json").unlink()
-    with pytest.raises(UserError, match="is not an export of electrify"):
+    with pytest.raises(UserError, match=r"holds no electrify\.json, so it is not ours"):
         export_run(run, old)
     assert (run / "discriminator" / "README.md").exists()
 
@@ -318,8 +318,8 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
         "no checkpoint": "has no complete checkpoint",
         "no such step": "has no checkpoint of step 7; there are: 5",
         "no generator": "has no generator: its objective mlm trains discriminator only",
-        "foreign folder": "is not an export of electrify",
-        "a file": "is not an export of electrify",
+        "foreign folder": "holds no electrify.json, so it is not ours",
+        "a file": "holds no electrify.json, so it is not ours",
         "damaged run.json": "run.json is not JSON",
     }[case]
     with pytest.raises(UserError, match=says):
@@ -454,25 +454,29 @@ DETECTS = "to say of every token whether it is original or was replaced"
         (
             "corrective",
             {"rtd": 50, "correct": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS} (RTD).", ".sigmoid()"],
-            ["which token stood", "METRO", "learned nothing"],
+            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
+            ["predict the original", "METRO", "learned nothing"],
         ),
         (
             "corrective",
             {"rtd": 0, "correct": 1},
-            ["run: encoder\n", "to say which token stood at", "its loss, `rtd`, has weight 0."],
+            [
+                "run: encoder\n",
+                "to predict the original of replaced tokens",
+                "its loss, `rtd`, has weight 0.",
+            ],
             [DETECTS, "discriminator\n", ".sigmoid()"],
         ),
         (
             "selective",
             {"rtd": 5, "select": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS} (RTD).", ".sigmoid()"],
+            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
             ["candidates", "TEAMS"],
         ),
         (
             "selective",
             {"rtd": 0, "select": 2},
-            ["run: encoder\n", "as all but the last layer of a branch", "has weight 0."],
+            ["run: encoder\n", "to share all but the last layer with a branch", "has weight 0."],
             [DETECTS, ".sigmoid()"],
         ),
         (

@@ -14,7 +14,6 @@ from breaking import SHORT, core, run
 from electrify.downstream.options import FinetuneSettings
 from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
-from electrify.oldfiles.models import look_over
 from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
 from small import listing, pretrain_words, same_ending
@@ -133,24 +132,6 @@ def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
         "tokenizer/vocab.txt",
     } <= set(names)
     assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
-
-
-def test_of_exported_folders(unbroken: Path, tmp_path: Path) -> None:
-    """As every verb that takes a model opens them. People may write into README.md."""
-    folder = Path(shutil.copytree(unbroken / "discriminator", tmp_path / "model"))
-    names = [n for n in sorted(listing(folder)) if n != "README.md"]
-    assert {
-        "config.json",
-        "electrify.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    } <= set(names)
-    look_over(folder)
-    assert believed(folder, names, look_over, rounds=CORRUPTIONS, chance=random.Random(6)) == []
-    (folder / "README.md").write_text("my notes", encoding="utf-8")
-    look_over(folder)
 
 
 def test_of_finetunes_records(tmp_path: Path) -> None:

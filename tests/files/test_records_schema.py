@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import pytest
 
-from electrify.oldfiles.schema import Count, FileName, Positive, SchemaError, Sha256, check
+from electrify.oldfiles.schema import Count, SchemaError, check
 
 
 @dataclass(frozen=True)
 class Inner:
-    size: Positive
-    hash: Sha256 = "0" * 64
+    size: Count
+    hash: str = ""
 
 
 @dataclass(frozen=True)
 class Outer:
-    name: FileName
+    name: str
     kind: Literal["a", "b"]
     inner: Inner
     counts: dict[str, float] = field(default_factory=dict)
@@ -54,16 +54,11 @@ ODD = [
     ({"counts": {"train": True}}, "counts.train is True, a number is needed"),
     ({"counts": {"train": float("nan")}}, "counts.train is nan, a number is needed"),
     ({"counts": []}, "counts is [], an object is needed"),
-    ({"inner": {"size": 0}}, "inner.size is 0, an integer from 1 is needed"),
     (
         {"inner": {"size": 10**30}},
-        "inner.size is 1000000000000000000000000000000, an integer from 1 is needed",
+        "inner.size is 1000000000000000000000000000000, an integer from 0 is needed",
     ),
     ({"inner": {}}, "inner.size is missing"),
-    (
-        {"inner": {"size": 1, "hash": "xyz"}},
-        "inner.hash is 'xyz', a SHA-256 in hexadecimal digits is needed",
-    ),
     ({"rows": [{"size": 1}, 5]}, "rows[1] is 5, an object is needed"),
     ({"ids": [1, "2"]}, "ids[1] is '2', an integer is needed"),
     ({"pair": [1]}, "pair is [1], a list of 2 is needed"),
@@ -71,8 +66,6 @@ ODD = [
     ({"number": 1.5}, "number is 1.5, an integer from 0 is needed"),
     ({"flag": 1}, "flag is 1, true or false is needed"),
     ({"kind": "c"}, "kind is 'c', 'a' or 'b' is needed"),
-    ({"name": "../a"}, "name is '../a', the name of a file in the folder is needed"),
-    ({"name": "a\nb"}, "name is 'a\\nb', the name of a file"),
     ({"new": 1}, "new is not known here"),
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -59,12 +58,3 @@ def test_a_text_as_long_as_the_model_reads(models_root: Path, tmp_path: Path, ki
     scorer.scores(["a " * (longest - 2)])
     with pytest.raises(UserError, match=f"reads {longest} tokens and the text has {longest + 1}"):
         scorer.scores(["a " * (longest - 1)])
-
-
-def test_architectures_that_are_no_list(models_root: Path, tmp_path: Path) -> None:
-    model = shutil.copytree(models_root / "bert", tmp_path / "model")
-    config = json.loads((model / "config.json").read_text())
-    for odd in ("eager", [3], {"a": 1}):
-        (model / "config.json").write_text(json.dumps(config | {"architectures": odd}))
-        with pytest.raises(UserError, match="architectures that are not a list of names"):
-            load_scorer(str(model))

@@ -73,7 +73,9 @@ def test_a_masked_language_model_by_hand(run: Path, batch_tokens: int):
 def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
     """Log P(original) of every token; for a folder whose mark says so, minus the energies."""
     folder = shutil.copytree(run / "discriminator", tmp_path / "model")
-    (folder / "electrify.json").write_text(json.dumps({"objective": kind}))
+    (folder / "electrify.json").write_text(
+        json.dumps({"logits": "energy" if kind == "electric" else "replaced"})
+    )
     model = ElectraForPreTraining.from_pretrained(folder).eval()
     wanted = []
     for text in TEXTS:

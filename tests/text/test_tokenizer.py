@@ -19,8 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
-from electrify.oldfiles import tokenizers as files_of_tokenizers
-from electrify.text import frame
+from electrify.text import frame, tokenizer_files
 from electrify.text.tokenizer import (
     load_tokenizer,
     save_existing,
@@ -311,6 +310,6 @@ def test_a_model_of_sentencepiece_names_the_library(
 ) -> None:
     (tmp_path / "spm.model").write_bytes(b"x")
     (tmp_path / "tokenizer_config.json").write_text("{}")
-    monkeypatch.setattr(files_of_tokenizers, "find_spec", lambda name: None)
+    monkeypatch.setattr(tokenizer_files, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"spm\.model is read with a library: pip install sent"):
         load_tokenizer(tmp_path)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from electrify.oldfiles.run_folder import METRICS
+from electrify.train import METRICS
 from electrify.train.log import MetricsLog, comparable, read
 
 

@@ -19,11 +19,10 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flops.count import recipe_flops
 from electrify.objectives.objective import Step
-from electrify.oldfiles.run_folder import METRICS
 from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted
 from electrify.text.shards import Corpus
-from electrify.train import log
+from electrify.train import METRICS, log
 from electrify.train import run as run_module
 from electrify.train.dist import World
 from electrify.train.loop import Run

@@ -16,10 +16,9 @@ from spoiled import spoil
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.oldfiles.run_folder import METRICS
 from electrify.recipe import load, override
 from electrify.rules import check
-from electrify.train import log
+from electrify.train import METRICS, log
 from small import (
     DROPOUT,
     TORCHRUN,

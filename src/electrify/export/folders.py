@@ -18,12 +18,10 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from ..errors import UserError, failing_as, is_of_memory
-from ..oldfiles.models import SAVED_AGAIN, look_over, mark_named
-from ..oldfiles.reading import FileError
-from ..oldfiles.tokenizers import VOCABULARY_FILES, must_be_plain, must_be_readable
-from ..tables import KEPT, OBJECTIVES, Logits, every_one_beside
+from ..tables import Logits
 from ..text.tokenizer import must_be_steady, without_code
-from .places import check_place
+from ..text.tokenizer_files import VOCABULARY_FILES, must_be_readable
+from .places import check_place, mark_of, must_not_be_quantised
 from .quiet import quiet
 
 _LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
@@ -39,24 +37,14 @@ _BOTH_WAYS = ("xlnet", "xlm", "flaubert")
 
 
 def saved_objective(path: str) -> str | None:
-    """The objective of our export, a folder or a model of the Hub; None if it does not say. Raises
-    UserError if it is damaged."""
-    mark = mark_named(path)
-    return mark.objective if mark else None
+    """The objective of our export, a folder or a model of the Hub; None if it does not say."""
+    return mark_of(path).get("objective")
 
 
 def logits_of(path: str) -> Logits | None:
     """The meaning of the logits of our export, a folder or a model of the Hub; None if it does not
-    say. Raises UserError if it is damaged."""
-    mark = mark_named(path)
-    if mark is None or mark.logits:
-        return mark and mark.logits
-    row = OBJECTIVES.get(mark.objective or "")
-    if row is None:
-        return None
-    # Only rows of this package were exported without it.
-    beside = row.leaves.get(mark.part or KEPT) or every_one_beside().get(mark.part or KEPT)
-    return beside.logits if beside else row.logits
+    say."""
+    return mark_of(path).get("logits")
 
 
 def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
@@ -104,8 +92,6 @@ def said(error: BaseException) -> str:
 def must_be_sound_weights(path: str, model: Any, info: dict[str, Any]) -> None:
     """Raises UserError if the library put random numbers in place of weights of another shape, or
     if weights are not numbers."""
-    if not Path(path).is_dir():
-        from_hub(path, model.config)  # the weights are in the cache now
     wrong = sorted(info["mismatched_keys"])
     if wrong:
         shown = ", ".join(
@@ -148,18 +134,6 @@ def unloadable(path: str, error: Exception) -> UserError:
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(error)}")
 
 
-def from_hub(name: str, config: Any) -> None:
-    """Looks at what the Hub's cache holds of a model, as at any folder. Raises UserError; nothing
-    is downloaded."""
-    if getattr(config, "quantization_config", None) is not None:
-        raise UserError(f"{name}: its weights are quantised (quantization_config); {SAVED_AGAIN}")
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(name, "config.json")
-    if isinstance(found, str):
-        look_over(Path(found).parent, snapshot=True)
-
-
 def is_causal(config: Any) -> bool:
     """Whether a model's tokens see only those before them (GPT-2). A model that has a masked-LM
     head, too, is an encoder."""
@@ -175,10 +149,7 @@ def is_causal(config: Any) -> bool:
 def load_config(path: str, *, causal: bool = False) -> Any:
     """The configuration of an encoder; causal: or of a model that reads from left to right. Raises
     UserError."""
-    try:
-        check_place(path)
-    except FileError as e:
-        raise e if e.advice else unloadable(path, e) from e
+    check_place(path)
     try:
         with quiet(), without_code(path):
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
@@ -186,8 +157,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
         raise
     except Exception as e:  # a config.json may hold anything, and may raise anything
         raise unloadable(path, e) from e
-    if not Path(path).is_dir():
-        from_hub(path, config)
+    must_not_be_quantised(path, config.to_dict())
     if type(config) not in MODEL_MAPPING:
         raise UserError(f"{path}: AutoModel has no model of type {config.model_type!r}")
     if getattr(config, "is_encoder_decoder", False):
@@ -225,14 +195,15 @@ def computing_plainly(config: Any) -> None:
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
     one) or if it is too large for the model."""
-    if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in VOCABULARY_FILES):
-        raise UserError(
-            f"{path}: the folder holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:4])}); "
-            "copy the one the model was trained with into it"
-        )
-    if Path(path).is_dir():
-        must_be_plain(Path(path))
-        must_be_readable(Path(path))
+    folder = Path(path)
+    if folder.is_dir():
+        if not any((folder / name).is_file() for name in VOCABULARY_FILES):
+            raise UserError(
+                f"{path}: the folder holds no tokenizer (none of "
+                f"{', '.join(VOCABULARY_FILES[:4])}); copy the one the model was trained with into "
+                "it"
+            )
+        must_be_readable(folder)
     with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,27 +28,31 @@ from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..errors import UserError
-from ..files import read_json
-from ..oldfiles.model_folder import CARD, may_write, replaced, sealed
-from ..oldfiles.reading import is_there
-from ..oldfiles.run_folder import CONFIG, FACTS, TOKENIZER
-from ..oldfiles.tokenizers import (
+from ..files import json_text, must_be_ours, read_json, written
+from ..progress import say
+from ..recipe import Recipe, load
+from ..tables import KEPT, meaning_of, network_names
+from ..text.tokenizer_files import (
+    TOKENIZER_FILE,
+    TOKENIZER_FILES,
     copy_tokenizer,
     read_settings,
     read_tokenizer,
     without_origin,
     write_settings,
 )
-from ..progress import say
-from ..recipe import Recipe, load
-from ..tables import KEPT, meaning_of, network_names
 from ..tokens import SpecialIds
-from ..train import checkpoint
+from ..train import CONFIG, FACTS, TOKENIZER, checkpoint
 from . import card
 from .agreement import check_folder
 from .learned import so_far
-from .places import must_be_run
+from .places import MARK, mark_of, must_be_run
 from .quiet import quiet
+
+SETTINGS = "config.json"
+WEIGHTS = "model.safetensors"
+CARD = "README.md"
+FILES = {SETTINGS, WEIGHTS, CARD, MARK, *TOKENIZER_FILES}
 
 # ------------------------------------------------------------------ verbs
 
@@ -70,10 +75,10 @@ def export_run(
     """
     if built is None:
         built, _ = _restored(config, facts, checkpoint.folder_of(run, config.train.max_steps))
+    for name in built.exports:
+        _must_be_free(run / name, identity_of(name, config, facts))
     return {
-        name: _write(
-            run, built, name, run / name, config=config, facts=facts, records=records, top=run
-        )
+        name: _write(run, built, name, run / name, config=config, facts=facts, records=records)
         for name in built.exports
     }
 
@@ -89,7 +94,7 @@ def export(
     """
     run, output_dir = Path(run), Path(output_dir)
     config, facts = read_run(run)
-    may_write(output_dir, identity_of(part, config, facts))
+    _must_be_free(output_dir, identity_of(part, config, facts))
     built, state = _found(run, step, config, facts)
     if part not in built.exports:
         raise UserError(
@@ -176,6 +181,24 @@ def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str
     }
 
 
+def _must_be_free(target: Path, identity: Mapping[str, Any]) -> None:
+    """Raises UserError unless the folder is new, empty, or an earlier export of this network."""
+    must_be_ours(target, MARK)
+    earlier = mark_of(str(target)) if target.is_dir() else {}
+    if earlier and any(earlier.get(key) != identity[key] for key in ("part", "run")):
+        raise UserError(
+            f"{target} holds another model ({earlier.get('part')})", "choose another --output-dir"
+        )
+
+
+def _keep_foreign(target: Path, new: Path) -> None:
+    """Copies what the user has put beside a model, which stays when the model is replaced."""
+    for path in target.iterdir() if target.is_dir() else ():
+        if path.name not in FILES:
+            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy(path, new / path.name)
+
+
 def _write(
     run: Path,
     built: Built,
@@ -186,15 +209,14 @@ def _write(
     facts: dict[str, Any],
     state: Mapping[str, Any] | None = None,
     records: list[dict[str, Any]] | None = None,
-    top: Path | None = None,
 ) -> Path:
-    """Written into a hidden folder, checked there, and put in place file by file. state: that of a
-    checkpoint. records: as in `export_run`; without them the log is read. top: the folder that
-    `target` must not leave by a link."""
+    """Written into a hidden folder beside the target, checked there, and renamed. state: that of a
+    checkpoint. records: as in `export_run`; without them the log is read."""
     model = built.exports[part]
     try:
-        with replaced(target, identity_of(part, config, facts), top=top) as new:
-            _copy_tokenizer(run, new, facts=facts, model=model)
+        with written(target.resolve()) as new:
+            new.mkdir(parents=True)
+            _copy_tokenizer(run, new, model=model)
             dropout = dropout_of(config.model, part)
             write_model(new, model, special=special_ids(facts), **dropout)
             check_folder(new, model, special_ids(facts))
@@ -207,7 +229,10 @@ def _write(
                 state=state,
                 records=records,
             )
-            (new / CARD).write_text(sealed(text), encoding="utf-8")
+            (new / CARD).write_text(text, encoding="utf-8")
+            identity = json_text(identity_of(part, config, facts), indent=1)
+            (new / MARK).write_text(f"{identity}\n", encoding="utf-8")
+            _keep_foreign(target, new)
     except (OSError, SafetensorError) as e:
         raise UserError(
             f"{target} could not be written ({getattr(e, 'strerror', None) or e})"
@@ -235,21 +260,21 @@ def write_model(
         config.save_pretrained(folder)
     theirs = to_theirs(model.table().rows, model.parameters())
     tensors = {name: t.float().cpu() for name, t in theirs.items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    # The library makes a file that only its owner may read.
+    shutil.copymode(folder / SETTINGS, folder / WEIGHTS)
 
 
-def _copy_tokenizer(
-    run: Path, folder: Path, *, facts: Mapping[str, Any], model: ExportedModel
-) -> None:
+def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
     source = run / TOKENIZER
-    if not is_there(source / "tokenizer.json"):
+    if not (source / TOKENIZER_FILE).is_file():
         raise UserError(
             f"{source} has no tokenizer.json; the run folder is damaged: copy the folder "
             "`tokenizer` of its prepared corpus there"
         )
-    copy_tokenizer(source, folder, within=run, hashes=facts.get("tokenizer_files"))
+    copy_tokenizer(source, folder)
     options = without_origin(read_settings(folder))
     # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings

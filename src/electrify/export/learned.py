@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..console import inert
-from ..oldfiles.run_folder import GENERATOR_STAGE, METRICS
 from ..recipe import Recipe, first_asked
 from ..tables import KEPT, beside, is_untaught
+from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
 from .wording import number, start_name, wall_time
 

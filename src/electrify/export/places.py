@@ -1,19 +1,31 @@
-"""Checks whether a name can be a model or a run, before anything heavy is loaded, so that a typo is
-reported at once."""
+"""What a name stands for, before anything heavy is loaded: a model folder, one of ours, a model of
+the Hub, a run. So a typo is reported at once."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserError
-from ..hub import must_be_reachable
-from ..oldfiles.model_folder import must_be_whole
-from ..oldfiles.models import look_over
-from ..oldfiles.reading import is_there
-from ..oldfiles.run_folder import HEADER, must_not_be_in_first_stage
+from ..files import read_json
+from ..hub import file_of, must_be_reachable
+from ..train import CONFIG, FACTS, GENERATOR_STAGE
 
+MARK = "electrify.json"
+"""The file of our model folders that says what the model is: its part (the network of a run, or
+"fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run."""
 RANDOM = "random:"  # before the name of a model: its shape with random weights
+
+
+def mark_of(name: str) -> dict[str, Any]:
+    """What electrify.json says of a model, a folder or an id of the Hub whose config.json was read;
+    empty if it has none. The libraries do not fetch that file, and without it energies and choices
+    look like other logits."""
+    folder = Path(name)
+    mark = folder / MARK if folder.is_dir() else file_of(name, MARK)
+    return read_json(mark) if mark is not None and mark.is_file() else {}
 
 
 def may_be_on_hub(name: str) -> bool:
@@ -24,36 +36,53 @@ def may_be_on_hub(name: str) -> bool:
 
 
 def check_place(path: str) -> None:
-    """Raises UserError for a name that is meant as a folder and is not one, and for one that the
-    Hub, asked once, does not know."""
-    if Path(path).is_dir():
-        must_be_whole(Path(path))
-        if not (Path(path) / "config.json").is_file():
+    """Raises UserError for a name that is meant as a folder of a model and is not one, for models
+    without plain weights of their own (adapters, quantised ones), and for a name
+    that the Hub, asked once, does not know."""
+    folder = Path(path)
+    if folder.is_dir():
+        if (folder / "adapter_config.json").is_file():
+            raise UserError(
+                f"{path}: the folder holds an adapter (adapter_config.json), whose model lies "
+                "elsewhere; merge the two and save the whole model"
+            )
+        if not (folder / "config.json").is_file():
             inner = next(
                 (
                     f"; did you mean {path.rstrip('/')}/{sub}?"
                     for sub in ("discriminator", "encoder")
-                    if (Path(path) / sub / "config.json").is_file()
+                    if (folder / sub / "config.json").is_file()
                 ),
                 "",
             )
             raise UserError(
                 f"{path}: the folder holds no config.json, so it is not a Hugging Face model{inner}"
             )
-        look_over(Path(path))
+        must_not_be_quantised(path, read_json(folder / "config.json"))
         return
-    if Path(path).is_file():
+    if folder.is_file():
         raise UserError(f"{path}: a file, not a folder")
     if not may_be_on_hub(path):
         raise UserError(f"{path}: no such folder")
     must_be_reachable(path, "model")
 
 
+def must_not_be_quantised(name: str, config: Mapping[str, Any]) -> None:
+    """Raises UserError if a model's config.json says that its weights are quantised."""
+    if config.get("quantization_config") is not None:
+        raise UserError(
+            f"{name}: its weights are quantised (quantization_config in config.json); load it "
+            "where it was made and save it in float32"
+        )
+
+
 def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
-    must_not_be_in_first_stage(run)
-    for name in HEADER:
-        if not is_there(run / name):
+    stage = run / GENERATOR_STAGE
+    if (stage / CONFIG).is_file() and not (run / CONFIG).is_file():
+        raise UserError(f"{run} is a run in its first stage; name the run of that, {stage}")
+    for name in (CONFIG, FACTS):
+        if not (run / name).is_file():
             raise UserError(
                 f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify "
                 "pretrain"

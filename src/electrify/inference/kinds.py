@@ -8,9 +8,8 @@ from typing import Any
 
 from ..downstream.tasks import Kind
 from ..errors import UserError
-from ..oldfiles.folders import KEY
-from ..oldfiles.models import mark_named
-from ..oldfiles.reading import read_object
+from ..export.places import mark_of
+from ..files import read_json
 
 CLASSES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -19,6 +18,8 @@ CLASSES = {
 }
 """The ending of a class of the library, and the class that loads it."""
 MOST_SHOWN = 4
+_NOTED = "electrify"
+"""The key of what fine-tuning has noted in config.json (downstream/reading.py, which is heavy)."""
 _TRAINED = "fine-tuned"
 """The part in the mark of a model that `electrify finetune` saved."""
 _PROBLEMS: dict[str, Kind] = {
@@ -52,13 +53,13 @@ def kind_in(model: str) -> Kind | None:
     folder = Path(model)
     if not folder.is_dir():
         return None
-    return kind_of(model, read_object(folder / "config.json", within=folder))
+    return kind_of(model, read_json(folder / "config.json"))
 
 
 def pairs_in(model: str) -> bool | None:
     """Whether the model of a folder was trained on pairs of texts; None if it does not say."""
     folder = Path(model)
-    noted = read_object(folder / "config.json", within=folder).get(KEY)
+    noted = read_json(folder / "config.json").get(_NOTED)
     pairs = noted.get("pairs") if isinstance(noted, dict) else None
     return pairs if isinstance(pairs, bool) else None
 
@@ -85,9 +86,9 @@ def ending_in(model: str, config: Mapping[str, Any]) -> str:
     named = config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     found = next((ending for ending in CLASSES if name.endswith(ending)), None)
-    mark = mark_named(model)
-    if mark is not None and mark.part not in (None, _TRAINED):
-        what = f"is the {mark.part} of a run"
+    part = mark_of(model).get("part", _TRAINED)
+    if part != _TRAINED:
+        what = f"is the {part} of a run"
     elif found is not None:
         return found
     else:

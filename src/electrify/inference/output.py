@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import sys
@@ -13,9 +15,7 @@ from typing import Any
 from ..console import harmless
 from ..downstream.read.conll import TOKENS
 from ..errors import UserError
-from ..oldfiles.csv_text import csv_text
-from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint
-from ..oldfiles.whole import written
+from ..files import written
 from .options import EmbedConfig, PredictConfig
 from .predictions import Labelled, Prediction, Several, Tagged, rounded
 from .sentences import Untagged
@@ -28,49 +28,32 @@ def must_be_free(options: PredictConfig | EmbedConfig) -> None:
     """Raises UserError if the output file cannot be written, is there already, or is one of the
     input's."""
     if options.output_file is None:
-        if sys.stdout is None:
-            raise UserError("standard output is closed; give an --output-file")
         return
     path = Path(options.output_file)
-    must_be_utf8(path)
     if not path.parent.is_dir():
         raise UserError(f"{path.parent}: no such folder; make it first")
-    must_not_be_in_a_checkpoint(path.parent)
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"{path.parent} cannot be written; choose another --output-file")
-    if not os.path.lexists(path):
+    if not path.exists():
         return
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of a file")
-    given = [file for file in options.files if path.exists() and os.path.exists(file)]
-    if any(os.path.samefile(file, path) for file in given):
+    if any(os.path.samefile(file, path) for file in options.files if os.path.exists(file)):
         raise UserError(f"{path} is read and cannot be written at the same time")
     if not options.overwrite:
         raise UserError(f"{path} is there already; choose another --output-file or --overwrite")
 
 
 @contextmanager
-def sink(output_file: str | None, *, over: bool) -> Iterator[Callable[[str], None]]:
+def sink(output_file: str | None) -> Iterator[Callable[[str], object]]:
     """Takes texts for the file, which is there when the block ends without an error; or for
-    standard output. over: see `written`."""
+    standard output."""
     if output_file is None:
-        yield _printed
+        yield sys.stdout.write
         return
-    with written(Path(output_file), over=over, locked=False) as stream:
-
-        def write(text: str) -> None:
-            stream.write(text.encode("utf-8"))
-
-        yield write
-
-
-def _printed(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        raise
-    except OSError as e:
-        raise UserError(f"standard output cannot be written: {e.strerror}") from e
+    with (
+        written(Path(output_file)) as part,
+        part.open("w", encoding="utf-8", newline="") as stream,
+    ):
+        yield stream.write
 
 
 class Layout:
@@ -114,7 +97,10 @@ class Layout:
                 rows.insert(0, [*self.columns, *self._added(both[0])])
             self._number += len(both)
         if self.ending == ".csv":
-            return csv_text(rows)
+            table = io.StringIO()
+            # Without the csv module's own line end, a lone carriage return would not be quoted.
+            csv.writer(table).writerows(rows)
+            return table.getvalue()
         return "".join("\t".join(map(self._cell, row)) + "\n" for row in rows)
 
     def _added(self, both: tuple[Item, Prediction]) -> dict[str, Any]:

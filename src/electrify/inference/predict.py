@@ -97,7 +97,7 @@ def _run(predictor: Predictor, files: Files, layout: Layout, options: PredictCon
     files.bytes_read = 0
     with (
         computing_with(threads),
-        sink(options.output_file, over=options.overwrite) as write,
+        sink(options.output_file) as write,
         Progress(files.size / MEGABYTE, title="predict", unit="MB") as progress,
     ):
         for block, share in shares(files, most):

@@ -10,7 +10,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from ..errors import UserError
-from ..oldfiles.whole import written
+from ..files import written
 from .options import EmbedConfig
 from .output import as_text, must_fit, must_go_together
 from .source import Head, Item
@@ -27,18 +27,14 @@ def vector_sink(options: EmbedConfig, head: Head, *, width: int) -> Iterator[Sin
     """The file is there when the block ends without an error. Raises UserError if .parquet is
     wanted and pyarrow is missing."""
     path = Path(options.output_file)
-    over = options.overwrite
-    if path.suffix.lower() == ".npy":
-        with written(path, over=over, locked=False) as stream:
+    with written(path) as part, part.open("wb") as stream:
+        if path.suffix.lower() == ".npy":
             rows = Npy(stream, width=width)
             yield rows
             rows.finish()
-        return
-    with (
-        written(path, over=over, locked=False) as stream,
-        parquet_rows(stream, head, width=width) as table,
-    ):
-        yield table
+        else:
+            with parquet_rows(stream, head, width=width) as table:
+                yield table
 
 
 class Npy:

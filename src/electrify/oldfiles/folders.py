@@ -24,16 +24,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ..errors import OutputError
-from ..hub import at_commit
 from .lock import LOCK
 from .reading import UnreadableError, unreadable
-from .tokenizers import TOKENIZER_FILES
 from .whole import OUTPUT, TEMPORARY, free_name
 
 MARK = "electrify.json"
 KEY = "electrify"
-SCORES = "blimp.json"
-SCORES_PAGE = "blimp.md"
 # The largest file that may hold a mark: the state of a corpus of 100,000 files has an eighth of it.
 MOST_BYTES = 1 << 27
 
@@ -177,17 +173,3 @@ def sha256(path: Path) -> str | None:
         return None
     with stream, _named(path):
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
-
-
-def fingerprint(model: str) -> str:
-    """A short hash of what a model folder computes: weights, configuration and tokenizer; for a Hub
-    id see `at_commit`."""
-    folder = Path(os.path.expanduser(model))
-    if not folder.is_dir():
-        return at_commit(model)
-    names = {"config.json", *TOKENIZER_FILES}
-    files = sorted(
-        p for p in folder.iterdir() if p.name in names or p.suffix in (".safetensors", ".bin")
-    )
-    found = [(p.name, sha256(Path(os.path.realpath(p)))) for p in files]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]

@@ -4,12 +4,14 @@ to somewhere else."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from ..console import brief
 from ..errors import OutputError, UserError
-from .run_folder import HEADER, NUMBERED
 
+HEADER = ("config.yaml", "run.json")
+NUMBERED = re.compile("checkpoint-(0|[1-9][0-9]*)")
 _OF_A_CHECKPOINT = ("manifest.json", "state.json")
 
 

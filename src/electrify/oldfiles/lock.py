@@ -84,30 +84,6 @@ def _writable(folder: Path) -> Iterator[None]:
         raise OutputError(fact, "choose another --output-dir") from e
 
 
-def holder(folder: Path) -> str | None:
-    """The process that has locked the folder; "?" if its number is unknown, None if there is none.
-    This function writes nothing and keeps nobody out."""
-    try:
-        path = Path(os.path.realpath(folder)) / LOCK
-    except OSError:  # the folder that we are in is gone
-        return None
-    if path in _locked_here:  # closing the file below would free this process's own lock
-        return str(os.getpid())
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return _number(fd)
-    except (OSError, ValueError):  # not readable, or a file system without locks
-        return None
-    finally:
-        os.close(fd)
-    return None
-
-
 def _locked(path: Path, folder: Path) -> tuple[int, bool]:
     """The open and locked file, and whether it was made here. Raises UserError if another process
     has it, OSError if it cannot be opened."""

@@ -11,10 +11,8 @@ the user: then nothing is written either.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 from collections.abc import Container, Iterable, Iterator
@@ -22,13 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError, UserError
-from ..progress import say
+from ..errors import OutputError
 from . import seals
 from .folders import (
     KEY,
     MARK,
-    TOKENIZER_FILES,
     foreign,
     own_bytes,
     own_object,
@@ -37,12 +33,12 @@ from .folders import (
 )
 from .inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
 from .lock import lock
+from .tokenizers import TOKENIZER_FILES
 from .whole import sync, temporary, write_atomically
 
-CARD = "README.md"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-MODEL_FILES = (CONFIG, WEIGHTS, CARD, *TOKENIZER_FILES)
+MODEL_FILES = (CONFIG, WEIGHTS, *TOKENIZER_FILES)
 KIND = "model"
 UNFINISHED = "unfinished"
 # In an unfinished mark: the hashes of what was there before, because each file is the old one or
@@ -51,7 +47,6 @@ EARLIER = "earlier"
 FORMAT = 1
 # The first versions wrote none of these keys.
 _SINCE_SEALS = {KEY, "files", EARLIER, UNFINISHED, seals.SEAL}
-_SEAL = re.compile(rb"\n<!-- electrify ([0-9a-f]{64}) -->\n\Z")
 
 
 def model_mark(folder: Path) -> dict[str, Any] | None:
@@ -72,16 +67,6 @@ def model_mark(folder: Path) -> dict[str, Any] | None:
     return found if first or found.get(seals.SEAL) == seals.seal_of(found) else None
 
 
-def must_be_whole(folder: Path) -> None:
-    """Raises UserError for a model folder whose replacement was interrupted."""
-    mark = model_mark(folder)
-    if mark is not None and mark.get(UNFINISHED):
-        raise UserError(
-            f"{folder}: writing this model was interrupted; repeat the command that wrote it, "
-            "which finishes it"
-        )
-
-
 def is_whole(folder: Path) -> bool:
     """Whether a model of ours is complete to the last byte. Exports of the first versions do not
     list files; they must at least have weights."""
@@ -90,10 +75,7 @@ def is_whole(folder: Path) -> bool:
         return False
     files = mark.get("files") or {CONFIG: None, WEIGHTS: mark.get("weights_sha256")}
     found = {name: sha256(folder / name) for name in files}
-    return all(
-        found[name] == digest if digest else found[name] or name == CARD
-        for name, digest in files.items()
-    )
+    return all(found[name] == digest if digest else found[name] for name, digest in files.items())
 
 
 def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None) -> None:
@@ -134,13 +116,12 @@ def may_write(target: Path, identity: dict[str, Any], *, top: Path | None = None
 
 
 def must_be_as_written(folder: Path) -> None:
-    """Raises UserError if a file that the mark lists was changed since. A card is left to
-    `_may_replace_card`: a changed one stays."""
+    """Raises UserError if a file that the mark lists was changed since."""
     mark = model_mark(folder) or {}
     known = [mark.get("files", {}), mark.get(EARLIER, {})]
     if WEIGHTS not in known[0] and isinstance(mark.get("weights_sha256"), str):
         known.append({WEIGHTS: mark["weights_sha256"]})
-    for name in sorted({name for files in known for name in files} - {CARD}):
+    for name in sorted({name for files in known for name in files}):
         path = folder / name
         digests = {files[name] for files in known if name in files}
         if not os.path.lexists(path) or None in digests:
@@ -186,33 +167,22 @@ def _publish(staged: Path, target: Path, identity: dict[str, Any]) -> None:
     new = {name: digest for name in MODEL_FILES if (digest := sha256(staged / name))}
     had: dict[str, Any] = mark.get("files") or (dict.fromkeys(MODEL_FILES) if mark else {})
     _must_be_ours(target, new, had)
-    if CARD in new and not _may_replace_card(target / CARD):
-        say(
-            f"{target / CARD} stays, because somebody changed it (or an earlier version wrote it); "
-            "remove it to get a new one"
-        )
-        new.pop(CARD)
     changed = [name for name in new if sha256(target / name) != new[name]]
     gone = [
         name
         for name, digest in had.items()
         if name not in new and digest and sha256(target / name) == digest
     ]
-    # A card says how long its run took, so its hash would make the marks of equal models differ. It
-    # seals itself.
-    kept = {name: None if name == CARD else digest for name, digest in new.items()} | (
-        {CARD: None} if CARD in had else {}
-    )
     (staged / MARK).touch()
     mode = stat.S_IMODE((staged / MARK).stat().st_mode)
-    last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": kept})
+    last = _mark({"format": FORMAT, **identity, "weights_sha256": new.get(WEIGHTS), "files": new})
     for name in changed:
         # Libraries make files that only their owner may read.
         (staged / name).chmod(mode)
         sync(staged / name)
     if changed or gone:
         there = {name: sha256(target / name) for name in had if os.path.lexists(target / name)}
-        begun = {"format": FORMAT, **identity, "files": had | kept, EARLIER: there}
+        begun = {"format": FORMAT, **identity, "files": had | new, EARLIER: there}
         write_atomically(target / MARK, _mark(begun | {UNFINISHED: True}))
         _replace(staged, target, changed, gone)
     if own_bytes(target / MARK) != last.encode():
@@ -247,21 +217,3 @@ def _replace(staged: Path, target: Path, changed: list[str], gone: list[str]) ->
 
 def _mark(facts: dict[str, Any]) -> str:
     return json.dumps(seals.sealed({KEY: KIND, **facts}), indent=1, sort_keys=True) + "\n"
-
-
-# ------------------------------------------------------------------ the card
-
-
-def sealed(card: str) -> str:
-    """A card with its own hash in its last line, where readers do not see it: a person's changes
-    are told from ours by it."""
-    return f"{card}\n<!-- electrify {hashlib.sha256(card.encode()).hexdigest()} -->\n"
-
-
-def _may_replace_card(path: Path) -> bool:
-    """Whether the card is missing or still as we wrote it."""
-    text = own_bytes(path)
-    if text is None:
-        return not os.path.lexists(path)
-    seal = _SEAL.search(text)
-    return seal is not None and hashlib.sha256(text[: seal.start()]).hexdigest().encode() == seal[1]

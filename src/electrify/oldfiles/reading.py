@@ -274,18 +274,6 @@ def _size(n: int) -> str:
     return f"{n / MB:,.0f} MB" if n >= MB else f"{n:,} bytes"
 
 
-def is_there(path: Path) -> bool:
-    """Whether anything has that name. Raises FileError if we may not look into the folder around
-    it."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
-    except OSError as e:
-        raise unreadable(path, e) from e
-    return True
-
-
 def unreadable(path: Path, error: Exception) -> FileError:
     """What to raise for an error in opening or reading a file."""
     why = f"cannot be read ({getattr(error, 'strerror', None) or error})"

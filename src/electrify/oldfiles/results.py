@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..progress import say
-from .folders import aside, foreign, mark_of, marked, sha256
+from .folders import aside, mark_of, marked, sha256
 from .whole import write_atomically
 
 RECORD = ".written.json"
@@ -45,12 +45,6 @@ def write_results(
     for name, content in data.items():
         if sha256(folder / name) != new[name]:
             write_atomically(folder / name, content)
-
-
-def besides_record(folder: Path) -> list[str]:
-    """What `foreign` names, except our record: a writer that fails early leaves it alone there."""
-    ours = mark_of(folder / RECORD, KIND) is not None
-    return [name for name in foreign(folder) if not (ours and name == RECORD)]
 
 
 def keep_changed(path: Path) -> None:

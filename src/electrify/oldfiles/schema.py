@@ -15,7 +15,6 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from ..console import brief
@@ -46,25 +45,7 @@ def is_count(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and 0 <= x <= MOST
 
 
-def is_file_name(x: Any) -> bool:
-    """The name of a file directly in a folder: it leads nowhere else."""
-    return (
-        isinstance(x, str)
-        and x not in ("", "..")
-        and Path(x).name == x
-        and "\\" not in x
-        and x.isprintable()
-    )
-
-
-def is_sha256(x: Any) -> bool:
-    return isinstance(x, str) and len(x) == 64 and not set(x) - set("0123456789abcdef")
-
-
 Count = Annotated[int, Rule("an integer from 0", is_count)]
-Positive = Annotated[int, Rule("an integer from 1", lambda x: is_count(x) and x > 0)]
-FileName = Annotated[str, Rule("the name of a file in the folder", is_file_name)]
-Sha256 = Annotated[str, Rule("a SHA-256 in hexadecimal digits", is_sha256)]
 
 
 def check(kind: type[T], value: Any, where: str, *, more: bool = False) -> T:

@@ -10,18 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..oldfiles.folders import (
-    SCORES,
-    SCORES_PAGE,
-    fingerprint,
-    mark_of,
-    marked,
-    own_bytes,
-    relative,
-)
-from ..oldfiles.lock import lock
-from ..oldfiles.results import write_results
-from ..oldfiles.whole import json_text
+from ..files import claim, json_text, read_json, write
 from ..progress import Progress, say
 from .blimp import Accuracy, Paradigm, judge, read_blimp, table
 from .options import EvaluateConfig
@@ -31,18 +20,14 @@ if TYPE_CHECKING:
 
     from .pll import Scorer
 
-FILES = (SCORES, SCORES_PAGE)
-KIND = "blimp"
-SEAL = "<!-- electrify blimp"
+SCORES = "blimp.json"
+PAGE = "blimp.md"
 
 
 def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
-    is given. Raises UserError before anything is scored.
-
-    That folder may hold other files. It is refused if one of the two files belongs to somebody
-    else, or to other models, pairs or options.
-    """
+    is given. Raises UserError before anything is scored, also for a folder that holds the scores of
+    other models, pairs or options, or other files and no scores."""
     return evaluate_pairs(options, read_blimp(options.data_dir, limit=options.max_eval_samples))
 
 
@@ -56,15 +41,31 @@ def evaluate_pairs(options: EvaluateConfig, paradigms: list[Paradigm]) -> list[A
     out = Path(options.output_dir) if options.output_dir else None
     if out is None:
         return _accuracies(scorers, paradigms, options, device)
-    labels = {scorer.name: relative(scorer.name, out) for scorer in scorers}
-    identity = _identity(labels, paradigms, options)
-    _must_be_ours(out, identity)
-    with lock(out):  # a folder that cannot be made is found now, and not after the scoring
-        _must_be_ours(out, identity)
+    labels = {scorer.name: _relative(scorer.name, out) for scorer in scorers}
+    identity = {
+        "models": sorted(labels.values()),
+        "pairs": hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16],
+        "max_eval_samples": options.max_eval_samples,
+    }
+    with claim(out, SCORES):
+        known = read_json(out / SCORES) if (out / SCORES).is_file() else identity
+        if any(known.get(key) != value for key, value in identity.items()):
+            raise UserError(
+                f"{out / SCORES} holds the scores of other models, pairs or options; choose "
+                "another --output-dir"
+            )
         rows = _accuracies(scorers, paradigms, options, device)
         labelled = [replace(row, model=labels[row.model]) for row in rows]
-        _write(out, labelled, identity, {labels[s.name]: s.kind for s in scorers})
+        _write(out, labelled, identity | {"scored_as": {labels[s.name]: s.kind for s in scorers}})
     return rows
+
+
+def _relative(name: str, folder: Path) -> str:
+    """The path of a model's folder relative to `folder`, so that both can be moved together; an id
+    of the Hub stays as it is."""
+    return (
+        os.path.relpath(os.path.realpath(name), folder.resolve()) if Path(name).is_dir() else name
+    )
 
 
 def _distinct(models: Sequence[str]) -> list[str]:
@@ -101,57 +102,8 @@ def _accuracies(
         ]
 
 
-def _identity(
-    labels: dict[str, str], paradigms: Sequence[Paradigm], options: EvaluateConfig
-) -> dict[str, Any]:
-    """What the results belong to: the models (by the hash of their files), the pairs and the
-    options."""
-    pairs = hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16]
-    return {
-        "models": {label: fingerprint(name) for name, label in labels.items()},
-        "pairs": pairs,
-        "max_eval_samples": options.max_eval_samples,
-    }
-
-
-def _must_be_ours(out: Path, identity: dict[str, Any]) -> None:
-    """Raises UserError if one of the two files is not what this very command writes. The last line
-    of the table says what it belongs to. Files of earlier versions do not say what they belong to,
-    and are refused.
-    """
-    for name in FILES:
-        path = out / name
-        if not os.path.lexists(path):
-            continue
-        text = (own_bytes(path) or b"").decode("utf-8", "replace")
-        sealed = {"seal": text} if SEAL in text else None
-        had = mark_of(path, KIND) if name == SCORES else sealed
-        if had is None:
-            raise UserError(
-                f"{path} is not a file that this version of electrify evaluate wrote; move it "
-                "away, or choose another --output-dir"
-            )
-        if any(had[k] != v for k, v in identity.items() if k in had) or (
-            "seal" in had and not text.endswith(_seal(identity))
-        ):
-            raise UserError(
-                f"{path} holds the scores of other models, pairs or options; choose another "
-                "--output-dir"
-            )
-
-
-def _seal(identity: dict[str, Any]) -> str:
-    return f"{SEAL} {hashlib.sha256(json_text(identity).encode()).hexdigest()} -->\n"
-
-
-def _write(
-    out: Path, rows: Sequence[Accuracy], identity: dict[str, Any], kinds: dict[str, str]
-) -> None:
-    page = (
-        "# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n"
-        f"```\n{table(rows)}\n```\n\n{_seal(identity)}"
-    )
-    record = marked(
-        KIND, identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in rows]}
-    )
-    write_results(out, {SCORES: record, SCORES_PAGE: page})
+def _write(out: Path, rows: Sequence[Accuracy], about: dict[str, Any]) -> None:
+    found = about | {"paradigms": [asdict(row) for row in rows]}
+    write(out / SCORES, json_text(found, indent=1) + "\n")
+    page = f"# BLiMP\n\nAccuracy in percent; paradigms count alike.\n\n```\n{table(rows)}\n```\n"
+    write(out / PAGE, page)
