@@ -31,7 +31,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from . import __version__, recipe
 from .cores import wait_briefly
-from .errors import Unfinished, UserError, nearest
+from .errors import Unfinished, UserError, is_of_memory, nearest
 from .progress import aligned, say, show
 from .train.signals import SAVED_EXIT, Stop
 from .values import Count, Options, kinds, plain_kind
@@ -131,8 +131,7 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
             return f"stopped by {name}", 128 + signal.Signals[name]
         case OSError() if errno.errorcode.get(e.errno or 0) in LACKING:
             return f"error: {e.filename or 'standard output or a file'}: {e.strerror}", 2
-    memory = isinstance(e, MemoryError) or "allocate memory" in text or "out of memory" in text
-    if memory:
+    if is_of_memory(e):
         return "error: memory ran out. Use smaller batches, or another machine", 2
     if type(e).__module__.startswith(("huggingface_hub", "httpx")):
         return f"error: the Hugging Face Hub: {' '.join(text.split())[:300]}", 2

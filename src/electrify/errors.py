@@ -9,44 +9,10 @@ status 2. `Unfinished` means that nothing is wrong with it and the same command 
 from __future__ import annotations
 
 import difflib
-import errno
-import io
-import os
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 SHOWN = 12
-# Errors of the operating system that only a mistake of this program causes. Every other one is a
-# condition of the machine or its file systems, and may occur wherever a file is opened or written.
-# A missing file (ENOENT) is among these because every reader reports that itself.
-OWN_MISTAKES = {
-    "ENOENT",
-    "EBADF",
-    "EFAULT",
-    "ECHILD",
-    "ESRCH",
-    "ESPIPE",
-    "ENOTTY",
-    "ENOTSOCK",
-    "EISCONN",
-    "EDEADLK",
-    "EDEADLOCK",
-    "EDOM",
-    "ERANGE",
-}
-# What to do beside looking at the file that a message names.
-ADVICE = {
-    "EMFILE": "raise the limit (ulimit -n)",
-    "ENFILE": "the machine has no more to give",
-    "ENOSPC": "make room and run the same command again",
-    "EDQUOT": "make room and run the same command again",
-    "EIO": "look at the disk",
-    "ENOMEM": "choose smaller numbers, or another machine",
-    "EBUSY": "unmount what is mounted there, or stop the program that uses it",
-    "ESTALE": "look at the network disk, and run the same command again",
-}
 
 
 class UserError(ValueError):
@@ -107,42 +73,8 @@ def need(ok: bool, fact: str, advice: str = "") -> None:
         raise UserError(fact, advice)
 
 
-def code_of(error: OSError) -> str:
-    """The name of the system's error (`ENOSPC`), "" if it has none."""
-    return errno.errorcode.get(error.errno or 0, "")
-
-
-def is_of_the_machine(error: OSError) -> bool:
-    """Whether the error is a condition of the machine or a file system, not a mistake of ours."""
-    return code_of(error) not in {"", *OWN_MISTAKES}
-
-
 def is_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. Torch raises a bare RuntimeError then, safetensors its own."""
-    return isinstance(error, MemoryError) or (
-        code_of(error) == "ENOMEM"
-        if isinstance(error, OSError)
-        else not isinstance(error, UserError)
-        and any(sign in str(error) for sign in ("can't allocate memory", "Cannot allocate memory"))
-    )
-
-
-def place_of(error: OSError) -> str:
-    """The file on which the machine failed. An error of opening contains the file's name. An error
-    of writing does not; there it is the open file of the innermost function on the stack."""
-    if isinstance(error.filename, str | bytes | os.PathLike):
-        return os.fsdecode(error.filename)
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    found = (name for frame in reversed(frames) for name in written_in(frame))
-    return next(found, "standard output, or a file that was being written")
-
-
-def written_in(frame: FrameType) -> Iterator[str]:
-    """Names of the files that a function, or its object, has opened for writing (and may have
-    closed since, as a `with` statement does)."""
-    held = [*frame.f_locals.values(), *getattr(frame.f_locals.get("self"), "__dict__", {}).values()]
-    for file in held:
-        if isinstance(file, io.IOBase) and set(str(getattr(file, "mode", "r"))) & set("wax+"):
-            name = getattr(file, "name", None)
-            if isinstance(name, str | os.PathLike):
-                yield "standard output" if name == "<stdout>" else os.fspath(name)
+    """Whether memory ran out, of which torch and safetensors tell by errors of other kinds."""
+    text = str(error)
+    said = "allocate memory" in text or "out of memory" in text
+    return isinstance(error, MemoryError) or (said and not isinstance(error, UserError))

@@ -208,9 +208,7 @@ def measured(
 
 def reason_of(error: Exception) -> str | None:
     """Why a task failed that leaves the others as they are; None if that is a fault of ours."""
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError) or is_of_memory(error):
+    if is_of_memory(error):
         said = " ".join(str(error).split())[:200]
         return (
             "memory ran out"
