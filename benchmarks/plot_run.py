@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from electrify.oldfiles.run_folder import METRICS
+from electrify.train import METRICS
 from electrify.train.log import read
 
 LOSSES = ("generator_loss_masked", "mlm_loss_masked", "rtd", "correct_loss_replaced")

@@ -12,9 +12,6 @@ import pytest
 
 from electrify import cli
 from electrify.cli import ending_of
-from electrify.errors import UserError
-from electrify.oldfiles.lock import lock
-from electrify.oldfiles.whole import sync
 from small import one_sentence, pretrain_words
 
 MACHINE = """
@@ -60,17 +57,6 @@ def test_a_file_that_cannot_be_replaced_is_named(
     assert f"{tmp_path / 'run' / '.run.json.'}{os.getpid()}.part: {os.strerror(number)}; " in said
 
 
-def test_a_sync_that_fails_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(fd: int) -> None:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(os, "fsync", refused)
-    with pytest.raises(OSError, match="Invalid argument") as caught:
-        sync(tmp_path)
-    ending = ending_of(caught.value, "prepare")
-    assert ending == (f"{tmp_path}: Invalid argument", 2)
-
-
 def test_memory_that_runs_out_before_a_verb_begins(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,17 +66,3 @@ def test_memory_that_runs_out_before_a_verb_begins(
     monkeypatch.setattr(cli, "parser", full)
     assert cli.main(["doctor", "x"]) == 2
     assert one_sentence(capsys.readouterr().err).startswith("electrify: memory ran out")
-
-
-def test_a_lock_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No inode is left when a model is written after its training: another folder does not help."""
-
-    def full(*_: Any, **__: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "open", full)
-    says = (
-        r"cannot be written \(No space left on device\); make room and run the same command again"
-    )
-    with pytest.raises(UserError, match=says), lock(tmp_path):
-        pass
