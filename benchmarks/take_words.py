@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from electrify.errors import UserError
-from electrify.oldfiles.whole import write_atomically
+from electrify.files import write
 from electrify.text.streams import COMPRESSIONS, read_chunks
 
 _BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
@@ -77,7 +77,7 @@ def taken_from(corpus: Path, *, words: float, output: Path) -> None:
             f"whole documents of {corpus} give {sum(got.values()):,} words, not {words:,.0f}: they "
             "are too long for so few; give more --words"
         )
-    write_atomically(output, "\n\n".join(d for found in kept.values() for d in found) + "\n")
+    write(output, "\n\n".join(d for found in kept.values() for d in found) + "\n")
 
 
 def main() -> int:

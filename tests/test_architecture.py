@@ -19,7 +19,6 @@ ORDER = [
     {"console"},
     {"errors", "progress"},
     {"cores", "files", "hub", "values"},
-    {"oldfiles"},
     {"tables"},
     {"recipe"},
     {"rules"},

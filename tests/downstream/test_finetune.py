@@ -210,7 +210,7 @@ def test_folders_of_other_runs_are_refused(zoo: Path, reviews: tuple[str, str], 
         UserError, match=r"holds scores of other examples of task 'reviews': a file has changed"
     ):
         finetune(first)
-    with pytest.raises(UserError, match=r"holds other files and no finetune.json"):
+    with pytest.raises(UserError, match=r"holds no finetune\.json, so it is not ours"):
         finetune(options(zoo, reviews, model))
 
 

@@ -31,7 +31,6 @@ from electrify.downstream.read.task import answering_of, tagging_of
 from electrify.downstream.tasks import TaskData
 from electrify.inference import source
 from electrify.inference.predictions import Answered, Labelled, Several, Tagged, Value
-from electrify.oldfiles.model_folder import replaced
 
 THINGS = ("film", "plot", "one")
 GOOD = ("good", "great", "fine")
@@ -382,9 +381,9 @@ def test_the_discriminator_of_a_run_is_no_tagger(foreign: Any, tmp_path: Path) -
 
     def predicted(identity: dict[str, str]) -> int:
         folder = tmp_path / identity["part"]
-        with replaced(folder, identity) as new:
-            model.save_pretrained(new)
-            tokenizer.save_pretrained(new)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / "electrify.json").write_text(json.dumps(identity))
         return len(predict(str(folder), [["a"]]))
 
     assert predicted({"part": "fine-tuned", "task": "detection"}) == 1

@@ -111,7 +111,7 @@ def test_a_search_reports_the_best_and_writes_the_grid(
     assert len(scores) == 4
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds other files and no search"):
+    with pytest.raises(UserError, match=r"holds no search\.json, so it is not ours"):
         finetune(dataclasses.replace(asked, output_dir=str(tmp_path / "other")))
 
 

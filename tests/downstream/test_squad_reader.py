@@ -237,14 +237,6 @@ def test_the_context_is_the_paragraphs(tmp_path: Path, answered: bool):
     assert question.context == CONTEXT
 
 
-@pytest.mark.parametrize("key", ["data", "context"])
-def test_a_key_twice_would_lose_a_text(tmp_path: Path, key: str):
-    text = json.dumps(squad(qa())).replace(f'"{key}":', f'"{key}": [], "{key}":', 1)
-    (tmp_path / "dev.json").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=f"dev.json: broken JSON .the key '{key}' occurs twice"):
-        read_questions(tmp_path / "dev.json")
-
-
 def test_a_file_that_is_missing(tmp_path: Path):
     for reader in (read_questions, read_question_rows):
         with pytest.raises(UserError, match=r"none.json: no such file"):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from breaking import SHORT, core, run
 
-from electrify.downstream.options import FinetuneSettings
-from electrify.downstream.records import line_of, read_records, read_settings, settings_text
 from electrify.errors import UserError
 from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
@@ -132,50 +129,6 @@ def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
         "tokenizer/vocab.txt",
     } <= set(names)
     assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
-
-
-def test_of_finetunes_records(tmp_path: Path) -> None:
-    """A file that is cut between two lines has lost runs, which are made again; what it still says
-    is true."""
-    results = [
-        {
-            "model": "../run/discriminator",
-            "task": "rte",
-            "seed": seed,
-            "weights": "ab" * 8,
-            "data": "cd" * 8,
-            "scores": {"accuracy": 0.5 + seed / 7},
-        }
-        | {
-            "train_examples": 2490,
-            "validation_examples": 277,
-            "updates": 780,
-            "seconds": 12.5,
-            "curve": [{"step": 780, "loss": 0.6}],
-            "notes": [],
-        }
-        for seed in range(5)
-    ]
-    (tmp_path / "scores.jsonl").write_text("".join(map(line_of, results)), encoding="utf-8")
-    settings = {k: v for k, v in asdict(FinetuneSettings()).items() if k != "device"}
-    (tmp_path / "finetune.json").write_text(settings_text(settings), encoding="utf-8")
-
-    def opens(out: Path) -> None:
-        found = read_records(out)
-        if read_settings(out) == settings and found == results[: len(found)]:
-            raise UserError("nothing false")
-
-    assert (read_records(tmp_path), read_settings(tmp_path)) == (results, settings)
-    assert (
-        believed(
-            tmp_path,
-            ["scores.jsonl", "finetune.json"],
-            opens,
-            rounds=CORRUPTIONS,
-            chance=random.Random(7),
-        )
-        == []
-    )
 
 
 @pytest.mark.parametrize(

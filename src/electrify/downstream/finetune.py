@@ -14,18 +14,14 @@ from typing import Any
 import torch
 
 from ..errors import UserError
-from ..export.places import RANDOM
-from ..oldfiles.folders import must_be_new, relative, remove_temporaries
-from ..oldfiles.inside import must_be_utf8, must_not_be_in_a_checkpoint, must_stay_inside
-from ..oldfiles.lock import lock
-from ..oldfiles.model_folder import may_write
-from ..oldfiles.whole import write_atomically
+from ..export.places import MARK, RANDOM
+from ..files import claim, must_be_ours, write
 from ..progress import Progress, say
 from ..train.machine import Threads, choose, computing_with
 from . import loop, submission
 from .baselines import MAJORITY, OVERLAP, TFIDF, baseline_one, is_baseline
 from .fitting import require_use
-from .names import folder_name
+from .names import folder_name, relative
 from .one_run import Outcome, finetune_one
 from .options import FinetuneConfig, FinetuneSettings
 from .page import write_report
@@ -44,7 +40,7 @@ from .plot import write_plot
 from .read.asked import read_asked
 from .records import SCORES, SETTINGS, line_of, read_records, read_settings, settings_text
 from .report import Report, report_of
-from .saving import can_save, identity_of
+from .saving import can_save
 from .search import search
 from .tasks import TaskData
 from .trial import width_of
@@ -62,7 +58,6 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     Raises UserError for bad data or models (all are checked before the first update), and if
     `output_dir` holds runs with other options.
     """
-    must_not_be_in_a_checkpoint(Path(options.output_dir))
     tasks = read_asked(options) if tasks is None else tasks
     if options.hyperparameter_search is not None:
         return search(options, tasks, finetune)
@@ -70,10 +65,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     models = _models(options)
     out = Path(options.output_dir)
     must_be_sayable(models, tasks, out)
-    if options.save_model:
-        must_be_utf8(out)
-    _held(out, options.settings)  # before the folder is made, or its lock written
-    with lock(out):
+    with claim(out, SETTINGS):
         return _finetune(options, tasks, models, out)
 
 
@@ -82,14 +74,12 @@ def _finetune(
 ) -> Report:
     """Does the runs and writes their report, in a folder into which nobody else writes."""
     held = _held(out, options.settings)
-    remove_temporaries(out)
     plan = list(planned(options, out, models, tasks))
     for run in plan:
         must_be_makeable(run.predictions / LONGEST_NAME)
-        must_stay_inside(run.predictions, out)
         if run.save_to is not None:
             must_be_makeable(run.save_to / LONGEST_NAME)
-            may_write(run.save_to, identity_of(run.task), top=out)
+            must_be_ours(run.save_to, MARK)
     done = {(r["model"], r["task"], r["seed"]): r for r in read_records(out)}
     must_be_of_same_examples(plan, done.values(), out)
     todo = [run for run in plan if not is_done(run, done, out)]
@@ -99,7 +89,7 @@ def _finetune(
         widths.append(width_of(model, tasks, options.settings, device))
     todo = at_commits(todo, plan, done, out)
     if not held:
-        write_atomically(out / SETTINGS, settings_text(_kept(options.settings)))
+        write(out / SETTINGS, settings_text(_kept(options.settings)))
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
     if todo:
@@ -159,9 +149,7 @@ def _run_all(
     then its model."""
     with Progress(sum(run.updates for run in todo), title="finetune", unit="updates") as progress:
         for run in todo:
-            outcome = _outcome(
-                run, settings, progress, out, functools.partial(_keep, run, done, out)
-            )
+            outcome = _outcome(run, settings, progress, functools.partial(_keep, run, done, out))
             shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
             say(f"{run.model} {run.task.name} seed {run.seed}: {shown} ({outcome.seconds:.1f} s)")
             if run.save_to is not None:
@@ -172,7 +160,6 @@ def _outcome(
     run: Run,
     settings: FinetuneSettings,
     progress: Progress,
-    out: Path,
     finished: Callable[[Outcome], None],
 ) -> Outcome:
     if is_baseline(run.model):
@@ -186,7 +173,6 @@ def _outcome(
         settings=settings,
         progress=progress,
         save_to=run.save_to,
-        top=out,
         hashes=run.hashes,
         finished=finished,
     )
@@ -194,8 +180,7 @@ def _outcome(
 
 def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome) -> None:
     """Writes the predictions and the record of a run."""
-    earlier = done.get(run.key, {}).get("answers", {})
-    submission.write_files(run.predictions, outcome.files, top=out, earlier=earlier)
+    submission.write_files(run.predictions, outcome.files)
     why = ": no validation question is of that kind" if run.task.kind == "answering" else ""
     odd = [
         f"{name} of {run.label} is not a number with seed {run.seed}{why}"
@@ -211,7 +196,7 @@ def _keep(run: Run, done: dict[Any, dict[str, Any]], out: Path, outcome: Outcome
     }
     known["threads"] = torch.get_num_threads()
     done[run.key] = run.identity | outcome.record() | known
-    write_atomically(out / SCORES, "".join(map(line_of, done.values())))
+    write(out / SCORES, "".join(map(line_of, done.values())))
 
 
 def _models(options: FinetuneConfig) -> list[str]:
@@ -234,12 +219,10 @@ def _kept(settings: FinetuneSettings) -> dict[str, Any]:
 
 
 def _held(out: Path, settings: FinetuneSettings) -> bool:
-    """Whether the folder is already ours. Raises UserError if it belongs to something else, or to
-    runs with other settings."""
+    """Whether the folder holds runs. Raises UserError if those have other settings."""
     wanted = _kept(settings)
     held = read_settings(out)
     if held is None:
-        must_be_new(out, SETTINGS)
         return False
     # The protocol comes first, because it explains why other settings differ.
     for k in sorted({*wanted, *held}, key=lambda k: (k != "protocol", k)):

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.places import RANDOM
+from ..files import sha256
 from ..hub import at_commit
-from ..oldfiles.reading import sha256_of
-from ..oldfiles.tokenizers import TOKENIZER_FILES, VOCABULARY_FILES
+from ..text.tokenizer_files import VOCABULARY_FILES, tokenizer_files
 
 
 def encoder_fingerprint(model: str) -> str:
@@ -23,14 +23,10 @@ def encoder_fingerprint(model: str) -> str:
     path = Path(model.removeprefix(RANDOM))
     digest = hashlib.sha256(b"random" if model.startswith(RANDOM) else b"")
     for file in sorted(path.iterdir()):
-        weights = file.suffix in (".safetensors", ".bin")
-        if file.is_file() and (
-            (weights and not model.startswith(RANDOM))
-            or file.name == "config.json"
-            or file.name in VOCABULARY_FILES
-        ):
+        weights = file.suffix == ".safetensors" and not model.startswith(RANDOM)
+        if file.is_file() and (weights or file.name in ("config.json", *VOCABULARY_FILES)):
             digest.update(file.name.encode())
-            digest.update(bytes.fromhex(sha256_of(file, within=path)))
+            digest.update(bytes.fromhex(sha256(file)))
     return digest.hexdigest()[:16]
 
 
@@ -40,11 +36,7 @@ def tokenizer_fingerprint(model: str) -> str:
     if is_on_hub(model):
         return _at_commit(model)
     path = Path(model.removeprefix(RANDOM))
-    found = [
-        (name, sha256_of(path / name, within=path))
-        for name in sorted(TOKENIZER_FILES)
-        if (path / name).is_file()
-    ]
+    found = [(file.name, sha256(file)) for file in tokenizer_files(path)]
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
 

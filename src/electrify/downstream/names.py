@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from pathlib import Path
 
 from ..errors import UserError
 
 MOST_BYTES = 80
 LONGEST = 255
 """Bytes of a name that file systems take."""
+
+
+def relative(name: str, folder: Path) -> str:
+    """The path of a folder relative to `folder`, so that both can be moved together; what is not a
+    folder here (a Hub id) stays as it is."""
+    path = os.path.expanduser(name)
+    return (
+        os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+        if os.path.isdir(path)
+        else name
+    )
 
 
 def folder_name(label: str) -> str:

@@ -86,7 +86,6 @@ def finetune_one(
     settings: FinetuneSettings,
     progress: Progress | None = None,
     save_to: Path | None = None,
-    top: Path | None = None,
     hashes: Mapping[str, Any] | None = None,
     finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
@@ -94,10 +93,9 @@ def finetune_one(
     own generator is left as it was.
 
     model: folder, Hub id, or `random:` and one of them. save_to: write the fine-tuned model there
-    as a Hugging Face folder; it lies in `top`, which no link may lead out of. progress: advanced by
-    the number of updates that `updates_of` predicts. hashes: fingerprints that the model must still
-    have when it is loaded. finished: called with the outcome before the model is saved, which may
-    fail. Raises UserError.
+    as a Hugging Face folder. progress: advanced by the number of updates that `updates_of`
+    predicts. hashes: fingerprints that the model must still have when it is loaded. finished:
+    called with the outcome before the model is saved, which may fail. Raises UserError.
     """
     began = time.monotonic()
     given, settings = settings, settings.filled()  # no protocol orders the user's pairs
@@ -116,7 +114,7 @@ def finetune_one(
         outcome = Outcome(scores, *seen, *spent)
         finished(outcome)
         if save_to is not None:
-            _save(ready, curve, task, save_to, top=top)
+            _save(ready, curve, task, save_to)
     return outcome
 
 
@@ -133,10 +131,10 @@ class _Ready:
     bf16: bool
 
 
-def _save(ready: _Ready, curve: Curve, task: TaskData, folder: Path, *, top: Path | None) -> None:
+def _save(ready: _Ready, curve: Curve, task: TaskData, folder: Path) -> None:
     """Writes what was trained, and how it reads."""
     reading = reading_of(ready.problem, task, threshold=curve.threshold())
-    save(ready.net, ready.loaded, task, folder, problem=ready.problem, reading=reading, top=top)
+    save(ready.net, ready.loaded, task, folder, problem=ready.problem, reading=reading)
 
 
 def _made_ready(

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..console import inert
-from ..oldfiles.results import write_results
+from ..files import write
 from .known_tasks import AVERAGES, TASKS
 from .report import Report
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Writes report.md, report.csv and report.json; what the user made of earlier ones is kept."""
-    write_results(
-        folder,
-        {"report.md": markdown(report), "report.csv": report.csv(), "report.json": report.json()},
-    )
+    """Writes report.md, report.csv and report.json."""
+    write(folder / "report.md", markdown(report))
+    write(folder / "report.csv", report.csv())
+    write(folder / "report.json", report.json())
 
 
 def markdown(report: Report) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 from ..errors import UserError
 from ..export.places import RANDOM
-from ..oldfiles.folders import relative, sha256
-from ..oldfiles.model_folder import is_whole
+from ..files import sha256
 from .baselines import applies, baseline_hashes, is_baseline
 from .epochs import must_divide, updates_of
 from .fingerprints import fingerprints, is_on_hub, may_be_same
-from .names import folder_name, must_be_encodable, short
+from .names import folder_name, must_be_encodable, relative, short
 from .options import FinetuneConfig
+from .saving import WEIGHTS
 from .tasks import TaskData
 
 
@@ -155,9 +155,10 @@ def is_done(run: Run, done: dict[Any, dict[str, Any]], out: Path) -> bool:
     answers = record.get("answers") or {}
     files = [f"{name}.tsv" for name in run.hashes["test"]]
     predicted = all(
-        name in answers and sha256(run.predictions / name) == answers[name] for name in files
+        (run.predictions / name).is_file() and sha256(run.predictions / name) == answers.get(name)
+        for name in files
     )
-    if not predicted or not (run.save_to is None or is_whole(run.save_to)):
+    if not predicted or not (run.save_to is None or (run.save_to / WEIGHTS).is_file()):
         return False
     lacking = [name for name in run.task.score_names if name not in record["scores"]]
     if lacking:

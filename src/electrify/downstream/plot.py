@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import harmless
-from ..oldfiles.results import write_results
+from ..files import write
 from ..progress import say
 from .report import Report
 
@@ -25,13 +25,12 @@ LINE_HEIGHT = 0.32
 
 
 def write_plot(report: Report, path: Path) -> None:
-    """Writes a PNG, and keeps an earlier one that the user has changed. If matplotlib is not
-    installed, it says so and writes nothing."""
+    """Writes a PNG. If matplotlib is not installed, it says so and writes nothing."""
     picture = drawn(report)
     if picture is None:
         say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
     else:
-        write_results(path.parent, {path.name: picture})
+        write(path, picture)
 
 
 def drawn(report: Report) -> bytes | None:

@@ -3,7 +3,9 @@ and JSON."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import math
 import os
 import statistics
@@ -15,8 +17,7 @@ import numpy as np
 
 from ..console import uncalculated
 from ..export.places import RANDOM
-from ..oldfiles.csv_text import csv_text
-from ..oldfiles.whole import json_text
+from ..files import json_text
 from ..progress import aligned
 from .known_tasks import AVERAGES, TASKS
 from .metrics import is_lower_better
@@ -167,7 +168,9 @@ class Report:
         names = [f.name for f in dataclasses.fields(Row)]
         values = ([getattr(row, name) for name in names] for row in self.rows)
         safe = ([uncalculated(v) if isinstance(v, str) else v for v in row] for row in values)
-        return csv_text([names, *safe])
+        text = io.StringIO()
+        csv.writer(text).writerows([names, *safe])
+        return text.getvalue()
 
     def json(self) -> str:
         whole = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,10 @@ from ..architectures import fine_tuned_heads
 from ..architectures.fine_tuned import LinearOutput
 from ..errors import UserError
 from ..export.folders import load_config
-from ..export.places import RANDOM
+from ..export.places import MARK, RANDOM
 from ..export.quiet import quiet
-from ..oldfiles.model_folder import replaced
-from ..oldfiles.tokenizers import forget_origin
+from ..files import json_text, written
+from ..text.tokenizer_files import read_settings, without_origin, write_settings
 from .encoder import Loaded
 from .heads import Finetuned
 from .problems.problem import Problem
@@ -35,6 +36,7 @@ from .problems.texts import Texts
 from .reading import KEY, Reading
 from .tasks import TaskData
 
+WEIGHTS = "model.safetensors"
 _PROBLEMS = {
     "regression": "regression",
     "multilabel": "multi_label_classification",
@@ -50,11 +52,6 @@ def can_save(model: str) -> None:
         raise UserError(f"{model}: --save-model knows {', '.join(known)}, not {kind!r}")
 
 
-def identity_of(task: TaskData) -> dict[str, Any]:
-    """The properties that identify a saved model, for its mark."""
-    return {"part": "fine-tuned", "task": task.name}
-
-
 def save(
     net: Finetuned,
     loaded: Loaded,
@@ -63,20 +60,24 @@ def save(
     *,
     problem: Problem,
     reading: Reading | None = None,
-    top: Path | None = None,
 ) -> None:
-    """Write the folder whole or not at all; no link may lead out of `top`. A folder of a regression
-    predicts values on their original scale. reading: noted in config.json."""
+    """Writes the folder whole or not at all. A folder of a regression predicts values on their
+    original scale. reading: noted in config.json."""
     tokenizer = _tokenizer(loaded)
     config = _config(loaded, task, reading)
     model = _with_head(_class_of(task), config, net, problem)
     _compare(net, model, problem, task)
     try:
-        with replaced(folder, identity_of(task), top=top) as part, quiet():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with written(folder) as part, quiet():
             model.save_pretrained(part)
+            # The library makes a file that only its owner may read.
+            shutil.copymode(part / "config.json", part / WEIGHTS)
             tokenizer.save_pretrained(part)
-            forget_origin(part)
-    except (UserError, MemoryError):
+            write_settings(part, without_origin(read_settings(part)))
+            mark = json_text({"part": "fine-tuned", "task": task.name}, indent=1)
+            (part / MARK).write_text(f"{mark}\n", encoding="utf-8")
+    except MemoryError:
         raise
     # An error of the disk has its own type in each of three libraries, one of which raises bare
     # Exceptions.

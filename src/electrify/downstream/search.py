@@ -16,17 +16,13 @@ from typing import Any
 
 from ..console import inert
 from ..export.places import RANDOM
-from ..oldfiles.folders import MARK, mark_of, marked, must_be_new, relative
-from ..oldfiles.inside import must_stay_inside
-from ..oldfiles.lock import lock
-from ..oldfiles.results import write_results
-from ..oldfiles.whole import json_text, write_atomically
+from ..files import claim, json_text, must_be_ours, write
 from ..progress import aligned, say
 from . import loop
 from .epochs import must_divide
 from .fitting import require_use
 from .metrics import better
-from .names import LONGEST, short
+from .names import LONGEST, relative, short
 from .options import FinetuneConfig, FinetuneSettings, search_grid
 from .page import write_report
 from .plan import models_of
@@ -36,7 +32,8 @@ from .tasks import TaskData
 from .trial import width_of
 
 GRID = "grid"
-KIND = "search"
+SEARCH = "search.json"
+"""The rows of every point; empty at first, for it marks the folder as one of a search."""
 
 
 def search(
@@ -49,13 +46,11 @@ def search(
     `run` does, and if `output_dir` holds something else."""
     out = Path(options.output_dir)
     points = search_grid(options.hyperparameter_search or "", options.settings)
-    _must_be_ours(out)  # before the folder is made, or its lock written
+    must_be_ours(out, SEARCH)
     _must_fit(options, tasks, [settings for _, settings in points])
-    with lock(out):
-        if not _must_be_ours(out):
-            write_atomically(out / MARK, marked(KIND, {}))
-        for name, _ in points:
-            must_stay_inside(_folder(out, name), out)
+    with claim(out, SEARCH):
+        if not (out / SEARCH).exists():
+            write(out / SEARCH, "{}\n")
         return _searched(options, lambda one: run(one, tasks), out, points)
 
 
@@ -87,14 +82,6 @@ def _folder(out: Path, name: str) -> Path:
     return out / GRID / short(name, longest=LONGEST)
 
 
-def _must_be_ours(out: Path) -> bool:
-    """Whether a search has begun in the folder. Raises UserError if it holds anything else."""
-    if mark_of(out / MARK, KIND) is not None:
-        return True
-    must_be_new(out, "search")
-    return False
-
-
 def _searched(
     options: FinetuneConfig,
     run: Callable[[FinetuneConfig], Report],
@@ -117,9 +104,8 @@ def _searched(
     write_plot(report, out / "report.png")
     cells = _cells(found, report)
     content = {name: [dataclasses.asdict(row) for row in one.rows] for name, one in found.items()}
-    write_results(
-        out, {"search.md": _markdown(cells), "search.json": json_text(content, indent=1) + "\n"}
-    )
+    write(out / "search.md", _markdown(cells))
+    write(out / SEARCH, json_text(content, indent=1) + "\n")
     for line in aligned(cells, names=3):
         say(line)
     return report

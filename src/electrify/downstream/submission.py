@@ -3,17 +3,12 @@ and prediction for each test set)."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..oldfiles.folders import sha256
-from ..oldfiles.inside import make_inside
-from ..oldfiles.reading import read_bytes
-from ..oldfiles.results import keep_changed, write_results
-from ..oldfiles.whole import write_atomically
+from ..files import write
 from .glue_tasks import GLUE
 from .tasks import TaskData
 
@@ -32,19 +27,11 @@ def answers_tsv(answers: Sequence[str]) -> str:
     return "index\tprediction\n" + "".join(f"{k}\t{answer}\n" for k, answer in enumerate(answers))
 
 
-def write_files(
-    folder: Path, files: Mapping[str, str], *, top: Path, earlier: Mapping[str, str]
-) -> None:
-    """Each file whole or not at all, in a folder below `top`; other content under its name is kept
-    under another one, unless it is what an earlier run wrote. earlier: the hashes of that, by name.
-    Raises UserError if a link leads out of `top`."""
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Each file whole or not at all; the folder is made if there are any."""
     for name, content in files.items():
-        make_inside(folder, top)
-        there = sha256(folder / name)
-        if there != hashlib.sha256(content.encode("utf-8")).hexdigest():
-            if there is None or there != earlier.get(name):
-                keep_changed(folder / name)
-            write_atomically(folder / name, content)
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / name, content)
 
 
 def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
@@ -72,11 +59,11 @@ def assemble(out: Path, runs: Iterable[Candidate], *, name: str) -> list[str]:
         for file, path in sorted(files.items()):
             z.writestr(
                 zipfile.ZipInfo(file, date_time=(1980, 1, 1, 0, 0, 0)),
-                read_bytes(path, within=out),
+                path.read_bytes(),
                 zipfile.ZIP_DEFLATED,
             )
     target = out / f"submission-{name}.zip"
-    write_results(out, {target.name: archive.getvalue()})
+    write(target, archive.getvalue())
     missing = [test for test in expected() if f"{test}.tsv" not in files]
     return [
         f"{target}: {len(files)} test sets"

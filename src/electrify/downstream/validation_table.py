@@ -3,10 +3,11 @@ calibration."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any
 
-from ..oldfiles.csv_text import csv_text
 from .examples import Example, Partly
 from .known_tasks import TASKS
 from .tasks import TaskData
@@ -44,7 +45,9 @@ def validation_csv(
         if probabilities:
             row += [f"{p:.9g}" for p in probabilities[number][:MOST_COLUMNS]]
         rows.append(row)
-    return csv_text(rows)
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
 
 
 def _label(task: TaskData, example: Example) -> str:

@@ -37,6 +37,7 @@ MADE_WITH = (
     ("config.yaml", "run.json"),
     ("study.yaml", "cells"),
     ("finetune.json",),
+    ("search.json", "grid"),
     ("electrify.json",),
 )
 

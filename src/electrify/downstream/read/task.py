@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...export.places import may_be_on_hub
-from ...oldfiles.reading import is_regular, open_regular
 from ...text.small_files import lines_of
 from ..examples import Question, Sentence
 from ..known_tasks import NO_ANSWER_METRICS
@@ -88,9 +87,9 @@ def _read_answering(task: AnswerTask, data_dir: str | None, *, on_hub: bool) -> 
 def _is_clone(folder: Path) -> bool:
     """Whether a folder is a data set of the Hub: its README begins with the names of its parts."""
     readme = folder / "README.md"
-    if not is_regular(readme):
+    if not readme.is_file():
         return False
-    with open_regular(readme) as f:
+    with readme.open("rb") as f:
         beginning = f.read(100_000)
     return beginning.startswith(b"---") and b"configs:" in beginning
 
