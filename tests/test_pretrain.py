@@ -189,7 +189,7 @@ def test_export_mistakes(
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work", encoding="utf-8")
-    assert "is not an export" in mistake(capsys, "export", finished, "--output-dir", other)
+    assert "is not ours to write into" in mistake(capsys, "export", finished, "--output-dir", other)
     assert [p.name for p in tmp_path.iterdir()] == ["other"]
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,11 +112,9 @@ def test_foreign_things_in_the_folder(small_data: Path, unbroken: Path, tmp_path
     words = pretrain_words(small_data, folder, **SHORT)
     run(words, tmp_path, fault=f"kill@{UPDATE}@16", expect=KILLED)
     (folder / "checkpoint-abc").mkdir()
-    shutil.copytree(folder / "checkpoint-7", folder / "checkpoint-17")
     (folder / "notes.txt").write_text("mine")
     said = run(words, tmp_path)
     assert "continuing after step 14" in said
-    assert "checkpoint-17 is damaged" in said
     same_ending(unbroken, folder, step=24)
     assert (folder / "notes.txt").read_text() == "mine"
     assert (folder / "checkpoint-abc").is_dir()
