@@ -1,7 +1,7 @@
 """A study: its plan, and the folder in which its results lie.
 
     OUT/study.yaml       what is compared and by which score, written before the first run
-    OUT/results.jsonl    one line for each encoder that was trained and measured, each sealed
+    OUT/results.jsonl    one line for each encoder that was trained and measured
     OUT/cells/CELL/      the run, what its tasks wrote, and its log
 
 results.jsonl is enough to go on elsewhere: an encoder with a line is not trained again.
