@@ -109,13 +109,7 @@ CASES: list[tuple[list[str], str]] = [
         "one.jsonl, line 1: no text under 'sentence_bad'",
     ),
     (["evaluate", "empty", "--data-dir", "pairs"], "empty: the folder holds no config.json"),
-    (["pretrain", "./nowhere", "--output-dir", "run"], "no such file or folder: ./nowhere"),
-    (
-        ["pretrain", "good.csv", "--output-dir", "run", "--init-discriminator", "./nowhere"],
-        "./nowhere: no such folder",
-    ),
     (["prepare", "nowhere.txt", "--output-dir", "data"], "no such file or folder: nowhere.txt"),
-    (["pretrain", "pairs/two", "--output-dir", "run"], "no such file or folder: pairs/two"),
     (
         ["export", "nowhere", "--output-dir", "out"],
         "nowhere is not a run folder: it has no config.yaml",

@@ -1,5 +1,5 @@
-"""The README says what is there: its commands parse, and its tree names files that exist. Nothing
-is run but the example for SLURM, without Slurm."""
+"""The pages: their commands parse, their links lead somewhere, and the files and tests that they
+name exist. Nothing is run but the example for SLURM, without Slurm."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from electrify.config.verbs import DEFAULT_RECIPE
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.recipe import SECTION_OF, load, override
 from electrify.rules import check
+from electrify.train.options import Pretrain
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("benchmarks/**/*.md"))]
+# What was run and measured, with the flags of its day.
+HISTORY = ("results.md", "log.md")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDS = {"|", ">", ">>", "&&", "||", ";", "&", "2>&1"}
 
@@ -80,22 +82,19 @@ def is_program(command: list[str], i: int) -> bool:
     )
 
 
-def wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def wrong(words: list[str]) -> str:
     """What is wrong with a command; empty where nothing is. `...` and [options] stand for anything,
     so such a line is a summary, not a command."""
     if any(re.search(r"^\[|\.\.\.$|^<", w) for w in words):
         return ""
+    if not words or words[0] not in cli.COMMANDS or cli.HELP & {*words}:
+        return "" if not words or words[0].startswith("-") or words[0] in cli.COMMANDS else words[0]
+    # A file that the reader writes.
+    own = any(re.search(r"\.yaml$|^\w+:[A-Z]\w+$", word) for word in words)
     try:
-        args = cli.parser().parse_args(words)
-        if args.verb == "pretrain" and not args.config:
-            check(
-                override(
-                    load(args.recipe or DEFAULT_RECIPE),
-                    {k: v for k, v in vars(args).items() if k in SECTION_OF()},
-                )
-            )
-    except SystemExit as e:
-        return capsys.readouterr().err if e.code else ""
+        options = {} if own else cli.read(words[0], words[1:])
+        if isinstance(options, Pretrain):
+            check(options.resolved(), options.given)
     except UserError as e:
         return str(e)
     return ""
@@ -176,8 +175,8 @@ def test_the_reader_of_commands() -> None:
     assert commands(SAMPLE)[3][2] == "the chef ate the meal"
 
 
-def test_the_reader_of_commands_sees_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not any(wrong(c, capsys) for c in commands(SAMPLE))
+def test_the_reader_of_commands_sees_mistakes() -> None:
+    assert not any(wrong(c) for c in commands(SAMPLE))
     bad = [
         "pretrain DATA",
         "pretrain DATA --output-dir R --max-stepz 3",
@@ -185,7 +184,7 @@ def test_the_reader_of_commands_sees_mistakes(capsys: pytest.CaptureFixture[str]
         "prepair x",
     ]
     bad += ["pretrain D --output-dir R --mask-rate 3", "pretrain D --output-dir R --max-steps soon"]
-    assert all(wrong(line.split(), capsys) for line in bad)
+    assert all(wrong(line.split()) for line in bad)
 
 
 def test_the_reader_of_trees() -> None:
@@ -203,100 +202,56 @@ def test_the_reader_of_trees() -> None:
     assert not any(exists(f"src/electrify/{path}") for path in absent)
 
 
-@pytest.fixture
-def readme() -> str:
-    text = README.read_text(encoding="utf-8") if README.is_file() else ""
-    if not text.strip():
-        pytest.skip("README.md is not written yet")
-    return text
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands(page: Path) -> None:
+    found = commands(page.read_text(encoding="utf-8")) if page.name not in HISTORY else []
+    assert not {" ".join(c): fault for c in found if (fault := wrong(c))}
+    if page == README:
+        assert {c[0] for c in found} >= {"prepare", "pretrain", "export", "finetune", "detect"}
 
 
-def test_commands_of_the_readme(readme: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = commands(readme)
-    assert {c[0] for c in found if c} >= {"prepare", "pretrain", "export", "finetune", "detect"}
-    faults = {" ".join(c): fault for c in found if (fault := wrong(c, capsys))}
-    assert not faults
-
-
-def test_tree_of_every_file() -> None:
-    """docs/tree.md names every file of the package, and nothing else."""
-    named = set(tree((ROOT / "docs" / "tree.md").read_text(encoding="utf-8")))
-    package = ROOT / "src" / "electrify"
-    files = {str(p.relative_to(ROOT)) for p in package.rglob("*.py") if not p.stem.startswith("__")}
-    assert {path for path in named if path.endswith(".py")} == files
-
-
-def test_tree_of_the_readme(readme: str) -> None:
-    """It names what exists, and every room of the package."""
-    paths = tree(readme)
+def test_tree_of_the_readme() -> None:
+    """It names what exists, and every package."""
+    paths = tree(README.read_text(encoding="utf-8"))
     assert not [path for path in paths if not exists(path)]
-    rooms = {
-        p.name
-        for p in (ROOT / "src" / "electrify").iterdir()
-        if p.is_dir() and p.name != "__pycache__"
-    }
-    assert not [room for room in rooms if not any(f"/{room}/" in f"/{path}/" for path in paths)]
+    packages = {p.parent.name for p in (ROOT / "src" / "electrify").glob("*/__init__.py")}
+    assert not [p for p in packages if f"src/electrify/{p}/" not in paths]
 
 
-def test_links_of_the_readme(readme: str) -> None:
-    """Relative links lead to files of this repository."""
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", readme)
-    assert not [
-        link
-        for link in links
-        if "://" not in link and not link.startswith("mailto:") and not (ROOT / link).exists()
-    ]
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    """Relative links lead to files of this repository, and to headings that they have."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("\n", page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), link
 
 
 def test_reliability_names_tests_that_are_there() -> None:
-    """Every `file.py::test` of docs/reliability.md; a name without a file is of the file before."""
-    tests = {
-        str(p.relative_to(ROOT / "tests")): p.read_text(encoding="utf-8")
-        for p in (ROOT / "tests").rglob("*.py")
-    }
-    named = re.findall(
-        r"`([\w/]+\.py)?(?:::(\w+))?`",
-        (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8"),
-    )
-    assert len(named) > 80
-    last = ""
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 40
     for file, test in named:
-        last = file or last
-        if not (ROOT / "src" / "electrify" / last).is_file():
-            assert last in tests
-        assert not test or f"def {test}(" in tests[last], f"{last}::{test}"
+        path = ROOT / "tests" / file
+        assert path.is_file(), file
+        assert f"def {test}(" in path.read_text(encoding="utf-8") or not test, f"{file}::{test}"
 
 
 def test_the_design_names_files_that_are_there() -> None:
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/]+\.py\b", text))
-    assert len(named) > 40
+    assert len(named) > 20
     there = [f"/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob("[!.]*/**/*.py")]
     assert [n for n in sorted(named) if not any(p.endswith(f"/{n}") for p in there)] == []
-
-
-SLOW = re.compile(r"^@pytest\.mark\.slow$", re.MULTILINE)
-
-
-def is_slow(text: str, test: str) -> bool:
-    """Whether every case of a test is left to `make test-slow`. text: that of its file."""
-    if re.search(r"^pytestmark = .*mark\.slow", text, re.MULTILINE):
-        return True
-    before = text[: text.index(f"def {test}(")]
-    return bool(SLOW.search(before[before.rindex("\n\n\n") :]))
-
-
-def test_reliability_says_which_tests_are_slow() -> None:
-    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    last, seen = "", 0
-    for file, test, said in re.findall(
-        r"`([\w/]+\.py)?::(\w+)`(\s\([^()]*\*slow\*[^()]*\)|,\s\*slow\*)?", page
-    ):
-        last = file or last
-        text = (ROOT / "tests" / last).read_text(encoding="utf-8")
-        assert is_slow(text, test) == bool(said), f"{last}::{test}"
-        seen += bool(said)
-    assert seen > 20
 
 
 @pytest.mark.parametrize(
@@ -337,13 +292,7 @@ def test_the_makers_of_domains_find_their_packages() -> None:
 
 def test_rows_of_tables_have_the_cells_of_their_header() -> None:
     """A row that is cut by a line break, or two in one line, is shown in another place."""
-    pages = [
-        README,
-        ROOT / "CHANGELOG.md",
-        *ROOT.glob("docs/*.md"),
-        *ROOT.glob("benchmarks/**/*.md"),
-    ]
-    for page in pages:
+    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
         cells = 0
         for line in FENCE.sub("\n", page.read_text(encoding="utf-8")).splitlines():
             bare = re.sub(r"`[^`]*`|\\\|", "", line).strip()

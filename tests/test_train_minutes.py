@@ -231,8 +231,6 @@ def test_a_run_that_has_saved_nothing_is_measured_anew(
     ("name", "minutes", "says"),
     [
         ("electra-tiny", 1e-9, "not even 5 updates fit"),
-        ("electra-tiny", -1.0, "must be a number above 0"),
-        ("electra-tiny", float("nan"), "must be a number above 0"),
         ("two-stage-tiny", 1.0, "runs of one stage"),
     ],
 )
@@ -256,8 +254,7 @@ def test_every_part_of_the_run_comes(
     fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
     words = pretrain_words(small_data, tmp_path / "run", **fields)
     said = mistake(capsys, *words, "--train-minutes", "1")
-    assert "train_minutes 1: mlm_share 0.9 of 7 updates leaves none for what comes after" in said
-    assert said.endswith("give a smaller one, or more minutes")
+    assert "train-minutes 1: mlm_share 0.9 of 7 updates leaves none for detection" in said
     assert not (tmp_path / "run").exists()
 
 
@@ -274,8 +271,8 @@ def test_the_cautions_are_those_of_the_run(
     pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=1)
     said = capsys.readouterr().err
     assert "not below max_steps" not in said
-    assert "none of 88 updates has 2" in said
-    assert "give more train_minutes, or other shares" in said
+    assert "no update has 2" in said
+    assert "Increase train_minutes" in said
 
 
 def test_one_length_only(
@@ -283,4 +280,4 @@ def test_one_length_only(
 ) -> None:
     words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run")]
     said = mistake(capsys, *words, "--train-minutes", "1", "--max-steps", "5")
-    assert "leave --max-steps out" in said
+    assert "--train-minutes and --max-steps exclude each other" in said

@@ -468,7 +468,7 @@ def supplemented(data_dir: Path) -> Path:
 
 
 def test_a_task_has_the_examples_that_it_shows(small_data: Path, tmp_path: Path) -> None:
-    """A supplement that is put beside BLiMP changes no score of BLiMP's, nor the other way round."""
+    """A supplement beside BLiMP changes no score of BLiMP's, nor the other way round."""
     before = plan_study(config(small_data, tmp_path))
     before.out.mkdir()
     write_study(before)

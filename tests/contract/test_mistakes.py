@@ -23,11 +23,11 @@ def test_mistakes(program: Program, data: Path, tmp_path: Path) -> None:
         material.write(tmp_path / name, text)
     (tmp_path / "latin.txt").write_bytes("the caf\xe9 is open".encode("latin-1"))
     recipe(tmp_path, "bert")
-    program.one("pretrain", data, config=recipe(tmp_path, "electra"), output_dir=run)
+    program.one("pretrain", data, recipe=recipe(tmp_path, "electra"), output_dir=run)
     before = adapter.ending(run), adapter.corpus(data)
     names = {
         "TRAIN": "pretrain DATA --recipe electra-tiny --output-dir OUT",
-        "MINE": "pretrain DATA --output-dir OUT --config",
+        "MINE": "pretrain DATA --output-dir OUT --recipe",
         "PREPARE": "prepare --workers 1 --output-dir OUT",
         "FINETUNE": "finetune MODEL --output-dir OUT",
         "MODEL": "RUN/discriminator",
@@ -74,5 +74,5 @@ def test_a_cut_shard(program: Program, data: Path, tmp_path: Path) -> None:
 
 def test_a_full_disk(program: Program, data: Path, tmp_path: Path) -> None:
     """A limit on the size of files acts as a full disk does."""
-    line = words("pretrain", data, config=recipe(tmp_path, "electra"), output_dir=tmp_path / "run")
+    line = words("pretrain", data, recipe=recipe(tmp_path, "electra"), output_dir=tmp_path / "run")
     assert str(tmp_path / "run") in program.run(line, longest_file=150_000).sentence()

@@ -42,7 +42,7 @@ def runs_of(
             folder, data = tmp_path_factory.mktemp("runs"), data_of(program)
             outs = {folder / name: row for name, row in ROWS.items()}
             lines = [
-                words("pretrain", data, config=recipe(folder, row), output_dir=out, **MORE)
+                words("pretrain", data, recipe=recipe(folder, row), output_dir=out, **MORE)
                 for out, row in outs.items()
             ]
             for done in program.batch(lines):
@@ -116,7 +116,7 @@ def test_starts_from_folders(
             out = folder / name
             config = recipe(folder, ROWS[name])
             lines.append(
-                words("pretrain", data_of(program), config=config, output_dir=out, **both, **flags)
+                words("pretrain", data_of(program), recipe=config, output_dir=out, **both, **flags)
             )
         for done in program.batch(lines):
             done.ok()

@@ -25,7 +25,7 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
 
 def line(data: Path, run: Path, row: str, **flags: Any) -> list[str]:
     config = recipe(run.parent, row)
-    return words("pretrain", data, config=config, output_dir=run, **EXACT | flags)
+    return words("pretrain", data, recipe=config, output_dir=run, **EXACT | flags)
 
 
 @pytest.mark.parametrize("row", ["electra", "corrective-deberta"])

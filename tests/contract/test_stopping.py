@@ -21,7 +21,7 @@ SAVED = 75
 
 def line(data: Path, run: Path, row: str = "electra", **flags: Any) -> list[str]:
     file = recipe(run.parent, row)
-    return words("pretrain", data, config=file, output_dir=run, **LONG | flags)
+    return words("pretrain", data, recipe=file, output_dir=run, **LONG | flags)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def test_recipes(agrees: Any, data_of: Callable[[Program], Path]) -> None:
         data = data_of(program)
         runs = {name: folder / f"run {i}" for i, name in enumerate(ROWS)}
         lines = [
-            words("pretrain", data, config=recipe(folder, name), output_dir=run)
+            words("pretrain", data, recipe=recipe(folder, name), output_dir=run)
             for name, run in runs.items()
         ]
         failed = {n: d.err for n, d in zip(runs, program.batch(lines), strict=True) if d.status}
@@ -91,7 +91,7 @@ def test_flags_reach_the_recipe(program: Program, tmp_path: Path) -> None:
         "tie": "none",
     }
     run = tmp_path / "run"
-    program.one("pretrain", text, config=recipe(tmp_path, "electra"), output_dir=run, **flags)
+    program.one("pretrain", text, recipe=recipe(tmp_path, "electra"), output_dir=run, **flags)
     found = adapter.recipe_of(run)
     assert {name: found[name] for name in flags} == flags | {
         "term_weights": {"generator": 1.0, "rtd": 20.0},

@@ -40,7 +40,7 @@ from small import (
     write_text,
 )
 
-AGAIN = "run the same command again to continue"
+AGAIN = "Run the same command again to resume"
 
 
 def _interrupted(where: str, call: int, number: int, words: list[str], errors: str) -> None:
@@ -154,7 +154,7 @@ def test_every_verb(
     )
     last = said.splitlines()[-1]
     assert (
-        last == f"electrify {stage.verb}: stopped by {number.name}" + f"; {AGAIN}" * stage.continues
+        last == f"electrify {stage.verb}: stopped by {number.name}" + f". {AGAIN}" * stage.continues
     )
     assert status == (SAVED if stage.continues else 128 + number)
     left = (
@@ -169,14 +169,14 @@ def test_every_verb(
 
 
 DEMO = [
-    ("electrify.text.prepare:join", 1, f"stopped by {{}}; {AGAIN}"),
+    ("electrify.text.prepare:join", 1, f"stopped by {{}}. {AGAIN}"),
     (
         "electrify.train.loop:Run.update",
         3,
-        f"the demo was stopped after step 3 and is saved; {AGAIN}",
+        "the demo was stopped after step 3 and is saved; run the same command again to continue",
     ),
-    ("electrify.demo:judge", 1, f"stopped by {{}}; {AGAIN}"),
-    ("electrify.downstream.loop:train", 2, f"stopped by {{}}; {AGAIN}"),
+    ("electrify.demo:judge", 1, f"stopped by {{}}. {AGAIN}"),
+    ("electrify.downstream.loop:train", 2, f"stopped by {{}}. {AGAIN}"),
 ]
 
 
@@ -218,7 +218,7 @@ def test_a_demo_stopped_while_it_trains(
 def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     said = run(words, tmp_path, fault=f"hup@{UPDATE}@11", expect=SAVED)
-    assert AGAIN in said.splitlines()[-1]
+    assert "The same command resumes" in said.splitlines()[-1]
     assert steps_of(tmp_path / "run") == [7, 11]
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)

@@ -58,7 +58,7 @@ def test_a_signal_while_processes_meet(
         process.signal(number)
         assert process.popen.wait(timeout=30) == SAVED
         assert process.errors.read_text().splitlines()[-1] == (
-            f"electrify pretrain: stopped by {number.name}; run the same command again to continue"
+            f"electrify pretrain: stopped by {number.name}. Run the same command again to resume"
         )
     assert not (tmp_path / "run").exists()
 

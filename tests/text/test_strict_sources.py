@@ -199,6 +199,6 @@ def test_all_text_lies_in_the_output_folder(tmp_path: Path) -> None:
 
 def test_the_demo_takes_no_folder_of_others(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", size=500)
-    with pytest.raises(UserError, match="holds other files and no demo"):
+    with pytest.raises(UserError, match="is not ours to write into"):
         demo(tmp_path, max_steps=1)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

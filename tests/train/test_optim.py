@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
@@ -199,9 +200,9 @@ class Trainer:
 
     def load(self, saved: tuple[bytes, bytes], step: int) -> None:
         with torch.no_grad():
-            for n, t in load(saved[0]).items():
+            for n, t in load_tensors(saved[0]).items():
                 self.named[n].copy_(t)
-        load_optimizer_tensors(self.optimizer, self.named, load(saved[1]))
+        load_optimizer_tensors(self.optimizer, self.named, load_tensors(saved[1]))
         self.step = step
 
 

@@ -93,18 +93,16 @@ def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
 
 
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
-def test_the_row_knows_what_moves(objective: str) -> None:
-    """An objective with several periods whose row does not say so would let a study begin a run
-    with the checkpoint of another."""
-    row = OBJECTIVES[objective]
+def test_mlm_share_alone_makes_periods(objective: str) -> None:
+    """An objective with several periods for another reason would let a study begin a run with the
+    checkpoint of another."""
     tiny = (name for name in names() if name.endswith("-tiny"))
     recipe = next(name for name in tiny if load(name).objective.objective == objective)
-    still = dict.fromkeys(row.moving, 0.0)
-    for fields in (still, *(still | {name: 0.25} for name in row.moving)):
-        config = override(load(recipe), fields)
-        periods = built(recipe, **fields).objective.periods()
-        assert (len(periods) > 1) == any(fields.values())
-        assert periods[-1].start == row.silent_share(config.objective.options)
+    has = "mlm_share" in OBJECTIVES[objective].options
+    for share in (0.0, 0.25) if has else (0.0,):
+        periods = built(recipe, **({"mlm_share": share} if has else {})).objective.periods()
+        assert (len(periods) > 1) == (share > 0)
+        assert periods[-1].start == share
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_pa
     stopped = stop_at(words, run, tmp_path, step=21, number=signal.SIGTERM)
     assert stopped.status == 75
     assert "continuing after step" in stopped.err
-    assert "run the same command again" in stopped.err.splitlines()[-1]
+    assert "The same command resumes" in stopped.err.splitlines()[-1]
     electrify([*words, "--resume", "must"], tmp_path)
     same_ending(unbroken, run, step=40)
     assert len(records(run, "train")) == 14  # every third update, and the last
@@ -134,7 +134,7 @@ def test_max_minutes_counts_from_every_start(
     seen = [0]
     for _ in range(2):
         done = electrify(words, tmp_path, expect=75)
-        assert "run the same command again" in done.err.splitlines()[-1]
+        assert "The same command resumes" in done.err.splitlines()[-1]
         seen.append(steps_of(run)[-1])
     assert seen[1] > 1
     assert seen[2] > seen[1] + 1  # counted over all starts, the second would end after one update

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from electrify.oldfiles.run_folder import METRICS
 
 from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.train import METRICS, checkpoint, log, machine
+from electrify.train import checkpoint, log, machine
 from electrify.train import meter as meter_module
 from electrify.train.machine import (
     Threads,
@@ -296,9 +297,8 @@ def test_a_run_says_so_once(
 
 def test_fine_tuning_keeps_no_threads_among_its_settings() -> None:
     """They are not a part of what a folder of scores belongs to."""
-    from electrify.config.schema import field_types
-
     from electrify.downstream.options import FinetuneSettings
+    from electrify.values import kinds
 
-    assert "threads" in field_types(FinetuneConfig)
-    assert "threads" not in field_types(FinetuneSettings)
+    assert "threads" in kinds(FinetuneConfig)
+    assert "threads" not in kinds(FinetuneSettings)
