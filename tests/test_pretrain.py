@@ -13,17 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from electrify.oldfiles.run_folder import METRICS
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.files import claim
-from electrify.oldfiles.reading import sha256_of
+from electrify.files import claim, sha256
 from electrify.recipe import dump, load, override
 from electrify.text.manifest import read_manifest
 from electrify.text.shards import Corpus
-from electrify.train import checkpoint, log, start
+from electrify.train import METRICS, checkpoint, log, start
 from electrify.train.run import must_be_free, split_batch
 from small import (
     SMALL,
@@ -92,7 +90,7 @@ def test_a_run(finished: Path, small_data: Path) -> None:
     facts = json.loads((finished / "run.json").read_text(encoding="utf-8"))
     manifest = read_manifest(small_data)
     assert facts["data"] == manifest.fingerprint
-    assert facts["tokenizer_sha256"] == sha256_of(finished / "tokenizer" / "tokenizer.json")
+    assert facts["tokenizer_sha256"] == sha256(finished / "tokenizer" / "tokenizer.json")
     assert facts["parameters"] == sum(
         t.numel() for t in load_file(finished / "checkpoint-12" / "model.safetensors").values()
     )

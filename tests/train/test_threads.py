@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from electrify.oldfiles.run_folder import METRICS
 
 from electrify import cli
 from electrify.downstream.finetune import FinetuneConfig
-from electrify.train import checkpoint, log, machine
+from electrify.train import METRICS, checkpoint, log, machine
 from electrify.train import meter as meter_module
 from electrify.train.machine import (
     Threads,
