@@ -6,15 +6,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
 
-from electrify.downstream.options import FinetuneSettings
-from electrify.downstream.records import settings_text
 from small import mistake, pretrain_words, run
 
 QUICK: dict[str, Any] = {"max_steps": 4, "save_steps": 2, "logging_steps": 1}
@@ -137,30 +134,6 @@ def test_a_snapshot_of_the_hubs_cache(model: Path, tmp_path: Path, small_data: P
 
 
 # ---------------------------------------------------------- records of finetune, unfinished folders
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{}\n",
-        "5\n",
-        "[]\n",
-        '{"model": "m"}\n',
-        "\n",
-        '{"a": 1}',
-        "NaN\n",
-    ],
-)
-def test_scores_that_are_not_records(
-    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str
-) -> None:
-    (tmp_path / "out").mkdir()
-    settings = {k: v for k, v in asdict(FinetuneSettings()).items() if k != "device"}
-    (tmp_path / "out" / "finetune.json").write_text(settings_text(settings), encoding="utf-8")
-    (tmp_path / "out" / "scores.jsonl").write_text(text, encoding="utf-8")
-    words = verbs(model, tmp_path, small_data)["finetune"]
-    assert "scores.jsonl" in mistake(capsys, *words)
-    assert (tmp_path / "out" / "scores.jsonl").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize(

@@ -129,8 +129,6 @@ LATER = "data[1].paragraphs[1].qas[1]"
         ("", "dev.json, line 1, column 1: broken JSON (Expecting value)"),
         ('{"data": []}\n{"data": []}',
          "line 2, column 1: broken JSON (Extra data); the layout of SQuAD is"),
-        ('{"data": ' + "9" * 5000 + "}", "dev.json: broken JSON (ValueError)"),
-        ("[" * 100_000, "dev.json: broken JSON (RecursionError)"),
         (b'{"data": "\xff"}', "dev.json, line 1: not UTF-8"),
         ([squad(qa())], 'dev.json: [{"version": "v2.0"'),
         ("3", "dev.json: 3 at the top; the layout of SQuAD is"),
