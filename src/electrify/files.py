@@ -120,6 +120,8 @@ def claim(folder: Path, *marks: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):
+            for part in folder.glob(".*.part"):  # a kill has left it
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
             try:
                 yield
             finally:
