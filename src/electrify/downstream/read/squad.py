@@ -32,7 +32,7 @@ def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question
     text = whole(path)
     try:
         top = json.loads(text)
-    except json.JSONDecodeError as e:
+    except (ValueError, RecursionError) as e:
         hint = LAYOUT if e.msg == "Extra data" else "was the file copied in full?"
         raise UserError(
             f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}"
