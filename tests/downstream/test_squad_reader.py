@@ -123,12 +123,12 @@ LATER = "data[1].paragraphs[1].qas[1]"
     ("content", "said"),
     [
         ('{"data": [\n {"paragraphs": [', (
-            "dev.json, line 2, column 18: broken JSON (Expecting value); was the file copied in "
-            "full?"
+            "dev.json: broken JSON (Expecting value: line 2 column 18 (char 28)); was the file "
+            "copied in full?"
         )),
-        ("", "dev.json, line 1, column 1: broken JSON (Expecting value)"),
+        ("", "dev.json: broken JSON (Expecting value: line 1 column 1"),
         ('{"data": []}\n{"data": []}',
-         "line 2, column 1: broken JSON (Extra data); the layout of SQuAD is"),
+         "the layout of SQuAD is"),
         (b'{"data": "\xff"}', "dev.json, line 1: not UTF-8"),
         ([squad(qa())], 'dev.json: [{"version": "v2.0"'),
         ("3", "dev.json: 3 at the top; the layout of SQuAD is"),

@@ -33,10 +33,8 @@ def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question
     try:
         top = json.loads(text)
     except (ValueError, RecursionError) as e:
-        hint = LAYOUT if e.msg == "Extra data" else "was the file copied in full?"
-        raise UserError(
-            f"{path}, line {e.lineno}, column {e.colno}: broken JSON ({e.msg}); {hint}"
-        ) from None
+        hint = LAYOUT if "Extra data" in str(e) else "was the file copied in full?"
+        raise UserError(f"{path}: broken JSON ({e}); {hint}") from None
     if not isinstance(top, dict):
         raise UserError(f"{path}: {_shown(top)} at the top; {LAYOUT}")
     if "data" not in top:
