@@ -66,7 +66,8 @@ def _encoder(recipe: Recipe) -> Iterator[str]:
 
 def _heads(whose: str, width: int, heads: int, *, rotary: bool) -> Iterator[str]:
     if width % heads:
-        yield f"{whose}hidden_size {width} must be a multiple of its {heads} attention heads"
+        heads_of = f"{whose}num_attention_heads {heads}"
+        yield f"{whose}hidden_size {width} must be a multiple of {heads_of}"
     if rotary and width // heads % 2:
         yield f"{whose}num_attention_heads: rotary heads need an even width, not {width // heads}"
 
