@@ -250,6 +250,14 @@ def test_rows_that_a_start_cannot_read_are_refused_before_text_is_prepared(
     assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
 
 
+@pytest.mark.parametrize("width", [128, 160])
+def test_a_wide_encoder_on_a_cpu_is_noted(
+    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, width: int
+) -> None:
+    assert pretrain(small_data, tmp_path / "run", hidden_size=width, max_steps=1) == 0
+    assert ("is slow on a CPU" in capsys.readouterr().err) is (width > 128)
+
+
 def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

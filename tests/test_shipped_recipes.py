@@ -253,3 +253,13 @@ def test_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("own_focal:Fokal", "nowhere:Focal"):
         with pytest.raises(UserError, match=name):
             r.override(r.load("electra-tiny"), {"objective": name})
+
+
+def test_a_path_in_a_file_is_relative_to_the_file(tmp_path: Path) -> None:
+    """If it begins with ./ or ../; others are relative to the working directory."""
+    (tmp_path / "mine.yaml").write_text(
+        "like: electra-tiny\ntrain: {init_discriminator: ../start, init_generator: here}\n"
+    )
+    train = r.load(tmp_path / "mine.yaml").train
+    assert train.init_discriminator == str(tmp_path / "../start")
+    assert train.init_generator == "here"

@@ -129,14 +129,3 @@ def claim(folder: Path, *marks: str) -> Iterator[None]:
                     shutil.rmtree(folder)
     except Timeout:
         raise UserError(f"another process writes into {folder}; wait until it ends") from None
-
-
-def is_held(folder: Path) -> bool:
-    """Whether a process writes into the folder now."""
-    if not (folder / LOCK).exists():
-        return False
-    try:
-        with FileLock(folder / LOCK, timeout=0):
-            return False
-    except Timeout:
-        return True

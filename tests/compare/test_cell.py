@@ -24,9 +24,9 @@ from electrify.compare.cell import (
     measured,
     must_be_as_planned,
 )
-from electrify.compare.identity import starts_of
 from electrify.compare.measures import Found, Measuring, digest_of
 from electrify.compare.processes import spawn
+from electrify.compare.study import starts_of
 from electrify.downstream.finetune import finetune
 from electrify.downstream.options import FinetuneConfig, FinetuneSettings
 from electrify.downstream.records import read_records

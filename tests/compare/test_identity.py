@@ -9,10 +9,9 @@ from typing import Any, cast
 import pytest
 
 from electrify.compare.cost import Cost
-from electrify.compare.identity import COMPARED, identity
 from electrify.compare.options import CompareConfig
 from electrify.compare.plan import Cell, cells, configured
-from electrify.compare.study import Study, kept
+from electrify.compare.study import COMPARED, Study, identity, kept
 from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.recipe import entry, names, override
 from electrify.rules import check

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 OUTCOME = "outcome.json"
 RUN = "run"
+LOG = "log.txt"
+TAIL = 1 << 14
+"""Bytes at the end of a log that are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +219,15 @@ def reason_of(error: Exception) -> str | None:
             + "; free some and run the same command again"
         )
     return str(error) if isinstance(error, UserError) else None
+
+
+def tail(path: Path, since: int = 0) -> bytes:
+    """The last bytes of a file from byte `since` on; nothing if there is none."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as stream:
+        stream.seek(max(since, path.stat().st_size - TAIL))
+        return stream.read(TAIL)
 
 
 def last_words(log: bytes) -> str:

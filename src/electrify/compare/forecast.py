@@ -22,9 +22,8 @@ from ..files import read_json
 from ..progress import Progress, aligned, duration
 from ..recipe import dump, override
 from ..train import FACTS, METRICS, log
-from .cell import RUN, Work, last_words
+from .cell import LOG, RUN, Work, last_words, tail
 from .cost import tokens_of
-from .logs import LOG, tail
 from .options import Equal
 from .plan import Cell, as_started
 from .processes import slots, spawn

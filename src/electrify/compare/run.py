@@ -23,8 +23,7 @@ from ..files import read_json
 from ..progress import Progress, say
 from ..recipe import dump, override
 from ..train.signals import SAVED_EXIT
-from .cell import OUTCOME, Work, last_words
-from .logs import LOG, tail
+from .cell import LOG, OUTCOME, Work, last_words, tail
 from .measures import Measuring
 from .plan import Cell
 from .processes import gpus, slots, spawn

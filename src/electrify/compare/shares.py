@@ -11,8 +11,7 @@ from typing import Any
 from ..errors import UserError
 from ..files import read_json
 from ..train import GENERATOR_STAGE, METRICS
-from .cell import OUTCOME, RUN
-from .logs import tail
+from .cell import OUTCOME, RUN, tail
 from .plan import Cell
 from .results import Key
 from .study import key_of

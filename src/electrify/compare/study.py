@@ -10,6 +10,7 @@ results.jsonl is enough to go on elsewhere: an encoder with a line is not traine
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import re
@@ -23,16 +24,16 @@ from typing import Any
 
 import yaml
 
+from .. import files
 from ..errors import UserError
-from ..files import must_be_ours as must_be_ours_to_write
-from ..files import write
-from ..recipe import Entry, entries, entry, joined
+from ..recipe import Entry, Recipe, entries, entry, joined
 from ..scoring.blimp import read_blimp
 from ..text.manifest import Manifest
 from ..text.shards import Corpus
+from ..train.run import GUARDS, decisive
+from ..train.start import content_of
 from ..values import plain_yaml
 from .cost import Cost, rows_of
-from .identity import identity, starts_of
 from .measures import digest_of, meant_by, network_of
 from .options import SCORE, STUDY, STUDY_MARK, CompareConfig
 from .plan import Cell, cells
@@ -54,6 +55,10 @@ FIXED = (
 )
 OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
 """The same, for what has no option."""
+
+COMPARED = sorted(GUARDS | {"eval_rows"})
+"""Options that may differ when a run goes on, but not between recipes that are compared: which
+updates are refused, and the rows of the figures on held-out text."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,24 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path} cannot be read: {e}") from e
 
 
+def identity(cell: Cell, kept: dict[str, Any]) -> str:
+    """A hash of everything that decides the scores of a cell: its recipe, the weights that it
+    starts from, and what its study keeps: the corpus, the examples of the tasks and how they are
+    measured."""
+    t = cell.config.train
+    found = cell.starts or starts_of(cell.config)
+    starts = [start and found[start] for start in (t.init_discriminator, t.init_generator)]
+    decides = decisive(cell.config) | {name: getattr(t, name) for name in COMPARED}
+    parts = [cell.entry, decides, starts, kept]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def starts_of(config: Recipe) -> dict[str, str]:
+    """A hash of each folder from which a recipe starts; of a Hub id its commit."""
+    t = config.train
+    return {start: content_of(start) for start in (t.init_discriminator, t.init_generator) if start}
+
+
 # ------------------------------------------------------------------ the folder
 
 
@@ -195,7 +218,7 @@ def declared(study: Study) -> dict[str, Any]:
 def must_be_ours(study: Study) -> None:
     """Raises UserError if the folder holds anything but this study, or results that were carried
     here from another folder."""
-    must_be_ours_to_write(study.out, STUDY, RESULTS)
+    files.must_be_ours(study.out, STUDY, RESULTS)
     had = _plan_in(study.out)
     if had is not None:
         ours = kept(study)
@@ -235,7 +258,7 @@ def _shown(name: str, value: Any) -> str:
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run."""
     plan = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
-    write(study.out / STUDY, STUDY_MARK + plan)
+    files.write(study.out / STUDY, STUDY_MARK + plan)
 
 
 def key_of(cell: Cell) -> Key:
