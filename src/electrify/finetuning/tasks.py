@@ -1,0 +1,201 @@
+"""Tasks: the types of their examples, `TaskData`, and the tasks that are known by name.
+
+The known tasks are rows of tasks.yaml. To add one, add a row there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from ..errors import UserError, nearest
+
+Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
+MAX_SEQ_LENGTH: dict[Kind, int] = {
+    "classification": 128,
+    "multilabel": 128,
+    "regression": 128,
+    "tagging": 256,
+    "answering": 512,
+}
+"""Default length of a sequence in tokens, as in ELECTRA (chunking 256, SQuAD 512)."""
+MIN_UPDATES = 1000
+"""Small sets are repeated until the encoder makes this many updates."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text, or a pair of texts, with its label.
+
+    label: a class number, a value, or the numbers of all classes that apply (multilabel).
+    unknown: multilabel only, the classes of which nobody knows: neither trained nor scored.
+    """
+
+    text: str
+    pair: str | None = None
+    label: float | tuple[int, ...] = 0.0
+    unknown: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words with one tag each; a new sentence has no tags."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A span of a context: context[start : start + len(text)] is text. start counts characters."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context. No answers: the context does not contain one (SQuAD 2.0)."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+
+
+Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData:
+    """A task with its examples: the input of a fine-tuning run."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    """Classes or tags; the position is the number."""
+    metrics: tuple[str, ...]
+    epochs: float
+    train: Examples
+    validation: Examples
+    symmetric: bool = False
+    """Whether the order of a pair's texts does not matter."""
+    value_range: tuple[float, float] | None = None
+    """The least and the largest possible value of a regression, if known."""
+    also: tuple[tuple[str, Examples], ...] = ()
+    """Further labelled sets, by name; scored after the last update."""
+    test: tuple[tuple[str, Examples], ...] = ()
+    """Test sets without labels, by the name of their file in a submission."""
+    max_seq_length: int | None = None
+    """Default length of a sequence in tokens; None takes that of the kind."""
+    min_updates: int = 0
+    """Fewest updates by default."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the scores must know, such as files that are not the official ones."""
+
+    def __post_init__(self) -> None:
+        for split in ("train", "validation"):
+            if not getattr(self, split):
+                raise UserError(f"task {self.name!r} has no {split} examples")
+        if self.kind in ("classification", "tagging") and len(self.labels) < 2:
+            raise UserError(
+                f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn"
+                if self.labels
+                else f"task {self.name!r} has no labels"
+            )
+        if self.kind == "regression":
+            for split in ("train", "validation"):
+                values = {example.label for example in getattr(self, split)}
+                if len(values) == 1 < len(getattr(self, split)):
+                    raise UserError(
+                        f"task {self.name!r}: every {split} label is {values.pop():g}, so there is "
+                        "nothing to learn or to compare"
+                    )
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The metrics, then those of the further sets (accuracy_mismatched)."""
+        return (
+            *self.metrics,
+            *(f"{metric}_{name}" for name, _ in self.also for metric in self.metrics),
+        )
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.labels) or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownTask:
+    """A row of tasks.yaml, which describes the fields."""
+
+    name: str
+    group: str
+    kind: Kind
+    metrics: tuple[str, ...]
+    epochs: float
+    folders: tuple[str, ...]
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...] = ()
+    text: str | int = ""
+    pair: str | int | None = None
+    label: str | int = ""
+    labels: tuple[str, ...] = ()
+    symmetric: bool = False
+    value_range: tuple[float, float] | None = None
+    also: dict[str, str] = field(default_factory=dict)
+    submission: dict[str, str] = field(default_factory=dict)
+    hub: str | None = None
+    hub_columns: tuple[str, ...] = ()
+    languages: bool = False
+    max_seq_length: int | None = None
+    published: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean over the first metrics of tasks, as it is published elsewhere. said: what a reader
+    must know about it. published: figures, times 100, by model."""
+
+    tasks: tuple[str, ...]
+    said: str
+    published: dict[str, float] = field(default_factory=dict)
+
+
+def _row(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
+
+
+_FILE = yaml.safe_load(Path(__file__).with_name("tasks.yaml").read_text("utf-8"))
+_DEFAULTS = _FILE.pop("defaults")
+AVERAGES = {name: Average(**_row(fields)) for name, fields in _FILE.pop("averages").items()}
+TASKS = {
+    name: KnownTask(name=name, group=group, **_row(_DEFAULTS[group] | fields))
+    for group, rows in _FILE.items()
+    for name, fields in rows.items()
+}
+GROUPS = {group: tuple(rows) for group, rows in _FILE.items()}
+
+
+def tasks_named(names: Iterable[str]) -> list[KnownTask]:
+    """The rows of these tasks, each once. SST-2 is sst2, and the name of a group (glue, tagging,
+    squad, babylm) stands for its tasks. Raises UserError with the nearest name."""
+    keys = {_key(name): name for name in TASKS}
+    found = []
+    for given in names:
+        if given.lower() in GROUPS:
+            found += GROUPS[given.lower()]
+        elif _key(given) in keys:
+            found.append(keys[_key(given)])
+        else:
+            raise UserError(f"no task {given!r}{nearest(given.lower(), (*TASKS, *GROUPS))}")
+    return [TASKS[name] for name in dict.fromkeys(found)]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
