@@ -1,0 +1,187 @@
+"""Baselines of a report, which need no encoder.
+
+majority: the most frequent class, the mean of a regression, or each word's most frequent tag.
+tfidf: TF-IDF of words, pairs of words and up to four characters, with a linear model (texts only).
+overlap: the share of words that two texts have in common, with a linear model (pairs only). An
+encoder that is not better than `overlap` may not understand either text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+from unicodedata import category, normalize
+
+import numpy as np
+
+from . import metrics
+from .metrics import UNKNOWN, Array, several, span_scores
+from .tasks import Example, Sentence, TaskData
+
+BASELINE = "baseline:"
+MAJORITY = f"{BASELINE}majority"
+TFIDF = f"{BASELINE}tfidf"
+OVERLAP = f"{BASELINE}overlap"
+STRENGTH = 10.0
+"""Inverse strength of the linear model's regularisation, for rows of length 1."""
+
+Fitted = Callable[[Sequence[Any]], tuple[Any, Any]]
+"""Examples -> predictions (classes or values [N], classes [N, C], or tags) and probabilities."""
+
+
+def is_baseline(model: str) -> bool:
+    return model.startswith(BASELINE)
+
+
+def applies(model: str, task: TaskData) -> bool:
+    """Whether a model can do a task. Only baselines cannot do every one."""
+    if model in (TFIDF, OVERLAP):
+        texts = [e for e in task.train if isinstance(e, Example)]
+        return any(model == TFIDF or e.pair is not None for e in texts)
+    return model != MAJORITY or task.kind != "answering"
+
+
+def baseline_hashes(model: str) -> dict[str, str]:
+    """What the scores of a baseline depend on besides the examples."""
+    metrics.need("sklearn")
+    text = f"{model} {version('scikit-learn')}"
+    return {"weights": hashlib.sha256(text.encode()).hexdigest()[:16], "tokenizer": "none"}
+
+
+def answer(
+    model: str, task: TaskData, examples: Sequence[Any], *, class_weights: str = "none"
+) -> dict[str, float]:
+    """Fits a baseline to training examples and scores it on the task's validation set and further
+    sets. class_weights: none or balanced."""
+    if task.kind == "tagging":
+        fitted = _frequent_tags(examples)
+    else:
+        fitted = _of_texts(
+            model, task, examples, None if class_weights == "none" else class_weights
+        )
+    scores = _scores(task, task.validation, fitted)
+    for name, further in task.also:
+        scores |= {f"{k}_{name}": v for k, v in _scores(task, further, fitted).items()}
+    return scores
+
+
+def _scores(task: TaskData, examples: Sequence[Any], fitted: Fitted) -> dict[str, float]:
+    predictions, probabilities = fitted(examples)
+    if task.kind == "tagging":
+        scores = span_scores([s.tags for s in examples], predictions)
+        return {name: scores[name] for name in task.metrics}
+    return metrics.score(task.metrics, _targets(task, examples), predictions, probabilities)
+
+
+def _targets(task: TaskData, examples: Sequence[Example]) -> Array:
+    if task.kind == "multilabel":
+        return several(examples, len(task.labels))
+    return np.array([e.label for e in examples], float if task.kind == "regression" else int)
+
+
+def _frequent_tags(examples: Sequence[Sentence]) -> Fitted:
+    of_word: dict[str, Counter[str]] = defaultdict(Counter)
+    for sentence in examples:
+        for word, tag in zip(sentence.words, sentence.tags, strict=True):
+            of_word[word][tag] += 1
+    best = {word: tags.most_common(1)[0][0] for word, tags in of_word.items()}
+    most = sum(of_word.values(), Counter()).most_common(1)[0][0]
+    return lambda held: ([tuple(best.get(w, most) for w in s.words) for s in held], None)
+
+
+def _of_texts(
+    model: str, task: TaskData, examples: Sequence[Example], weights: str | None
+) -> Fitted:
+    targets = _targets(task, examples)
+    features = None
+    if model == OVERLAP:
+        features = _shared_words
+    elif model == TFIDF and any(_text(e).strip() for e in examples):
+        features = _tfidf(examples)
+    rows = features(examples) if features else None
+    if task.kind == "regression":
+        from sklearn.linear_model import Ridge
+
+        if features is None:
+            return lambda held: (np.repeat(targets.mean(), len(held)), None)
+        ridge = Ridge(1 / STRENGTH).fit(rows, targets)
+        return lambda held: (ridge.predict(features(held)), None)
+    # With several labels, each class is a classification of its own.
+    several_labels = task.kind == "multilabel"
+    classes = 2 if several_labels else len(task.labels)
+    columns = [
+        _logistic(rows, c, classes, weights) for c in (targets.T if several_labels else [targets])
+    ]
+
+    def fitted(held: Sequence[Example]) -> tuple[Array, Array]:
+        rows = features(held) if features else None
+        found = [column(rows, len(held)) for column in columns]
+        if several_labels:
+            probabilities_NC = np.stack([found_N2[:, 1] for found_N2 in found], 1)
+            return (probabilities_NC > 0.5).astype(int), probabilities_NC
+        return found[0].argmax(1), found[0]
+
+    return fitted
+
+
+def _logistic(
+    rows: Any, targets: Array, classes: int, weights: str | None
+) -> Callable[[Any, int], Array]:
+    """(features, number of examples) -> probabilities [N, classes]: a logistic regression, or the
+    shares of the classes without features or with a single class."""
+    from sklearn.linear_model import LogisticRegression
+
+    known = targets != UNKNOWN
+    counts_C = np.bincount(targets[known], minlength=classes)
+    if rows is None or (counts_C > 0).sum() < 2:
+        return lambda _, number: np.tile(counts_C / max(1, counts_C.sum()), (number, 1))
+    model = LogisticRegression(C=STRENGTH, max_iter=1000, class_weight=weights)
+    model.fit(rows[known], targets[known])
+
+    def probabilities(held: Any, number: int) -> Array:
+        found_NC = np.zeros((number, classes))
+        found_NC[:, model.classes_] = model.predict_proba(held)
+        return found_NC
+
+    return probabilities
+
+
+def _tfidf(examples: Sequence[Example]) -> Callable[[Sequence[Example]], Any]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.pipeline import make_union
+
+    features = make_union(
+        TfidfVectorizer(analyzer="word", ngram_range=(1, 2), token_pattern=r"\S+"),
+        TfidfVectorizer(analyzer="char", ngram_range=(1, 4), lowercase=False),
+    )
+    features.fit([_text(e) for e in examples])
+    return lambda held: features.transform([_text(e) for e in held])
+
+
+def _text(example: Example) -> str:
+    return example.text if example.pair is None else f"{example.text}\n{example.pair}"
+
+
+def _shared_words(examples: Sequence[Example]) -> Array:
+    return np.array([[overlap(e.text, e.pair or "")] for e in examples])
+
+
+def overlap(text: str, pair: str) -> float:
+    """The share of the words of two texts that both have (Jaccard). Case and the form of Unicode do
+    not matter. Words are separated by spaces, punctuation and symbols, so the measure does not suit
+    scripts without spaces."""
+    ours, theirs = (
+        set("".join(map(_in_word, normalize("NFKC", t).casefold())).split()) for t in (text, pair)
+    )
+    return len(ours & theirs) / max(1, len(ours | theirs))
+
+
+@cache
+def _in_word(character: str) -> str:
+    """Letters, their marks and numbers; nothing for soft hyphens and joiners, otherwise a space."""
+    kind = category(character)
+    return "" if kind == "Cf" else character if kind[0] in "LMN" else " "
