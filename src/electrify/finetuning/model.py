@@ -1,0 +1,458 @@
+"""Encoders and fine-tuned models: folders or Hub ids, loaded strictly, with their tokenizers.
+
+Strictly means that a weight of the encoder which the checkpoint lacks, or which the library's class
+does not use, is an error that names it. The library itself would fill it with random numbers, or
+leave it out, and mention this in a table. A fine-tuned model is a class of the library
+(`AutoModelForSequenceClassification` and so on) with a fresh head: what is trained is saved.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoModel
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+from ..errors import UserError, is_of_memory
+from ..export.folders import (
+    SAFE_WEIGHTS,
+    is_causal,
+    load_config,
+    load_tokenizer,
+    load_weights,
+    must_be_sound_weights,
+    unreadable_weights,
+)
+from ..export.places import MARK, RANDOM
+from ..export.positions import made_for, positions_of
+from ..export.quiet import quiet
+from ..files import json_text, written
+from ..text.tokenizer_files import read_settings, without_origin, write_settings
+from ..text.unknown import WARNING
+from .attention import implementation_for
+from .frames import Frame, frames_of, reads_last
+from .saved import CLASSES, KEY, PROBLEMS, class_ending, kind_of
+from .tasks import Kind
+
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
+)
+"""The names that model classes use for the dropout of their layers and of attention."""
+LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
+SAMPLE = 1_000
+"""Texts in which unknown words are counted."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An encoder with its tokenizer, and properties of its inputs."""
+
+    name: str
+    encoder: Any
+    tokenizer: Any
+    segments: bool
+    """Whether it takes token types."""
+    single: Frame
+    """The special tokens around one text, and in `pair` around two."""
+    pair: Frame
+    last: bool
+    """Whether the last token, and not the first, represents the whole text."""
+    dropout: float
+    """Before a head, by the model's configuration."""
+
+    @property
+    def width(self) -> int:
+        return self.encoder.config.hidden_size
+
+    @property
+    def positions(self) -> int:
+        """The most tokens of a sequence."""
+        return positions_of(self.encoder)
+
+    @property
+    def made_for(self) -> int:
+        """`positions` without those that it computes and was not made for."""
+        return made_for(self.encoder)
+
+    def fitting(self, wanted: int | None, default: int) -> int:
+        """The tokens of a sequence. Raises UserError if more are wanted than it reads."""
+        if (wanted or 0) > self.positions:
+            raise UserError(
+                f"{self.name} reads at most {self.positions} tokens. Give --max-seq-length "
+                f"{self.positions}"
+            )
+        return wanted or min(default, self.positions)
+
+
+def load_encoder(model: str, *, device: torch.device, dropout: float | None = None) -> Reader:
+    """Loads encoder and tokenizer from a folder, a Hub id, or `random:` and one of them. dropout:
+    for all its layers and for attention; None leaves the model's own.
+
+    Random weights are drawn from torch's global generator. Raises UserError, also if the checkpoint
+    and the encoder do not hold the same weights.
+    """
+    path = model.removeprefix(RANDOM)
+    config = load_config(path, causal=True)
+    before_head = next(
+        (
+            float(p)
+            for name in ("classifier_dropout", "hidden_dropout_prob", "dropout")
+            if isinstance(p := getattr(config, name, None), int | float)
+        ),
+        0.1,
+    )
+    for name in DROPOUTS if dropout is not None else ():
+        if isinstance(getattr(config, name, None), int | float):
+            setattr(config, name, dropout)
+    model_class: Any = MODEL_MAPPING[type(config)]
+    if isinstance(model_class, tuple):  # Funnel has two, of which the first keeps every token
+        model_class = model_class[0]
+    options: dict[str, Any] = {
+        "attn_implementation": implementation_for(model_class, config, device)
+    }
+    if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+        options["add_pooling_layer"] = False
+    if model.startswith(RANDOM):
+        config._attn_implementation = options.pop("attn_implementation")
+        with quiet():
+            encoder = model_class(config, **options)
+    else:
+        encoder = _strictly(path, config, options)
+    return _reader(model, encoder, device, before_head)
+
+
+def _reader(name: str, encoder: Any, device: torch.device, dropout: float) -> Reader:
+    path = name.removeprefix(RANDOM)
+    config = encoder.config
+    words = encoder.get_input_embeddings() if hasattr(encoder, "get_input_embeddings") else None
+    weight = getattr(words, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        raise UserError(
+            f"{path} is a {config.model_type!r} model, which reads no tokens of a text. Give a "
+            "text encoder"
+        )
+    tokenizer = load_tokenizer(path, vocab_size=weight.shape[0])
+    # XLNet's token types are relative, so their number is not limited.
+    several = (getattr(config, "type_vocab_size", None) or 0) > 1 or config.model_type == "xlnet"
+    types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
+    single, pair = frames_of(tokenizer)
+    last = is_causal(config) or reads_last(tokenizer, single)
+    encoder = encoder.to(device=device, dtype=torch.float32)
+    return Reader(name, encoder, tokenizer, types, single, pair, last, dropout)
+
+
+def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
+    try:
+        with quiet():
+            encoder, info = AutoModel.from_pretrained(
+                path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options
+            )
+    except Exception as e:  # damaged weights raise exceptions of three libraries
+        if is_of_memory(e):
+            raise
+        raise unreadable_weights(path, e) from e
+    must_be_sound_weights(path, encoder, info)
+    lacking = sorted(info["missing_keys"])
+    if lacking:
+        raise UserError(
+            f"{path} lacks {len(lacking)} of the encoder's {len(encoder.state_dict())} weights "
+            f"({_some(lacking)}). {RANDOM}{path} would give it random ones"
+        )
+    must_be_used(path, encoder, info["unexpected_keys"])
+    return encoder
+
+
+def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
+    """Raises UserError for weights of the encoder that its class does not compute with: it would
+    be another encoder than the one that was trained. Heads and poolers are not meant."""
+    own = {name.rpartition(".")[0] for name, _ in encoder.named_parameters()}
+    odd = []
+    for key in unexpected:
+        name = key.removeprefix(f"{encoder.base_model_prefix}.")
+        parents = [name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1)]
+        inside = bool(LAYER.search(name)) or any(
+            parent in own or any(module.startswith(f"{parent}.") for module in own)
+            for parent in parents
+        )
+        if inside and not name.endswith("position_ids") and "pooler" not in name:
+            odd.append(key)
+    if odd:
+        raise UserError(
+            f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
+            f"transformers {transformers.__version__} does not use ({_some(sorted(odd))}). Use the "
+            "version that it was trained with, or another model"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+
+
+def layers_of(names: Iterable[str]) -> int:
+    """The number of layers to which parameters belong (ALBERT's shared layer counts once)."""
+    return 1 + max((int(found[1]) for name in names if (found := LAYER.search(name))), default=-1)
+
+
+# ------------------------------------------------------------------ networks
+
+
+class Net(nn.Module):
+    """A class of the library with a head. Its logits are float32: [B, C] for a text, [B, L, C] for
+    tags, [B, L, 2] (start and end) for answers."""
+
+    def __init__(self, library: Any) -> None:
+        super().__init__()
+        self.library = library
+
+    @property
+    def encoder(self) -> Any:
+        return self.library.base_model
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        output = self.library(**inputs)
+        if getattr(output, "start_logits", None) is not None:
+            return torch.stack([output.start_logits, output.end_logits], -1).float()
+        return output.logits.float()
+
+
+def computing_in_bf16(encoder: Any) -> None:
+    """From here on the encoder computes in bfloat16. What is on top of it gets float32: predicted
+    values with eight bits would have ties."""
+    forward = encoder.forward
+
+    @functools.wraps(forward)
+    def in_bf16(*given: Any, **named: Any) -> Any:
+        kind = next(encoder.parameters()).device.type
+        with torch.autocast(kind, torch.bfloat16):
+            output = forward(*given, **named)
+        for name in ("last_hidden_state", "pooler_output"):
+            if getattr(output, name, None) is not None:
+                output[name] = output[name].float()
+        return output
+
+    encoder.forward = in_bf16
+
+
+def with_fresh_head(
+    reader: Reader, kind: Kind, labels: tuple[str, ...], *, dropout: float | None = None
+) -> Net:
+    """The library's class for a kind of task, with the encoder's weights and a head whose values
+    are drawn from torch's generator. dropout: of the head; None leaves the model's own. Raises
+    UserError if the library has no such class."""
+    config = copy.deepcopy(reader.encoder.config)
+    config.problem_type = PROBLEMS.get(kind)
+    names = labels or (("start", "end") if kind == "answering" else ("score",))
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: k for k, name in enumerate(names)}
+    if config.pad_token_id is None:  # a decoder finds the last token by it
+        config.pad_token_id = reader.tokenizer.pad_token_id
+    auto = getattr(transformers, CLASSES[class_ending(kind)])
+    try:
+        with quiet():
+            library = auto.from_config(config)
+    except ValueError as e:
+        raise UserError(
+            f"{reader.name}: transformers has no {auto.__name__} for {config.model_type!r} models"
+        ) from e
+    inner = library.base_model
+    left = inner.load_state_dict(reader.encoder.state_dict(), strict=False)
+    assert not left.unexpected_keys
+    assert all("pooler" in key for key in left.missing_keys)
+    inner.set_attn_implementation(reader.encoder.config._attn_implementation)
+    encoder = {id(module) for module in inner.modules()}
+    for module in library.modules():
+        if isinstance(module, nn.Dropout) and id(module) not in encoder and dropout is not None:
+            module.p = dropout
+    return Net(library.to(next(reader.encoder.parameters()).device))
+
+
+def learning_rates(net: Any, *, peak: float, decay: float, skip: bool = False) -> dict[str, float]:
+    """The peak learning rate of every parameter: peak * decay^(distance from the head).
+
+    | part                                   | distance       |
+    |----------------------------------------|----------------|
+    | head, pooler                           | 0              |
+    | layer i of n (0 = next to the input)   | n - i          |
+    | final norms (after the last layer)     | 1              |
+    | embeddings and their projection        | n + 1          |
+
+    This is the paper's rule. net: has an `encoder`. skip: every distance except the head's is
+    larger by one, as in the public code (google-research/electra, model/optimization.py and
+    issue 51), where the top layer gets decay^2.
+    """
+    inside = {id(p): name for name, p in net.encoder.named_parameters()}
+    n = layers_of(inside.values())
+    tables = any("rel_embeddings" in name for name in inside.values())
+    rates, reached = {}, False
+    for full, parameter in net.named_parameters():
+        name = inside.get(id(parameter), "")
+        found = LAYER.search(name)
+        reached = reached or found is not None
+        if not name or "pooler" in name:
+            distance = 0
+        elif found:
+            distance = n - int(found[1])
+        else:
+            # DeBERTa's norm of the table of distances, which every layer reads, is not a final one.
+            of_table = tables and name.startswith("encoder.LayerNorm.")
+            distance = 1 if reached and "embed" not in name and not of_table else n + 1
+        rates[full] = peak * decay ** (distance + int(skip and distance > 0))
+    return rates
+
+
+# ------------------------------------------------------------------ fine-tuned folders
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a saved model reads its texts: what decides its answers and is not in its weights. In
+    config.json under `electrify`; None if it is not known, or does not apply."""
+
+    max_seq_length: int | None = None
+    pairs: bool | None = None
+    """Whether it was trained on pairs of texts."""
+    doc_stride: int | None = None
+    max_answer_length: int | None = None
+    no_answer_threshold: float | None = None
+    """The score for "no answer" above which none is given."""
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A fine-tuned model as it is loaded. kind, labels: what it predicts."""
+
+    name: str
+    reader: Reader
+    net: Net
+    kind: Kind
+    labels: tuple[str, ...]
+    reading: Reading
+
+
+def save(
+    net: Net,
+    reader: Reader,
+    task: str,
+    folder: Path,
+    *,
+    reading: Reading,
+    scale: float = 1.0,
+    center: float = 0.0,
+) -> None:
+    """Writes a Hugging Face folder, whole or not at all. scale, center: of a regression's values,
+    folded into the last layer."""
+    library = copy.deepcopy(net.library).cpu()
+    library.base_model.__dict__.pop("forward", None)  # of computing_in_bf16
+    known = {name: value for name, value in asdict(reading).items() if value is not None}
+    setattr(library.config, KEY, known)
+    library.config.dtype = torch.float32
+    if (scale, center) != (1.0, 0.0):
+        last = last_layer(library)
+        with torch.no_grad():
+            last.weight.mul_(scale)
+            last.bias.mul_(scale).add_(center)
+    tokenizer = copy.deepcopy(reader.tokenizer)
+    # Without these names it gives no token types, and a second text would look like the first.
+    names = ["input_ids", *["token_type_ids"] * reader.segments, "attention_mask"]
+    tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with written(folder) as part, quiet():
+        library.save_pretrained(part)
+        tokenizer.save_pretrained(part)
+        write_settings(part, without_origin(read_settings(part)))
+        mark = json_text({"part": "fine-tuned", "task": task}, indent=1)
+        (part / MARK).write_text(f"{mark}\n", encoding="utf-8")
+
+
+def last_layer(library: Any) -> nn.Linear:
+    """The layer that gives a text's logits. Raises UserError if it has no bias into which the mean
+    of a regression's values could go."""
+    encoder = {id(module) for module in library.base_model.modules()}
+    outside = [m for m in library.modules() if isinstance(m, nn.Linear) and id(m) not in encoder]
+    if outside[-1].bias is None:
+        raise UserError(
+            f"--save-model: the head of {type(library).__name__} has no bias, so a regression "
+            "cannot be saved in it"
+        )
+    return outside[-1]
+
+
+def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
+    """Raises UserError for a model that was not fine-tuned, or lacks weights."""
+    config = load_config(model, causal=True)
+    kind = kind_of(model, config.to_dict())
+    auto = getattr(transformers, CLASSES[class_ending(kind)])
+    library, missing = load_weights(auto, model, config)
+    if missing:
+        raise UserError(
+            f"{model} lacks weights of the head ({_some(missing)}), so it was not fine-tuned, or "
+            "not saved in full"
+        )
+    if library.config.pad_token_id is None:
+        tokenizer = load_tokenizer(model, vocab_size=library.config.vocab_size)
+        library.config.pad_token_id = tokenizer.pad_token_id
+    inner = library.base_model
+    inner.set_attn_implementation(implementation_for(type(inner), config, device))
+    reader = _reader(model, inner, device, 0.0)
+    net = Net(library.to(device).eval())
+    return Finetuned(model, reader, net, kind, _labels(model, config, kind), _noted(config))
+
+
+def _labels(model: str, config: Any, kind: Kind) -> tuple[str, ...]:
+    if kind in ("regression", "answering"):
+        return ()
+    labels = tuple(config.id2label[k] for k in range(config.num_labels))
+    if len(set(labels)) < len(labels):
+        raise UserError(f"{model}: id2label in its config.json gives two outputs the same name")
+    return labels
+
+
+def _noted(config: Any) -> Reading:
+    known = getattr(config, KEY, None) or {}
+    return Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
+
+
+# ------------------------------------------------------------------ unknown words
+
+
+def unknown_note(reader: Reader, texts: Iterable[str]) -> str:
+    """A warning if many characters of the texts are unknown to the tokenizer ([UNK]), as `prepare`
+    warns; otherwise empty. Reads the first SAMPLE texts."""
+    unknown = reader.tokenizer.unk_token_id
+    if unknown is None or not reader.tokenizer.is_fast:
+        return ""
+    some = [text for text, _ in zip(texts, range(SAMPLE), strict=False)]
+    if not some:
+        return ""
+    with quiet():
+        found = reader.tokenizer(some, add_special_tokens=False, return_offsets_mapping=True)
+    lost = visible = 0
+    for text, ids, offsets in zip(some, found["input_ids"], found["offset_mapping"], strict=True):
+        visible += len("".join(text.split()))
+        lost += sum(b - a for i, (a, b) in zip(ids, offsets, strict=True) if i == unknown)
+    share = lost / max(1, visible)
+    if share <= WARNING:
+        return ""
+    return (
+        f"warning: {share:.1%} of the characters are unknown to the tokenizer of {reader.name} "
+        "([UNK]). Use a model made for this language or alphabet"
+    )

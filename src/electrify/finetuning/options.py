@@ -1,0 +1,366 @@
+"""The options of `electrify finetune`, `predict` and `embed`."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Lt
+from tyro.conf import Positional
+
+from ..cores import thread_count
+from ..errors import UserError, nearest
+from ..progress import say, show
+from ..values import (
+    BelowOne,
+    Count,
+    Inside,
+    Natural,
+    NotNegative,
+    Options,
+    Positive,
+    from_text,
+    kinds,
+)
+
+SELECTION = 0.1
+"""Share of the training examples that is held out to choose the best evaluation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(Options):
+    """How each run goes."""
+
+    protocol: Literal["electrify", "published"] = "electrify"
+    """electrify's own protocol, or that of ELECTRA's public code, for scores."""
+    learning_rate: Positive | None = None
+    """Peak learning rate of the head [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5.
+    For tags up to width 128 3e-3, except under --protocol published]."""
+    layerwise_lr_decay: Positive | None = None
+    """Learning rate of each layer as a share of that of the layer above. 1 disables it [default:
+    0.8, from width 1024 0.9]."""
+    weight_decay: NotNegative = 0.0
+    """Decoupled weight decay of matrices."""
+    per_device_train_batch_size: Count = 32
+    """Examples per update."""
+    num_train_epochs: Positive | None = None
+    """Epochs [default: the task's, which is 3, for STS-B and RTE 10, SQuAD 2, BabyLM 10 and 30, and
+    more for small data sets (--min-train-steps)]."""
+    min_train_steps: Natural | None = None
+    """Fewest updates, for which a small data set is repeated [default: 1000 for tags and own files,
+    0 otherwise and under --protocol published]."""
+    load_best_model_at_end: bool = False
+    """Hold out a part of the training examples and keep the weights of the evaluation that is best
+    on it by the first metric."""
+    selection_fraction: Inside | None = None
+    """--load-best-model-at-end: share that is held out [default: 0.1]."""
+    early_stopping_patience: Count | None = None
+    """--load-best-model-at-end: stop after this many evaluations without improvement."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: weight classes by their inverse frequency (classification and tagging)."""
+    warmup_ratio: BelowOne = 0.1
+    """Share of the updates until the peak learning rate."""
+    max_grad_norm: Positive = 1.0
+    """Norm to which gradients are clipped."""
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per sequence [default: 128, tagging 256, questions and BabyLM 512, at most the model's
+    maximum]. Longer texts are truncated, longer sentences and contexts read in windows."""
+    max_train_samples: Count | None = None
+    """Train on this many examples, drawn by the seed."""
+    dropout: BelowOne | None = None
+    """Dropout of the head [default: the model's, under --protocol published 0.1 for texts and 0 for
+    words and answers]."""
+    bf16: Literal["auto", "true", "false"] = "auto"
+    """Compute in bfloat16 with float32 weights. auto: if the processor has instructions for it."""
+    torch_compile: bool = False
+    """Compile the encoder, which pays in long runs."""
+    frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
+    """Linear probe: freeze the encoder and train a head on the states of its last layer, its last
+    four, or all."""
+    doc_stride: Count | None = None
+    """Question answering: tokens between the starts of windows [default: 128]."""
+    n_best_size: Count | None = None
+    """Question answering: answers kept per question [default: 20]."""
+    max_answer_length: Count | None = None
+    """Question answering: longest answer in tokens [default: 30]."""
+    eval_steps: Count | None = None
+    """Updates between evaluations [default: each epoch, every second one of 10]."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+    def check(self) -> None:
+        for name in ("selection_fraction", "early_stopping_patience"):
+            if getattr(self, name) is not None and not self.load_best_model_at_end:
+                raise UserError(f"{name} needs load_best_model_at_end")
+        if self.min_train_steps is not None:
+            if self.num_train_epochs is not None:
+                raise UserError("min_train_steps and num_train_epochs exclude each other")
+            if self.frozen_encoder != "none":
+                raise UserError("min_train_steps and frozen_encoder exclude each other")
+        if self.frozen_encoder != "none":
+            if self.protocol != "electrify":
+                raise UserError("protocol and frozen_encoder exclude each other")
+            for name, usual in (("layerwise_lr_decay", None), ("torch_compile", False)):
+                if getattr(self, name) != usual:
+                    raise UserError(f"{name} has no effect with frozen_encoder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(Options):
+    """What is fine-tuned on what, and where the results go."""
+
+    models: Positional[tuple[str, ...]]
+    """Folders or Hub ids. random:MODEL is the same shape with random weights."""
+    output_dir: str
+    """Folder for scores.jsonl, the report and predictions. The same command resumes there."""
+    task: tuple[str, ...] = ()
+    """Known tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue); conll2000, conll2003,
+    wnut17, wikiann, ud (tagging); squad1, squad2 (squad); babylm_boolq, babylm_multirc, babylm_rte,
+    babylm_wsc, babylm_mrpc, babylm_qqp, babylm_mnli (babylm)."""
+    data_dir: str | None = None
+    """Folder with the tasks' folders, itself or in glue/, tagging/, squad/ and babylm/, or a data
+    set on the Hub [default: nyu-mll/glue, rajpurkar/squad or squad_v2]."""
+    train_file: str | None = None
+    """Your training examples: csv, tsv (no quoting), jsonl, parquet, for tagging also columns
+    (conll, conllu, txt), for questions SQuAD's json."""
+    validation_file: str | None = None
+    """Your validation examples, in the same columns."""
+    validation_fraction: Inside | None = None
+    """Share of the training examples for validation, drawn by --seed and stratified. Equal texts
+    stay in one part."""
+    header: bool = True
+    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
+    text_column: str | None = None
+    """Column of the text, by name or number [default: text, sentence, sentence1, content, document,
+    sequence, seq, smiles, code, review, utterance, tweet or body]."""
+    pair_column: str | None = None
+    """Column of the second text [default: sentence2, if there is one]."""
+    label_column: str | None = None
+    """Column of the label, by name or number [default: label, labels, category, class, target,
+    intent or sentiment]. Several columns are one class each, with 0, 1 or nothing (unknown)."""
+    problem_type: Literal[
+        "auto", "classification", "multilabel", "regression", "tagging", "answering"
+    ] = "auto"
+    """Kind of your examples. auto: lists of labels are multilabel, decimal numbers regression,
+    words and whole numbers classification."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of your texts: accuracy, balanced_accuracy, matthews, f1, macro_f1, micro_f1,
+    roc_auc, pr_auc, ece, pearson, spearman. The first selects models [default: by the kind of
+    labels]."""
+    seeds: Count = 5
+    """Runs of each model on each task."""
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 0
+    """First seed."""
+    random_weights: bool = False
+    """Give every model random weights."""
+    random_baseline: bool = False
+    """Run every model also with random weights."""
+    corpus: str | None = None
+    """--random-baseline: prepared corpus of the models' runs. Adds the initial values of each run
+    that began with word vectors of its corpus (init_words)."""
+    baselines: bool = False
+    """Add baselines without an encoder: majority class, TF-IDF and word overlap."""
+    predict_test: bool = False
+    """Predict GLUE's test sets and write submission-MODEL.zip."""
+    hyperparameter_search: str | None = None
+    """Grid of settings, NAME=VALUE,VALUE;NAME=..., with all seeds. auto:
+    learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10."""
+    save_model: bool = False
+    """Save the fine-tuned model of the first seed as a Hugging Face folder."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+    settings: FinetuneSettings = field(default_factory=FinetuneSettings)
+
+    def check(self) -> None:
+        if not self.models:
+            raise UserError("models are missing: name a folder or a Hub id")
+        thread_count(self.threads)
+        self._check_examples()
+        if self.corpus is not None and not self.random_baseline:
+            raise UserError("corpus needs random_baseline")
+        if self.predict_test and not self.task:
+            raise UserError("predict_test is for GLUE's test sets: give task")
+        for name, usual in (("frozen_encoder", "none"), ("protocol", "electrify")):
+            if self.save_model and getattr(self.settings, name) != usual:
+                raise UserError(f"save_model and {name} exclude each other")
+        if self.hyperparameter_search is not None:
+            search_grid(self.hyperparameter_search, self.settings)
+            for name in ("save_model", "predict_test", "baselines"):
+                if getattr(self, name):
+                    raise UserError(f"{name} and hyperparameter_search exclude each other")
+
+    def _check_examples(self) -> None:
+        """Raises UserError unless the examples are those of known tasks or of own files."""
+        own = {name: getattr(self, name) for name in ("train_file", "validation_file")}
+        if not self.task and not any(own.values()):
+            raise UserError("task is missing: give it, or train_file and validation_file")
+        if self.task and any(own.values()):
+            raise UserError("task and train_file exclude each other")
+        if self.data_dir and not self.task:
+            raise UserError("data_dir is for task")
+        for name in ("text_column", "pair_column", "label_column", "problem_type", "metrics"):
+            if self.task and getattr(self, name) != getattr(FinetuneConfig, name):
+                raise UserError(f"{name} is for your own files, not for task")
+        if self.task and not self.header:
+            raise UserError("header is for your own files, not for task")
+        if self.validation_fraction is not None and self.validation_file:
+            raise UserError("validation_fraction and validation_file exclude each other")
+        missing = [name for name, value in own.items() if not value]
+        if missing and not self.task and not (self.train_file and self.validation_fraction):
+            raise UserError(f"{missing[0]} is missing, or give train_file and validation_fraction")
+        if self.validation_fraction is not None and not self.train_file:
+            raise UserError("validation_fraction needs train_file")
+
+
+def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
+    """Every combination of `name=value,value;name=...` in the order written, with a name each.
+    Raises UserError."""
+    known = kinds(FinetuneSettings)
+    if text.strip() == "auto":
+        text = "learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10"
+    axes: dict[str, list[Any]] = {}
+    for part in text.split(";"):
+        name, _, values = part.strip().partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in known or name in ("device", "eval_steps"):
+            raise UserError(f"hyperparameter_search: no setting {name!r}{nearest(name, known)}")
+        if not values.strip() or name in axes:
+            raise UserError(f"hyperparameter_search is NAME=VALUE,VALUE;NAME=..., not {text!r}")
+        if getattr(settings, name) != getattr(FinetuneSettings(), name):
+            raise UserError(f"{name} is given and searched. Leave one out")
+        axes[name] = list(dict.fromkeys(from_text(v, known[name]) for v in values.split(",")))
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    shown = (",".join(f"{k}={v}" for k, v in point.items()) for point in points)
+    return [(name, replace(settings, **point)) for name, point in zip(shown, points, strict=True)]
+
+
+class Finetune(FinetuneConfig):
+    """The command."""
+
+    def __call__(self) -> int:
+        from ..export.places import RANDOM, check_place
+        from .known import read_asked
+
+        tasks = read_asked(self)
+        for model in self.models:
+            check_place(model.removeprefix(RANDOM))
+        for task in tasks:
+            for note in task.notes:
+                say(f"{task.name}: {note}")
+
+        from .run import finetune
+
+        show(finetune(self, tasks).table())
+        return 0
+
+
+def must_end_in(output_file: str | None, endings: tuple[str, ...]) -> None:
+    if output_file is not None and not output_file.lower().endswith(endings):
+        raise UserError(f"output_file must end in {' or '.join(endings)}, not {output_file!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(Options):
+    """Which model predicts what, and where the predictions go."""
+
+    model: Positional[str]
+    """Fine-tuned model, folder or Hub id: classification, regression, tagging or question
+    answering."""
+    files: Positional[tuple[str, ...]]
+    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
+    ffn), smi, for tagging also columns (conll, conllu, txt), for questions SQuAD's json. All but
+    parquet may be compressed."""
+    header: bool = True
+    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
+    text_column: str | None = None
+    """Column of the text [default: one that finetune knows by name]."""
+    pair_column: str | None = None
+    """Column of the second text [default: sentence2, if the model was trained on pairs]."""
+    output_file: str | None = None
+    """Predictions as csv, tsv or jsonl, with the columns of the input [default: standard output, as
+    tsv]."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    json: bool = False
+    """Write JSON, with --output-file a summary."""
+    probabilities: bool = False
+    """Write the probability of every label."""
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per sequence [default: that of the model's fine-tuning]. Longer texts are truncated,
+    longer sentences and contexts read in windows."""
+    threshold: Inside | None = None
+    """Multilabel: probability above which a label holds [default: 0.5]."""
+    no_answer_threshold: float | None = None
+    """Questions: score above which there is no answer [default: the best of the model's
+    fine-tuning]."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    bf16: Literal["auto", "true", "false"] = "auto"
+    """Compute in bfloat16. auto: if the processor has instructions for it."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+
+    def check(self) -> None:
+        thread_count(self.threads)
+        must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
+        if self.overwrite and self.output_file is None:
+            raise UserError("overwrite needs output_file")
+
+    def __call__(self) -> int:
+        from .predict import predict_files
+
+        summary = predict_files(self)
+        if self.output_file is not None:
+            show(summary.as_json() if self.json else summary.text())
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedConfig(Options):
+    """Which model makes vectors of which texts, and where they go."""
+
+    model: Positional[str]
+    """Encoder, folder or Hub id."""
+    files: Positional[tuple[str, ...]]
+    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
+    ffn), smi. All but parquet may be compressed."""
+    header: bool = True
+    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
+    text_column: str | None = None
+    """Column of the text [default: one that finetune knows by name]."""
+    output_file: str
+    """Vectors as npy (float32, a row per text) or parquet (with the columns of the input)."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    json: bool = False
+    """Write the summary as JSON."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """Mean of all states of a text, or the state of the class token."""
+    center: str | None = None
+    """File of texts whose mean vector is subtracted. The vectors of discriminators lie close
+    together (cosines of 0.78 to 0.97 for unrelated texts) without centring."""
+    whiten: str | None = None
+    """File of texts, more than the hidden size, on which vectors are centred and whitened
+    (2103.15316)."""
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per text [default: the model's maximum, at most 512]. Longer texts are truncated."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    bf16: Literal["auto", "true", "false"] = "auto"
+    """Compute in bfloat16. auto: if the processor has instructions for it."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+
+    def check(self) -> None:
+        thread_count(self.threads)
+        must_end_in(self.output_file, (".npy", ".parquet"))
+        if self.center is not None and self.whiten is not None:
+            raise UserError("center and whiten exclude each other: whitening centres too")
+
+    def __call__(self) -> int:
+        from .embed import embed_files
+
+        summary = embed_files(self)
+        show(summary.as_json() if self.json else summary.text())
+        return 0

@@ -1,0 +1,302 @@
+"""`--protocol published`: fine-tuning as the public code of ELECTRA does it
+(google-research/electra: model/optimization.py, run_finetuning.py, finetune/). It gives scores; its
+models are not saved.
+
+| | electrify | published |
+|---|---|---|
+| head | the library's class | one linear layer, Glorot; ELECTRA's own for questions |
+| optimizer | AdamW | Adam without bias correction |
+| schedule | warm-up, then decay | the decay already runs during warm-up; update 1 is at rate 0 |
+| loss | mean of a minibatch | sum, so that nearly every gradient is clipped |
+| layer-wise decay | the top layer at decay^1 | at decay^2 |
+| a word | mean of its tokens | its first token |
+| regression | standardised values | values from 0 to 1 |
+| pairs of MRPC and STS-B | as they are | in both orders |
+| minibatches | of similar length | random |
+| dropout | the model's | 0.1; before tags and answers 0 |
+
+Shape suffixes: B windows, L tokens, D width, H hidden units, J starts of the beam, C classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from . import answering
+from .answering import NEVER, Answering, Places, best, class_tokens, windows_over, with_class_token
+from .model import Reader
+from .rows import Batch
+from .tagging import Tagging
+from .tasks import Example, Question, TaskData
+from .texts import Outputs, Texts
+
+ENCODER_DROPOUT = 0.1
+BEAM = 20
+HIDDEN = 512
+"""The width of the hidden layers of ELECTRA's head for questions, whatever the encoder's width."""
+ANSWERABLE_WEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a run updates, see the table of the module."""
+
+    optim: str = "adamw"
+    schedule: str = "linear"
+    summed: bool = False
+    skip_level: bool = False
+    by_length: bool = True
+    both_orders: bool = False
+
+
+PROTOCOLS = {
+    "electrify": Protocol(),
+    "published": Protocol("electra_adam", "electra", True, True, False, True),
+}
+
+
+def in_both_orders(examples: list[Example]) -> list[Example]:
+    """The pairs of a symmetric task, and the same with their texts exchanged."""
+    return examples + [replace(e, text=e.pair or "", pair=e.text) for e in examples]
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """A layer with Glorot's uniform weights (tf.layers.dense) and a bias of 0."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class LinearHead(nn.Module):
+    """An encoder with dropout and one linear layer: logits [B, C] of the class token's states, or,
+    if of_words, [B, L, C] of all."""
+
+    def __init__(self, reader: Reader, outputs: int, *, dropout: float, of_words: bool) -> None:
+        super().__init__()
+        self.encoder: Any = reader.encoder
+        self.dropout = nn.Dropout(dropout)
+        self.out = linear(reader.width, outputs)
+        self.last = reader.last
+        self.of_words = of_words
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        states = self.encoder(**inputs).last_hidden_state.float()
+        if not self.of_words:
+            lengths_B = inputs["attention_mask"].sum(1)
+            rows_B = torch.arange(len(states), device=states.device)
+            states = states[rows_B, lengths_B - 1 if self.last else 0]
+        return self.out(self.dropout(states))
+
+
+class PublishedTexts(Texts):
+    """value_range: the least and the largest possible value of a regression."""
+
+    value_range: tuple[float, float] | None = None
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        if self.kind == "regression":
+            known: list[Any] = [e.label for e in examples]
+            least, most = self.value_range or (min(known), max(known))
+            self.center, self.scale = least, (most - least) or 1.0
+
+    def net(self, *, dropout: float | None) -> LinearHead:
+        outputs = len(self.labels) or 1
+        p = 0.1 if dropout is None else dropout
+        return LinearHead(self.reader, outputs, dropout=p, of_words=False).to(self.device)
+
+
+class PublishedTagging(Tagging):
+    first_piece = True
+
+    def net(self, *, dropout: float | None) -> LinearHead:
+        outputs = len(self.labels)
+        return LinearHead(self.reader, outputs, dropout=dropout or 0.0, of_words=True).to(
+            self.device
+        )
+
+
+class ElectraHead(nn.Module):
+    """ELECTRA's own head for questions (finetune/qa/qa_tasks.py): the start, the end given the
+    start, and whether the question has an answer at all.
+
+    - start: linear, D -> 1;
+    - end: linear, 2 D -> 512, gelu, linear, 512 -> 1, on the start's state and the token's;
+    - none: the same shape, on the class token's state and the mean state under the probabilities of
+      starts.
+    """
+
+    def __init__(self, reader: Reader, *, dropout: float) -> None:
+        super().__init__()
+        self.encoder: Any = reader.encoder
+        self.dropout = nn.Dropout(dropout)
+        self.last = reader.last
+        self.start = linear(reader.width, 1)
+        self.hidden = linear(2 * reader.width, HIDDEN)
+        self.end = linear(HIDDEN, 1)
+        self.none = nn.Sequential(linear(2 * reader.width, HIDDEN), nn.GELU(), linear(HIDDEN, 1))
+
+    def states(self, batch: Batch) -> Tensor:
+        """[B, L, D]."""
+        return self.dropout(self.encoder(**batch.inputs).last_hidden_state.float())
+
+    def starts(self, states_BLD: Tensor, allowed_BL: Tensor) -> Tensor:
+        return self.start(states_BLD)[..., 0].masked_fill(~allowed_BL, NEVER)
+
+    def of_tokens(self, states_BLD: Tensor) -> Tensor:
+        """The contribution of the tokens' states to the hidden layer, which is the same for every
+        start: [B, L, H]."""
+        return F.linear(states_BLD, self.hidden.weight[:, states_BLD.shape[-1] :], self.hidden.bias)
+
+    def ends(self, hidden_BLH: Tensor, given_BD: Tensor, allowed_BL: Tensor) -> Tensor:
+        from_start_BH = F.linear(given_BD, self.hidden.weight[:, : given_BD.shape[-1]])
+        logits_BL = self.end(F.gelu(hidden_BLH + from_start_BH[:, None]))[..., 0]
+        return logits_BL.masked_fill(~allowed_BL, NEVER)
+
+    def answerless(self, states_BLD: Tensor, start_BL: Tensor, batch: Batch) -> Tensor:
+        mean_BD = torch.einsum("bl,bld->bd", start_BL.softmax(-1), states_BLD)
+        class_BD = _at(states_BLD, class_tokens(batch, last=self.last))
+        return self.none(torch.cat([class_BD, mean_BD], -1))[:, 0]
+
+
+class ElectraQuestions(Answering):
+    """Questions as the public code reads and scores them. The class token may be start and end: a
+    window without the answer is trained to point at it, also for SQuAD 1.1. A token counts in the
+    window that shows most of its surroundings."""
+
+    def net(self, *, dropout: float | None) -> ElectraHead:
+        return ElectraHead(self.reader, dropout=dropout or 0.0).to(self.device)
+
+    def _can_teach(self, question: Question, true: tuple[int, int] | None, learning: bool) -> bool:
+        # An answer of characters that are in no token: nothing to point at.
+        return not (learning and question.answers and true is None)
+
+    def _teaches_nothing(self) -> bool:
+        return True
+
+    def _places(self, length: int, room: int) -> tuple[Places, Places]:
+        return owned(length, room, self.doc_stride)
+
+    def _last(self, end: int, ids: list[int]) -> int:
+        return len(ids)  # the separator after the context may be chosen, too
+
+    def _nothing(self, ids: list[int], question: Question) -> list[int]:
+        # Whether the QUESTION has no answer: a window without that of another one is a 0.
+        null = len(ids) - 1 if self.reader.last else 0
+        return [null, null, int(not question.answers)]
+
+    def loss(self, net: Any, batch: Batch) -> Tensor:
+        """(cross-entropy of the start + that of the end given the true start) / 2 + 0.5 * binary
+        cross-entropy of `none`."""
+        states_BLD = net.states(batch)
+        start_B, end_B, none_B = batch.targets.long().unbind(1)
+        allowed_BL = with_class_token(batch, last=self.reader.last)
+        start_BL = net.starts(states_BLD, allowed_BL)
+        end_BL = net.ends(net.of_tokens(states_BLD), _at(states_BLD, start_B), allowed_BL)
+        spans = (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
+        return spans + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
+            net.answerless(states_BLD, start_BL, batch), none_B.float()
+        )
+
+    def outputs(self, net: Any, batch: Batch) -> Outputs:
+        """The BEAM likeliest starts, each with its BEAM likeliest ends, whatever they are: scores
+        (log-probabilities), starts, ends [B, BEAM^2], null [B]."""
+        states_BLD = net.states(batch)
+        allowed_BL = with_class_token(batch, last=self.reader.last)
+        start_BL = net.starts(states_BLD, allowed_BL)
+        start_BJ, at_BJ = best(start_BL.log_softmax(-1), BEAM)
+        hidden_BLH = net.of_tokens(states_BLD)
+        scores, ends = list[Tensor](), list[Tensor]()
+        # One start after the other: all at once would be BEAM * L * 512 numbers a row.
+        for j in range(BEAM):
+            end_BL = net.ends(hidden_BLH, _at(states_BLD, at_BJ[:, j]), allowed_BL)
+            end_BJ, to_BJ = best(end_BL.log_softmax(-1), BEAM)
+            scores.append(start_BJ[:, j, None] + end_BJ)
+            ends.append(to_BJ)
+        return {
+            "scores": torch.cat(scores, 1),
+            "starts": at_BJ.repeat_interleave(BEAM, dim=1).int(),
+            "ends": torch.cat(ends, 1).int(),
+            "null": net.answerless(states_BLD, start_BL, batch),
+        }
+
+    def guesses(
+        self, questions: Sequence[Question], rows: Any, outputs: Outputs
+    ) -> list[list[answering.Guess]]:
+        """Of the spans of each window those of its context, no longer than allowed, that begin
+        where this window has the most context (finetune/qa/qa_metrics.py)."""
+        at = [(w.start - w.begin, *w.own, w.end) for w in rows.spots]
+        shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
+        starts_NK = outputs["starts"] - shift_N1
+        ends_NK = outputs["ends"] - shift_N1
+        far_NK = ends_NK - starts_NK
+        fits_NK = (
+            (starts_NK >= first_N1)
+            & (starts_NK < last_N1)
+            & (ends_NK < end_N1)
+            & (far_NK >= 0)
+            & (far_NK < self.longest_answer)
+        )
+        scores_NK = outputs["scores"].masked_fill(~fits_NK, NEVER)
+        top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
+        kept = {name: outputs[name].gather(1, top.indices) for name in ("starts", "ends")}
+        return super().guesses(questions, rows, {"scores": top.values, **kept})
+
+    def _against(self, null: float, guesses: list[answering.Guess]) -> float:
+        return null
+
+
+@lru_cache(maxsize=10_000)
+def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
+    """The windows over this many tokens, and for each window the tokens [first, last) that it holds
+    with more context than any other window does. Context is the smaller of the numbers of tokens
+    before and after it in the window, plus a hundredth of the window's length; of equal windows,
+    the earlier one has the token (BERT's and ELECTRA's max-context rule, 2003.10555's public code).
+    These tokens are contiguous: the advantage of a later window over an earlier one never falls
+    from token to token.
+    """
+    windows = windows_over(length, room, stride)
+    step = min(stride, room)
+    counts: Counter[int] = Counter()
+    for token in range(length):
+        held_by = range(
+            max(0, (token - room) // step + 1), min(token // step, len(windows) - 1) + 1
+        )
+        counts[_owner(token, windows, held_by)] += 1
+    ends = list(accumulate(counts[w] for w in range(len(windows))))
+    return windows, list(pairwise((0, *ends)))
+
+
+def _owner(token: int, windows: Places, held_by: range) -> int:
+    """The number of the window that has the token, among those that hold it."""
+    found = ((*windows[w], w) for w in held_by)
+    return -max(
+        (min(token - begin, end - 1 - token) + 0.01 * (end - begin), -w) for begin, end, w in found
+    )[1]
+
+
+def _at(states_BLD: Tensor, at_B: Tensor) -> Tensor:
+    """The state at one place of each row, [B, D]."""
+    return states_BLD[torch.arange(len(at_B), device=at_B.device), at_B]
+
+
+def published_problem(task: TaskData, reader: Reader, common: dict[str, Any]) -> Any:
+    """The task as the public code learns it. common: what every kind takes."""
+    match task.kind:
+        case "tagging":
+            return PublishedTagging(reader, task.labels, **common)
+        case "answering":
+            return ElectraQuestions(reader, **common)
+        case _:
+            found = PublishedTexts(reader, task.kind, task.labels, **common)
+            found.value_range = task.value_range
+            return found

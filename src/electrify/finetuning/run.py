@@ -1,0 +1,431 @@
+"""`electrify finetune`: every model on every task with every seed, each run once, and the report of
+them.
+
+The output folder holds finetune.json (the settings that all runs share), scores.jsonl (one run a
+line), predictions/, models/ and the report. An interrupted command resumes: a run whose line and
+files are there is not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import UserError
+from ..export.folders import load_config
+from ..export.places import MARK, RANDOM
+from ..files import claim, json_text, must_be_ours, read_json, sha256, write
+from ..hub import at_commit
+from ..progress import Progress, say
+from ..text.tokenizer_files import VOCABULARY_FILES
+from ..train.machine import choose, computing_with
+from . import loop, metrics
+from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashes, is_baseline
+from .initial import INITIAL, has_initial_words, initial_model
+from .known import read_asked
+from .one_run import Outcome, drawn_examples, expected_updates, finetune_one, shown_examples
+from .options import FinetuneConfig, FinetuneSettings, search_grid
+from .plot import write_plot
+from .report import Report, report_of
+from .tasks import TASKS, Kind, TaskData
+
+SETTINGS = "finetune.json"
+"""Marks the folder as one of `finetune`."""
+SCORES = "scores.jsonl"
+PREFIXES = (RANDOM, INITIAL)
+ONLY_FOR: dict[str, tuple[Kind, ...]] = {
+    "doc_stride": ("answering",),
+    "n_best_size": ("answering",),
+    "max_answer_length": ("answering",),
+    "class_weights": ("classification", "multilabel", "tagging"),
+    "frozen_encoder": ("classification", "multilabel", "regression", "tagging"),
+}
+"""Settings that no other kind of task uses."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model on a task with a seed and settings. label: the model's name in our files. point: the
+    settings that a search varies, as text."""
+
+    model: str
+    label: str
+    task: TaskData
+    seed: int
+    point: str
+    settings: FinetuneSettings
+    hashes: dict[str, str]
+    """Of the model's files and of the examples: what the scores depend on."""
+    out: Path
+    saves: bool
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.label, self.task.name, self.seed, self.point
+
+    @property
+    def name(self) -> str:
+        return _file_name(f"{self.task.name}-seed{self.seed}" + f"-{self.point}" * bool(self.point))
+
+    @property
+    def predictions(self) -> Path:
+        return self.out / "predictions" / _file_name(self.label) / self.name
+
+    @property
+    def save_to(self) -> Path | None:
+        if not self.saves:
+            return None
+        return self.out / "models" / f"{_file_name(self.task.name)}-{_file_name(self.label)}"
+
+
+def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
+    """Fine-tunes every model on every task with every seed. Runs that are in the output folder
+    already are not repeated.
+
+    With `hyperparameter_search` it does so for every combination of settings, and the report has
+    each model's best on each task by the median of the first metric. Such a best is chosen on the
+    examples on which it is reported, so it is too optimistic; search.md holds the whole grid.
+
+    tasks: those of the options, if they have been read already.
+
+    Raises:
+        UserError: bad data, models or options, or an `output_dir` that holds runs with others.
+    """
+    tasks = read_asked(options) if tasks is None else tasks
+    grid = [("", options.settings)]
+    if options.hyperparameter_search is not None:
+        grid = search_grid(options.hyperparameter_search, options.settings)
+    for _, settings in grid:
+        _must_fit(options, settings, tasks)
+    out = Path(options.output_dir)
+    with claim(out, SETTINGS):
+        return _finetune(options, tasks, grid, out)
+
+
+def _finetune(
+    options: FinetuneConfig,
+    tasks: list[TaskData],
+    grid: list[tuple[str, FinetuneSettings]],
+    out: Path,
+) -> Report:
+    kept = _kept(options, grid)
+    _must_be_the_same(out, kept)
+    names = _models(options)
+    plan = list(_planned(options, names, tasks, grid, out))
+    done = {_key(record): record for record in _read_records(out)}
+    todo = [run for run in plan if not _is_done(run, done.get(run.key))]
+    for run in todo:
+        if run.save_to is not None:
+            must_be_ours(run.save_to, MARK)
+    write(out / SETTINGS, json_text(kept, indent=1) + "\n")
+    if len(todo) < len(plan):
+        say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
+    if todo:
+        _run_all(todo, done, options, out)
+    report = report_of(
+        [done[run.key] for run in plan],
+        {task.name: task.score_names for task in tasks},
+        settings=kept["settings"],
+        names={_label(name, out): name for name in names},
+    )
+    report.write(out)
+    write_plot(report, out / "report.png")
+    if options.predict_test:
+        _submit(plan, done, out)
+    return report
+
+
+# ------------------------------------------------------------------ what is run
+
+
+def _must_fit(options: FinetuneConfig, settings: FinetuneSettings, tasks: list[TaskData]) -> None:
+    """Raises UserError for an option that none of the tasks would use, for training examples that
+    cannot be divided, and if a library is missing."""
+    kinds = {task.kind for task in tasks}
+    for name, its in ONLY_FOR.items():
+        if getattr(settings, name) != getattr(FinetuneSettings(), name) and not kinds & {*its}:
+            raise UserError(f"{name} is for {', '.join(its)}. None of the tasks is")
+    if settings.frozen_encoder != "none" and "answering" in kinds:
+        raise UserError("frozen_encoder is for texts and tags, not for questions")
+    if options.baselines and kinds == {"answering"}:
+        raise UserError("baselines are for texts and tags. None of the tasks is")
+    if options.predict_test and not any(task.test for task in tasks):
+        raise UserError("predict_test finds no test set: GLUE's folders hold it as test.tsv")
+    for task in tasks:
+        if task.kind not in ("tagging", "answering"):
+            metrics.require(task.metrics)
+        if settings.load_best_model_at_end:
+            for seed in range(options.seed, options.seed + options.seeds):
+                shown_examples(task, seed=seed, settings=settings)
+
+
+def _models(options: FinetuneConfig) -> list[str]:
+    """The models and baselines to run, each once."""
+    names = list(options.models)
+    if options.random_weights:
+        names = [RANDOM + name.removeprefix(RANDOM) for name in names]
+    if options.random_baseline:
+        own = [name for name in names if not name.startswith(PREFIXES)]
+        if options.corpus is not None:
+            names += [INITIAL + name for name in own if has_initial_words(name)]
+        names += [RANDOM + name for name in own]
+    names += [MAJORITY, TFIDF, OVERLAP] * options.baselines
+    return list(dict.fromkeys(names))
+
+
+def _planned(
+    options: FinetuneConfig,
+    names: list[str],
+    tasks: list[TaskData],
+    grid: list[tuple[str, FinetuneSettings]],
+    out: Path,
+) -> Iterator[Run]:
+    data = {t.name: _hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
+    # Nobody wants the model of a row that is only a comparison.
+    trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
+    for model in names:
+        hashes = baseline_hashes(model) if is_baseline(model) else {"weights": fingerprint(model)}
+        wanted = model in trained or not (trained or is_baseline(model))
+        for task in (task for task in tasks if applies(model, task)):
+            for point, settings in grid:
+                for seed in range(options.seed, options.seed + options.seeds):
+                    saves = options.save_model and wanted and seed == options.seed
+                    its = hashes | {"data": data[task.name]}
+                    label = _label(model, out)
+                    yield Run(model, label, task, seed, point, settings, its, out, saves)
+
+
+def fingerprint(model: str) -> str:
+    """What scores depend on in a model: a short hash of the weights, configuration and tokenizer in
+    a folder, or a name on the Hub with its commit."""
+    prefix = next((p for p in PREFIXES if model.startswith(p)), "")
+    path = Path(model.removeprefix(prefix))
+    if not path.is_dir():
+        return prefix + at_commit(str(path))
+    digest = hashlib.sha256(prefix.encode())
+    for file in sorted(path.iterdir()):
+        weights = file.suffix == ".safetensors" and not prefix
+        if weights or file.name in ("config.json", "tokenizer_config.json", *VOCABULARY_FILES):
+            digest.update(f"{file.name} {sha256(file)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _label(model: str, out: Path) -> str:
+    """The name of a model in our files: folders relative to the output folder, so that both can be
+    moved together."""
+    prefix = next((p for p in PREFIXES if model.startswith(p)), "")
+    path = os.path.expanduser(model.removeprefix(prefix))
+    if not os.path.isdir(path):
+        return model
+    return prefix + os.path.relpath(os.path.realpath(path), os.path.realpath(out))
+
+
+def _file_name(label: str) -> str:
+    """A label as the name of a file or folder, with a hash where that loses something."""
+    readable = re.sub(r"[^\w.=-]+", "-", label.replace("..", "")).strip("./-")[:80]
+    if readable == label:
+        return label
+    return f"{readable}-{hashlib.sha256(label.encode()).hexdigest()[:6]}"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+# ------------------------------------------------------------------ what is done
+
+
+def _kept(options: FinetuneConfig, grid: Sequence[tuple[str, FinetuneSettings]]) -> dict[str, Any]:
+    """The settings that all runs of an output folder share; None where a search varies one."""
+    all_of = [dataclasses.asdict(settings) for _, settings in grid]
+    shared = {k: v if all(one[k] == v for one in all_of) else None for k, v in all_of[0].items()}
+    shared.pop("device")
+    return {"settings": shared, "hyperparameter_search": options.hyperparameter_search}
+
+
+def _must_be_the_same(out: Path, kept: dict[str, Any]) -> None:
+    """Raises UserError if the folder holds runs with other settings."""
+    if not (out / SETTINGS).exists():
+        return
+    flat = [
+        {**which["settings"], "hyperparameter_search": which["hyperparameter_search"]}
+        for which in (kept, read_json(out / SETTINGS))
+    ]
+    for name, here in flat[0].items():
+        there = flat[1].get(name)
+        if here != there:
+            raise UserError(
+                f"{out} holds runs with {name} {there}, not {here}. Choose another --output-dir"
+            )
+
+
+def _key(record: dict[str, Any]) -> tuple[str, str, int, str]:
+    return record["model"], record["task"], record["seed"], record["point"]
+
+
+def _read_records(out: Path) -> list[dict[str, Any]]:
+    """The runs in scores.jsonl. Raises UserError for a line that is damaged."""
+    path = out / SCORES
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            record = json.loads(line)
+            _key(record)
+            scores = {k: math.nan if v is None else v for k, v in record["scores"].items()}
+        except (ValueError, TypeError, KeyError) as e:
+            raise UserError(
+                f"{path}, line {number} is damaged. Remove it, and its run is repeated"
+            ) from e
+        found.append(record | {"scores": scores})
+    return found
+
+
+def _is_done(run: Run, record: dict[str, Any] | None) -> bool:
+    """Whether a run's record and files are there. Raises UserError if it is the record of another
+    model or of other examples: side by side, they would be compared."""
+    if record is None:
+        return False
+    for what, now in run.hashes.items():
+        if record.get(what) != now:
+            changed = "the examples" if what == "data" else "the model"
+            raise UserError(
+                f"{run.out} holds scores of {run.label} on {run.task.name!r}, and {changed} "
+                "changed since. Choose another --output-dir"
+            )
+    names = {*record["files"], *(f"{name}.tsv" for name, _ in run.task.test)}
+    if is_baseline(run.model):
+        names = set()
+    saved = run.save_to is None or (run.save_to / MARK).is_file()
+    return saved and all((run.predictions / name).is_file() for name in names)
+
+
+# ------------------------------------------------------------------ running
+
+
+def _run_all(todo: list[Run], done: dict[Any, Any], options: FinetuneConfig, out: Path) -> None:
+    """Does the runs. After each of them, its model and predictions and then its record are on
+    disk."""
+    encoders = dict.fromkeys(run.model for run in todo if not is_baseline(run.model))
+    widths = [load_config(_place(name), causal=True).hidden_size for name in encoders]
+    device = loop.device_named(options.settings.device)
+    threads = choose(
+        options.threads,
+        device=device,
+        width=max(widths, default=1),
+        tokens=loop.most_tokens(device),
+        bf16=loop.computes_in_bf16(options.settings.bf16, device),
+        earlier=next((record["threads"] for record in done.values()), None),
+    )
+    if threads.text():
+        say(threads.text())
+    updates = sum(
+        expected_updates(run.task, run.settings) for run in todo if not is_baseline(run.model)
+    )
+    with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
+        for run in todo:
+            outcome = _outcome(run, progress, options.corpus)
+            for name, content in outcome.files.items():
+                run.predictions.mkdir(parents=True, exist_ok=True)
+                write(run.predictions / name, content)
+            done[run.key] = _record(run, outcome)
+            lines = (json_text(record) + "\n" for record in done.values())
+            write(out / SCORES, "".join(lines))
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
+            say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
+            if run.save_to is not None:
+                say(f"saved for `electrify predict`: {run.save_to}")
+
+
+def _place(model: str) -> str:
+    for prefix in PREFIXES:
+        model = model.removeprefix(prefix)
+    return model
+
+
+def _outcome(run: Run, progress: Progress, corpus: str | None) -> Outcome:
+    task, settings = run.task, run.settings
+    if is_baseline(run.model):
+        began = time.monotonic()
+        examples = drawn_examples(task, seed=run.seed, settings=settings)
+        scores = answer(run.model, task, examples, class_weights=settings.class_weights)
+        return Outcome(scores, (), len(examples), 0, time.monotonic() - began)
+    with initial_model(run.model, corpus) as model:
+        return finetune_one(
+            model,
+            task,
+            seed=run.seed,
+            settings=settings,
+            progress=progress,
+            save_to=run.save_to,
+        )
+
+
+def _record(run: Run, outcome: Outcome) -> dict[str, Any]:
+    odd = [
+        f"{name} is not a number with seed {run.seed}"
+        for name, value in outcome.scores.items()
+        if not math.isfinite(value)
+    ]
+    return {
+        "model": run.label,
+        "task": run.task.name,
+        "seed": run.seed,
+        "point": run.point,
+        **run.hashes,
+        **outcome.record(),
+        "validation_examples": len(run.task.validation),
+        "notes": [*run.task.notes, *(f"{run.label}: {note}" for note in (*outcome.notes, *odd))],
+        "files": sorted(outcome.files),
+        "threads": torch.get_num_threads(),
+    }
+
+
+# ------------------------------------------------------------------ GLUE's submission
+
+
+def _submit(plan: Iterable[Run], done: dict[Any, Any], out: Path) -> None:
+    """Writes OUT/submission-MODEL.zip for every model: for each task the predictions of the run
+    with the best first metric, as GLUE's server takes them. The archive's bytes depend on its files
+    only."""
+    by_model: dict[str, list[Run]] = {}
+    for run in plan:
+        if run.task.test and not run.model.startswith(PREFIXES) and not is_baseline(run.model):
+            by_model.setdefault(run.label, []).append(run)
+    glue = [row for row in TASKS.values() if row.group == "glue"]
+    wanted = [name for row in glue for name in row.submission or row.folders]
+    for label, runs in by_model.items():
+        best: dict[str, tuple[float, Run]] = {}
+        for run in runs:
+            score = done[run.key]["scores"][run.task.metrics[0]]
+            if run.task.name not in best or score > best[run.task.name][0]:
+                best[run.task.name] = score, run
+        files = {
+            f"{name}.tsv": run.predictions / f"{name}.tsv"
+            for _, run in best.values()
+            for name, _ in run.task.test
+        }
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
+            for name, path in sorted(files.items()):
+                entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+                z.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        target = out / f"submission-{_file_name(label)}.zip"
+        write(target, archive.getvalue())
+        missing = [name for name in wanted if f"{name}.tsv" not in files]
+        also = f". GLUE's server also wants {', '.join(missing)}" if missing else ""
+        say(f"{target}: {len(files)} test sets{also}")

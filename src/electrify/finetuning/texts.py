@@ -1,0 +1,285 @@
+"""A whole text, or two, with a class, several classes or a value: GLUE's kind of task.
+
+Shape suffixes: N examples, B examples of a batch, L tokens, C classes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..export.quiet import quiet
+from . import metrics
+from .model import Net, Reader, Reading, with_fresh_head
+from .rows import Batch, rows_of
+from .tasks import TASKS, Example, Kind, TaskData
+
+MOST_COLUMNS = 100
+"""Classes whose probabilities are written."""
+Outputs = dict[str, Tensor]
+
+
+class Texts:
+    """Regression learns (value - center) / scale, with the mean and the deviation of the training
+    values: with values of 0 to 5, the bias would first have to move there. weights: of the classes
+    in the loss, see `class_weights`."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        kind: Kind,
+        labels: tuple[str, ...],
+        *,
+        max_seq_length: int,
+        device: torch.device,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.reader = reader
+        self.kind: Kind = kind
+        self.labels = labels
+        self.max_seq_length = max_seq_length
+        self.device = device
+        self.weights = weights
+        self.center = 0.0
+        self.scale = 1.0
+
+    def net(self, *, dropout: float | None) -> Any:
+        return with_fresh_head(self.reader, self.kind, self.labels, dropout=dropout)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Takes the scale of the values from the training examples."""
+        if self.kind == "regression":
+            values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
+            self.center = float(values_N.mean())
+            self.scale = float(values_N.std(correction=0)) or 1.0
+
+    def training(self, examples: Sequence[Example]) -> Any:
+        self.fit(examples)
+        return self.rows(examples)
+
+    def rows(self, examples: Sequence[Example]) -> Any:
+        """Texts beyond max_seq_length are truncated, the longer of a pair first."""
+        tokenizer = self.reader.tokenizer
+        found = tokenizer(
+            [e.text for e in examples],
+            [e.pair or "" for e in examples] if examples[0].pair is not None else None,
+            truncation=True,
+            max_length=self.max_seq_length,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=self.reader.segments,
+        )
+        pad = tokenizer.pad_token_id
+        # A model without special tokens reads an empty text as padding.
+        ids = [row or [pad] for row in found["input_ids"]]
+        segments = [r or [0] for r in found["token_type_ids"]] if self.reader.segments else None
+        return rows_of(ids, segments, self.targets(examples), pad=pad, device=self.device)
+
+    def targets(self, examples: Sequence[Example]) -> Tensor:
+        """[N], or [N, C] of several labels each: 1, 0, and NaN where it is not known."""
+        if self.kind == "multilabel":
+            known_NC = torch.from_numpy(metrics.several(examples, classes=len(self.labels))).float()
+            return known_NC.masked_fill_(known_NC == metrics.UNKNOWN, math.nan)
+        values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
+        return ((values_N - self.center) / self.scale).float()
+
+    def loss(self, net: Net, batch: Batch) -> Tensor:
+        return self.grade(net(batch.inputs), batch.targets)
+
+    def grade(self, logits_BC: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss over what is known."""
+        if self.kind == "regression":
+            return F.mse_loss(logits_BC[:, 0], targets)
+        if self.kind == "classification":
+            return grade_classes(logits_BC, targets, self.weights)
+        known_BC = ~targets.isnan()
+        weights_BC = None
+        if self.weights is not None:
+            no_C, yes_C = self.weights.to(targets.device).unbind(-1)
+            weights_BC = torch.where(targets > 0, yes_C, no_C)[known_BC]
+        return F.binary_cross_entropy_with_logits(
+            logits_BC[known_BC], targets[known_BC], weights_BC
+        )
+
+    def weight(self, batch: Batch) -> Tensor:
+        """The number of examples over which the loss is the mean; one with several labels counts by
+        the share of them that is known."""
+        return known_rows(batch.targets)
+
+    def outputs(self, net: Net, batch: Batch) -> Outputs:
+        return {"logits": net(batch.inputs)}
+
+    def probabilities(self, outputs: Outputs) -> Tensor:
+        """[N, C]: the probability of each class; with several labels, that each holds."""
+        logits_NC = outputs["logits"].float()
+        return logits_NC.sigmoid() if self.kind == "multilabel" else logits_NC.softmax(-1)
+
+    def chosen(self, outputs: Outputs, *, threshold: float = 0.5) -> Tensor:
+        """The class [N], whether each label is more probable than the threshold [N, C], or the
+        value before scaling [N]."""
+        logits_NC = outputs["logits"]
+        match self.kind:
+            case "regression":
+                return logits_NC[:, 0]
+            case "multilabel":
+                return (logits_NC > math.log(threshold / (1 - threshold))).int()
+            case _:
+                return logits_NC.argmax(-1)
+
+    def values(self, outputs: Outputs) -> list[float]:
+        """The values that a regression predicts, on their original scale."""
+        return [v * self.scale + self.center for v in outputs["logits"][:, 0].tolist()]
+
+    def score(
+        self, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
+    ) -> dict[str, float]:
+        if self.kind == "multilabel":
+            wanted: Any = metrics.several(examples, classes=len(self.labels))
+        else:
+            wanted = [e.label for e in examples]
+        sure = None if self.kind == "regression" else self.probabilities(outputs).numpy()
+        return metrics.score(task.metrics, wanted, self.chosen(outputs).numpy(), sure)
+
+    def files(
+        self, name: str, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
+    ) -> dict[str, str]:
+        """NAME.tsv of a test set, as GLUE's server wants it, or NAME.csv: every validation example
+        with its label, the prediction and the probabilities of the first MOST_COLUMNS classes. Only
+        examples of your own are repeated."""
+        regression = self.kind == "regression"
+        if name in dict(task.test):
+            shown = self._shown(outputs, values="{:.3f}")
+            lines = "".join(f"{k}\t{answer}\n" for k, answer in enumerate(shown))
+            return {f"{name}.tsv": f"index\tprediction\n{lines}"}
+        own = task.name not in TASKS
+        pairs = own and any(e.pair is not None for e in examples)
+        labels = self.labels[:MOST_COLUMNS]
+        table = io.StringIO()
+        writer = csv.writer(table)
+        writer.writerow(
+            ["row", *["text"] * own, *["pair"] * pairs, "label", "prediction"]
+            + [f"probability of {label}" for label in labels]
+        )
+        sure = [[]] * len(examples) if regression else self.probabilities(outputs).tolist()
+        shown = self._shown(outputs, values="{!r}")
+        for k, e in enumerate(examples):
+            texts = [e.text] * own + [e.pair] * pairs
+            chances = [f"{p:.9g}" for p in sure[k][:MOST_COLUMNS]]
+            writer.writerow([k, *texts, self._label(e), shown[k], *chances])
+        return {f"{name}.csv": table.getvalue()}
+
+    def _shown(self, outputs: Outputs, *, values: str) -> list[str]:
+        """Labels as the task's files write them (several with a bar between), or values."""
+        if self.kind == "regression":
+            return [values.format(value) for value in self.values(outputs)]
+        chosen = self.chosen(outputs).tolist()
+        if self.kind == "classification":
+            return [self.labels[k] for k in chosen]
+        return ["|".join(n for n, on in zip(self.labels, row, strict=True) if on) for row in chosen]
+
+    def _label(self, example: Example) -> str:
+        if isinstance(example.label, tuple):
+            unknown = (f"?{self.labels[k]}" for k in example.unknown)
+            return "|".join([*(self.labels[k] for k in example.label), *unknown])
+        if self.kind == "regression":
+            return repr(float(example.label))
+        return self.labels[int(example.label)]
+
+    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
+        first: Any = task.train[0]
+        return Reading(max_seq_length=self.max_seq_length, pairs=first.pair is not None)
+
+
+def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
+    """weights_C: how much each class counts, 1 on average over the examples."""
+    targets_B = targets_B.long()
+    if weights_C is None:
+        return F.cross_entropy(logits_BC, targets_B)
+    losses_B = F.cross_entropy(logits_BC, targets_B, reduction="none")
+    return (losses_B * weights_C.to(losses_B.device)[targets_B]).mean()
+
+
+def known_rows(targets: Tensor) -> Tensor:
+    if targets.ndim == 1:
+        return torch.tensor(len(targets), device=targets.device)
+    return (~targets.isnan()).float().mean(1).sum()
+
+
+def class_weights(task: TaskData) -> Tensor:
+    """The weights by the training examples with which rare classes count as much as frequent ones:
+    a class with n of N examples counts N / (classes * n), so that they are 1 on average over the
+    examples (King and Zeng 2001; scikit-learn's `balanced`). [C], or, if an example may have
+    several classes, [C, 2], for a class that does not apply and for one that does."""
+    examples: Any = task.train
+    number = task.num_outputs
+    if task.kind == "multilabel":
+        known_NC = torch.from_numpy(metrics.several(examples, classes=number))
+        counts = torch.stack([(known_NC == 0).sum(0), (known_NC == 1).sum(0)], -1)
+    elif task.kind == "tagging":
+        places = {tag: k for k, tag in enumerate(task.labels)}
+        counts = torch.tensor([places[t] for s in examples for t in s.tags]).bincount(
+            minlength=number
+        )
+    else:
+        counts = torch.tensor([int(e.label) for e in examples]).bincount(minlength=number)
+    # Even what never occurs has a weight, which nothing uses.
+    counts = counts.float().clamp(min=1)
+    return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
+
+
+class Truncation:
+    """Counts the texts that were truncated to `length` tokens for a model."""
+
+    def __init__(self, reader: Reader, length: int) -> None:
+        self.reader = reader
+        self.length = length
+        self.clear()
+
+    def clear(self) -> None:
+        self.texts = self.truncated = self.longest = 0
+
+    def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
+        """Counts texts whose rows have these lengths. Only those of full length are tokenised
+        again."""
+        self.texts += len(examples)
+        full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
+        if not full:
+            return
+        with quiet():
+            found = self.reader.tokenizer(
+                [e.text for e in full],
+                [e.pair or "" for e in full] if full[0].pair is not None else None,
+                truncation=False,
+                padding=False,
+                return_attention_mask=False,
+            )
+        wanted = [len(row) for row in found["input_ids"]]
+        self.truncated += sum(n > self.length for n in wanted)
+        self.longest = max(self.longest, *wanted)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "truncated": self.truncated,
+            "max_seq_length": self.length,
+            "longest_text_in_tokens": self.longest if self.truncated else None,
+        }
+
+    def text(self) -> str:
+        """One sentence and what to do; empty if nothing was truncated."""
+        if not self.truncated:
+            return ""
+        share = f"{self.truncated / self.texts:.1%}"
+        fact = f"{share} of the texts ({self.truncated:,} of {self.texts:,}) were truncated to "
+        most = self.reader.made_for
+        if self.longest <= most:
+            return f"{fact}{self.length} tokens. --max-seq-length {self.longest} holds all of them"
+        limit = "" if self.length == most else f". --max-seq-length {most} is the model's maximum"
+        longest = f"The longest has {self.longest:,}: split such texts"
+        return f"{fact}{self.length} tokens{limit}. {longest}"
