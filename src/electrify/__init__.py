@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .checkup import doctor
-    from .downstream.finetune import finetune
-    from .downstream.options import FinetuneConfig
     from .errors import UserError
     from .export.hf import export as export_run
-    from .inference.embed import embed, embed_files
-    from .inference.options import EmbedConfig, PredictConfig
-    from .inference.predict import predict, predict_files
+    from .finetuning.embed import embed, embed_files
+    from .finetuning.options import EmbedConfig, FinetuneConfig, PredictConfig
+    from .finetuning.predict import predict, predict_files
+    from .finetuning.run import finetune
     from .recipe import Recipe, override
     from .recipe import load as load_recipe
     from .scoring.detect import detect
@@ -32,21 +31,21 @@ __version__ = "0.1.0.dev0"
 POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 
 _HOMES = {
-    "EmbedConfig": "inference.options",
-    "FinetuneConfig": "downstream.options",
-    "PredictConfig": "inference.options",
+    "EmbedConfig": "finetuning.options",
+    "FinetuneConfig": "finetuning.options",
+    "PredictConfig": "finetuning.options",
     "PrepareConfig": "text.options",
     "Recipe": "recipe",
     "UserError": "errors",
     "detect": "scoring.detect",
     "doctor": "checkup",
-    "embed": "inference.embed",
-    "embed_files": "inference.embed",
-    "finetune": "downstream.finetune",
+    "embed": "finetuning.embed",
+    "embed_files": "finetuning.embed",
+    "finetune": "finetuning.run",
     "from_preset": "text.options",
     "override": "recipe",
-    "predict": "inference.predict",
-    "predict_files": "inference.predict",
+    "predict": "finetuning.predict",
+    "predict_files": "finetuning.predict",
     "prepare": "text.prepare",
     "pretrain": "train.run",
 }

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .downstream.one_run import Outcome
-from .downstream.plot import our_style
 from .files import written
+from .finetuning.one_run import Outcome
+from .finetuning.plot import our_style
 from .progress import say
 from .recipe import load
 from .text.shards import Corpus

@@ -16,13 +16,12 @@ from pathlib import Path
 from .console import harmless
 from .cores import cores
 from .curves import draw
-from .downstream import loop
-from .downstream.examples import Example
-from .downstream.one_run import Outcome, finetune_one
-from .downstream.options import FinetuneSettings
-from .downstream.tasks import TaskData
 from .errors import Unfinished, UserError
 from .files import claim
+from .finetuning import loop
+from .finetuning.one_run import Outcome, finetune_one
+from .finetuning.options import FinetuneSettings
+from .finetuning.tasks import Example, TaskData
 from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
@@ -216,13 +215,13 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
         for k, text in enumerate(chosen):
             parts[k % 2].append(Example(text, None, float(label)))
     return TaskData(
-        "package",
-        "classification",
-        tuple(labels),
-        ("accuracy",),
-        EPOCHS,
-        tuple(parts[0]),
-        tuple(parts[1]),
+        name="package",
+        kind="classification",
+        labels=tuple(labels),
+        metrics=("accuracy",),
+        epochs=EPOCHS,
+        train=tuple(parts[0]),
+        validation=tuple(parts[1]),
     )
 
 

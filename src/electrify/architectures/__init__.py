@@ -11,7 +11,6 @@ from typing import Any
 from ..recipe import DEFAULTS
 from ..tables import ARCHITECTURES, class_at, row_of
 from .architecture import Architecture
-from .fine_tuned import FineTunedHead
 
 
 def architecture_named(name: str, options: Mapping[str, Any] | None = None) -> Architecture:
@@ -41,12 +40,3 @@ def exported_as(model_type: str) -> Architecture | None:
         if row_of("architecture", name).model_types[0] == model_type:
             return architecture_named(name)
     return None
-
-
-def fine_tuned_heads() -> dict[str, FineTunedHead]:
-    """The heads of fine-tuned models, by the `model_type` of their folders."""
-    return {
-        kind: head
-        for name in ARCHITECTURES
-        for kind, head in architecture_named(name).fine_tuned.items()
-    }

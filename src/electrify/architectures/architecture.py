@@ -17,7 +17,6 @@ from ..model.encoder import Encoder
 from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
-from .fine_tuned import FineTunedHead
 from .keys import KeyTable
 
 WordVectors = Callable[[int], Tensor]  # dimensions K -> [V, K]
@@ -169,9 +168,6 @@ class Architecture(ABC):
         not: the end of a sentence, or None. missing: the weights that `starting_class` did not
         find."""
         return None
-
-    fine_tuned: ClassVar[Mapping[str, FineTunedHead]] = {}
-    """The form of a fine-tuned model's head, for each `model_type` with which one is saved."""
 
     @abstractmethod
     def hf_config(

@@ -25,7 +25,6 @@ from . import labels
 from .architecture import Architecture, InitialValues
 from .deberta_keys import POSITIONS, encoder_rows, lm_head_rows, two_label_rows
 from .deberta_shape import DebertaShape
-from .fine_tuned import DEBERTA
 from .keys import KeyTable
 
 SIZES = (
@@ -61,7 +60,6 @@ class Deberta(Architecture):
         "token": "DebertaV2ForMaskedLM",
         "binary": "DebertaV2ForTokenClassification",
     }
-    fine_tuned: ClassVar = {"deberta-v2": DEBERTA}
     head_prefixes: ClassVar = {"token": "lm_predictions.", "binary": "classifier."}
     config_keys = SIZES
     input_names = ("input_ids", "attention_mask")

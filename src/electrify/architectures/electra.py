@@ -29,7 +29,6 @@ from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
 from .electra_linear import TWO_LAYERS, one_layer, two_layers
-from .fine_tuned import HEADS
 from .keys import KeyTable, Row, block_layers, layer
 
 HF_NUMBERS = (
@@ -52,7 +51,6 @@ class Electra(Architecture):
     name = "electra"
     model_type = "electra"
     classes: ClassVar = {"token": "ElectraForMaskedLM", "binary": "ElectraForPreTraining"}
-    fine_tuned: ClassVar = HEADS
     head_prefixes: ClassVar = {
         "token": "generator_predictions.",
         "binary": "discriminator_predictions.",

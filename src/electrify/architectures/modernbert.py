@@ -22,7 +22,6 @@ from ..model.shape import Shape
 from ..special import SpecialIds
 from . import labels
 from .architecture import Architecture, InitialValues
-from .fine_tuned_modernbert import ModernBertHead
 from .keys import KeyTable, Row
 from .modernbert_keys import encoder_rows, one
 from .modernbert_shape import ModernBertShape
@@ -61,7 +60,6 @@ class ModernBert(Architecture):
     }
     head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
     config_keys = HF_NUMBERS
-    fine_tuned: ClassVar = {"modernbert": ModernBertHead()}
     input_names = ("input_ids", "attention_mask")
     binary_code = labels.CODE
     binary_tuning = labels.TUNING

@@ -19,12 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..downstream.known_tasks import tasks_named
-from ..downstream.options import FinetuneConfig, FinetuneSettings
-from ..downstream.read.task import read_task
-from ..downstream.read.where import folder_of
-from ..downstream.tasks import AnswerTask, KnownTask, TaskData, TextTask
 from ..errors import UserError, nearest
+from ..finetuning.known import folder_of, read_task
+from ..finetuning.options import FinetuneConfig, FinetuneSettings
+from ..finetuning.tasks import KnownTask, TaskData, tasks_named
 from ..recipe import Recipe
 from ..scoring.options import EvaluateConfig
 from ..tables import KEPT, beside
@@ -151,9 +149,9 @@ def _row_of(name: str, task: str, way: str) -> KnownTask:
     rows = tasks_named([task])
     if len(rows) > 1:
         raise UserError(f"tasks: {name} stands for several tasks; name each of them")
-    if way and isinstance(rows[0], AnswerTask):
+    if way and rows[0].kind == "answering":
         raise UserError(f"tasks: {name}: questions are answered only by a fine-tuned encoder")
-    if way == "cosine" and not (isinstance(rows[0], TextTask) and rows[0].kind == "regression"):
+    if way == "cosine" and rows[0].kind != "regression":
         raise UserError(f"tasks: {name}: cosines are for stsb")
     return rows[0]
 
@@ -209,7 +207,7 @@ def measure(name: str, model: Path, how: Measuring, out: Path) -> Found:
     data = read_task(tasks_named([task])[0], folder)
     _must_be_as_planned(name, _digest_of_data(data), how)
     if way == "cosine":
-        from ..downstream.similarity import cosine_score
+        from ..finetuning.frozen import cosine_score
 
         return Found("spearman", [cosine_score(data, str(model), device=how.device)])
     return _finetuned(data, model, folder, how, out, way)
@@ -251,7 +249,7 @@ def _judged(pairs: list[Paradigm], model: Path, folder: str, how: Measuring) -> 
 def _finetuned(
     data: TaskData, model: Path, folder: str, how: Measuring, out: Path, way: str
 ) -> Found:
-    from ..downstream.finetune import finetune
+    from ..finetuning.run import finetune
 
     # One score decides, so further sets need not be answered.
     data = replace(data, also=(), test=())
@@ -259,8 +257,6 @@ def _finetuned(
         eval_steps=LAST_ONLY,
         max_train_samples=how.max_train_samples,
         frozen_encoder=LAYERS.get(way, "none"),
-        # Probes of the last layer stay comparable with those of earlier studies.
-        word_pooling="first" if way == "frozen" and data.kind == "tagging" else None,
         device=how.device,
     )
     report = finetune(

@@ -10,7 +10,7 @@ from collections.abc import Container, Sequence
 from itertools import groupby
 from typing import Any
 
-from ..downstream.plot import named, our_style
+from ..finetuning.plot import named, our_style
 from .options import SCORE
 from .ranks import WON, Rank
 from .statistics import Interval

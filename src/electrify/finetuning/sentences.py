@@ -56,8 +56,8 @@ def read_sentences(
                 raise UserError(f"{path}: column {word} cannot be both the word and the tag")
             if unset and label == "_":
                 raise UserError(
-                    f"{path}, line {number}: the tag is '_': the treebank does not have these tags on every "
-                    "word; choose another column"
+                    f"{path}, line {number}: the tag is '_': not every word of this treebank has "
+                    "one; choose another column"
                 )
             if not form.startswith(prefix) or form == prefix:
                 raise UserError(
@@ -79,8 +79,8 @@ def cell_of(cells: Sequence[str], column: int, path: str | Path, number: int) ->
     """The word or tag in a column of a line. Raises UserError if it is absent or empty."""
     if not -len(cells) <= column < len(cells):
         raise UserError(
-            f"{path}, line {number}: no column {column}; there are {len(cells)}, counted from 0 or from -1 "
-            "backwards"
+            f"{path}, line {number}: no column {column}; there are {len(cells)}, from 0, or from "
+            "-1 backwards"
         )
     cell = cells[column].strip(BLANKS)
     if not cell:

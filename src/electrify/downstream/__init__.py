@@ -1,1 +1,0 @@
-"""Hugging Face folder -> scores on a task, by fine-tuning."""

@@ -1,1 +1,0 @@
-"""Files of tasks -> examples. Every complaint names the file and the line (counted from 1)."""

@@ -1,1 +1,0 @@
-"""Hugging Face folder -> labels, tags, answers and vectors of new texts."""
