@@ -225,7 +225,8 @@ class _Run:
         return f"training: {cut.text()}" if cut.truncated else ""
 
     def _unknown(self) -> str:
-        return unknown_note(self.reader, (_text(e) for e in self.examples))
+        note = unknown_note(self.reader, (_text(e) for e in self.task.train))
+        return note.removeprefix("warning: ")
 
     def train(self, progress: Progress | None) -> None:
         s = self.settings
@@ -323,8 +324,8 @@ class _Run:
     def results(self) -> tuple[dict[str, float], dict[str, str]]:
         """The scores, also of further labelled sets (their names are appended to the metrics'), and
         the predictions as files."""
-        task = self.task
-        problem: Any = self.problem
+        task: Any = self.task
+        problem = self.problem
         scores = dict(self.points[self.best].metrics)
         files = problem.files(
             f"{task.name}-validation" if isinstance(problem, Texts) else task.name,
