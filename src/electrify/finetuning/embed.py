@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import UserError
 from ..export.places import check_place
+from ..export.quiet import quiet
 from ..files import written
 from ..progress import Progress, say
 from ..scoring.given import given_texts
@@ -120,13 +121,15 @@ class SentenceEmbedder:
             )
         self.device = loop.device_named(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        safe = {"use_safetensors": True}
-        self.model = SentenceTransformer(model, device=str(self.device), model_kwargs=safe)
+        with quiet():
+            self.model = SentenceTransformer(
+                model, device=str(self.device), model_kwargs={"use_safetensors": True}
+            )
         most = self.model.max_seq_length or MAX_SEQ_LENGTH
         if (options.max_seq_length or 0) > most:
             raise UserError(f"{model} reads at most {most} tokens. Give --max-seq-length {most}")
         length = self.model.max_seq_length = options.max_seq_length or most
-        self.width = self.model.get_embedding_dimension()
+        self.width = len(self.model.encode(""))
         self.reader: Any = SimpleNamespace(
             name=model,
             tokenizer=self.model.tokenizer,
