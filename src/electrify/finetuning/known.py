@@ -68,12 +68,9 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
         holds = next(filter(None, row.folders))
         raise UserError(f"--data-dir is missing: the folder that holds {holds} for {row.name}")
     if data_dir is None or not Path(data_dir).is_dir():
-        beside_a_folder = (
-            data_dir is not None
-            and Path(data_dir).parent != Path()
-            and (Path(data_dir).parent.is_dir())
-        )
-        if row.hub is None or beside_a_folder:  # a mistyped folder
+        # A mistyped folder is not asked of the Hub.
+        folder = data_dir is not None and "/" in data_dir and Path(data_dir).parent.is_dir()
+        if row.hub is None or folder:
             raise UserError(f"--data-dir {data_dir}: no such folder")
         return _of_hub(row, data_dir or row.hub, test=test)
     data_dir = folder_of(row, data_dir)

@@ -1,0 +1,275 @@
+"""The known tasks, in folders in their own layouts and as data sets of the Hub."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.errors import UserError
+from electrify.finetuning import known
+from electrify.finetuning.known import folder_of, read_task
+from electrify.finetuning.tasks import GROUPS, TASKS, Answer, Example, Question, Sentence, TaskData
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
+STSB = "index\tsentence1\tsentence2\tscore\n0\tA plane.\tA jet.\t4.500\n1\ta\tb\t0\n"
+MNLI = "sentence1\tsentence2\tlabel1\tgold_label\na\tb\t-\tneutral\nc\td\t-\tcontradiction\n"
+
+
+def task(folder: Path, name: str, *, test: bool = False, **files: str) -> TaskData:
+    row = TASKS[name]
+    for file, text in files.items():
+        path = folder / row.folders[0] / f"{file}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return read_task(row, str(folder), test=test)
+
+
+def test_glue_without_header_and_with_quotes(tmp_path: Path) -> None:
+    found = task(tmp_path, "cola", train=COLA, dev=COLA)
+    assert found.train == (Example('The "book.', None, 1), Example("Book 'the\"", None, 0))
+    assert (found.labels, found.metrics[0], found.notes) == (("0", "1"), "matthews", ())
+
+
+def test_glue_by_header(tmp_path: Path) -> None:
+    found = task(
+        tmp_path, "stsb", train=STSB, dev="score\tsentence2\tsentence1\n1\tb\ta\n2\td\tc\n"
+    )
+    assert found.train[0] == Example("A plane.", "A jet.", 4.5)
+    assert found.validation == (Example("a", "b", 1.0), Example("c", "d", 2.0))
+    assert (found.symmetric, found.value_range) == (True, (0.0, 5.0))
+
+
+def test_further_sets_subsets_and_test_sets(tmp_path: Path) -> None:
+    found = task(tmp_path, "mnli", train_subset=MNLI, dev_matched=MNLI)
+    assert [e.label for e in found.train] == [1, 2]  # type: ignore[union-attr]
+    assert found.score_names == ("accuracy",)
+    assert found.notes == (
+        "train_subset.tsv (2 examples) stands in for the official train.tsv",
+        "dev_mismatched.tsv is missing: mismatched is not scored",
+    )
+    test = "index\tsentence1\tsentence2\n0\ta\tb\n"
+    (tmp_path / "diagnostic").mkdir()
+    (tmp_path / "diagnostic" / "diagnostic.tsv").write_text(test)
+    more = {"train": MNLI, "dev_mismatched": MNLI, "test_matched": test}
+    found = task(tmp_path, "mnli", test=True, **more)
+    assert found.also == (("mismatched", found.train),)
+    assert found.notes == ()
+    assert found.test == (("MNLI-m", (Example("a", "b"),)), ("AX", (Example("a", "b"),)))
+    assert read_task(TASKS["mnli"], str(tmp_path)).test == ()
+
+
+def test_malformed_lines(tmp_path: Path) -> None:
+    """97,931 of the official QQP has three columns: a line feed within a question."""
+
+    def qqp(*cut: int) -> str:
+        rows = (
+            "9\tand so?\t0" if k in cut else f"{k}\twhy {k}\tso?\t{k % 2}" for k in range(2, 402)
+        )
+        return "\n".join(["id\tquestion1\tquestion2\tis_duplicate", *rows])
+
+    found = task(tmp_path, "qqp", train=qqp(98, 99, 300), dev=qqp())
+    assert len(found.train) == 397
+    assert found.notes == ("train.tsv: 3 malformed lines left out (line 98 has 3 of 4 columns)",)
+    with pytest.raises(UserError, match=r"line 5: 3 columns, expected 4, and so in 5 of 401 lines"):
+        task(tmp_path, "qqp", train=qqp(5, 9, 20, 30, 50))
+    with pytest.raises(UserError, match=r"line 401: 3 columns, .*the last line is cut off"):
+        task(tmp_path, "qqp", train=qqp(401))
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "says"),
+    [
+        ("cola", {"train": "gj04\t*\t1\tmoved\n"}, r"line 1: label '\*' is not one of 0, 1"),
+        ("cola", {"train": ""}, "task 'cola' has no train examples"),
+        ("sst2", {"train": "sentence\na\n"}, r"train.tsv, line 1: no column 'label'; found: sent"),
+        ("sst2", {"train": "sentence\tlabel\na\t2\n"}, r"line 2: label '2' is not one of 0, 1"),
+        ("stsb", {"train": STSB.replace("4.500", "much")}, "label 'much' is not a number"),
+        ("rte", {}, r"no RTE there; --data-dir must hold it for rte"),
+        ("sst2", {"train": "sentence\tlabel\na\t1\n"}, r"SST-2: no dev.tsv for task 'sst2'"),
+    ],
+)
+def test_broken_folders_of_glue(
+    tmp_path: Path, name: str, files: dict[str, str], says: str
+) -> None:
+    more = {"dev": COLA} if name == "cola" else {}
+    with pytest.raises(UserError, match=says):
+        task(tmp_path, name, **files, **more)
+
+
+def test_tags(tmp_path: Path) -> None:
+    folder = tmp_path / "wikiann-en"
+    folder.mkdir()
+    for name in ("train", "test"):
+        with gzip.open(folder / f"{name}.gz", "wt") as stream:
+            stream.write("en:Sioux B-ORG\nen:Falls I-ORG\n\nen:it O\n")
+    found = read_task(TASKS["wikiann"], str(tmp_path))
+    assert found.train[0] == Sentence(("Sioux", "Falls"), ("B-ORG", "I-ORG"))
+    assert found.notes == ("no development set: scored on test.gz",)
+    (folder / "dev.tsv").write_text("a\tO\nb\tI-LOC\n")
+    found = read_task(TASKS["wikiann"], str(folder))
+    assert found.validation == (Sentence(("a", "b"), ("O", "B-LOC")),)
+    assert [name for name, _ in found.also] == ["test"]
+    (tmp_path / "wikiann-de").mkdir()
+    with pytest.raises(UserError, match="several folders for task 'wikiann': wikiann-de, wikia"):
+        read_task(TASKS["wikiann"], str(tmp_path))
+
+
+BABYLM: dict[str, tuple[dict[str, Any], Example]] = {
+    "boolq": ({"question": "is it", "passage": "It is.", "label": 1},
+              Example("is it", "It is.", 1)),
+    "multirc": ({"paragraph": "P.", "question": "Q?", "answer": "A", "label": 0},
+                Example("Question: Q? Answer: A", "P.", 0)),
+    "wsc": ({"text": "Mark told Pete about himself.", "span1_text": "Mark",
+             "span2_text": "himself", "label": 1},
+            Example('Does "himself" refer to "Mark" in this passage?',
+                    "Mark told Pete about himself.", 1)),
+    "mnli": ({"premise": "a", "hypothesis": "b", "label": 2}, Example("a", "b", 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BABYLM)
+@pytest.mark.parametrize("place", ["", "glue_filtered", "full_eval/glue_filtered", "babylm"])
+def test_babylm(tmp_path: Path, name: str, place: str) -> None:
+    row, wanted = BABYLM[name]
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    for part in ("train", "valid"):
+        (tmp_path / place / f"{name}.{part}.jsonl").write_text(json.dumps(row) + "\n")
+    found = read_task(TASKS[f"babylm_{name}"], str(tmp_path))
+    assert found.train == found.validation == (wanted,)
+    (tmp_path / place / f"{name}.valid.jsonl").write_text(json.dumps(row | {"label": 3}) + "\n")
+    with pytest.raises(UserError, match=r"valid.jsonl, line 1: 'label' must be 0 to \d, not 3"):
+        read_task(TASKS[f"babylm_{name}"], str(tmp_path))
+
+
+def test_squad(tmp_path: Path) -> None:
+    def file(name: str, *answers: str) -> None:
+        qas = [
+            {
+                "id": str(k),
+                "question": "?",
+                "answers": [{"text": a, "answer_start": 0}] if a else [],
+            }
+            for k, a in enumerate(answers)
+        ]
+        data = {"data": [{"paragraphs": [{"context": "Paris lies", "qas": qas}]}]}
+        (tmp_path / name).write_text(json.dumps(data))
+
+    file("train-v2.0-subset.json", "Paris", "")
+    file("dev-v2.0-half.json", "Paris", "")
+    found = read_task(TASKS["squad2"], str(tmp_path))
+    assert found.metrics == TASKS["squad2"].metrics
+    train, validation, shared = found.notes
+    assert train == (
+        "train-v2.0-subset.json (2 questions) stands in for the official train-v2.0.json"
+    )
+    assert validation.startswith("dev-v2.0-half.json (2 questions) stands in for")
+    assert shared.startswith("1 contexts of validation questions also occur in the training set.")
+    file("dev-v2.0.json", "Paris")
+    with pytest.raises(
+        UserError, match="has no unanswerable questions, so it is not that of squad2"
+    ):
+        read_task(TASKS["squad2"], str(tmp_path))
+
+
+def test_one_folder_for_the_tasks_of_all_groups(tmp_path: Path) -> None:
+    inside = tmp_path / "glue"
+    inside.mkdir()
+    task(inside, "cola", train=COLA, dev=COLA)
+    assert folder_of(TASKS["cola"], str(tmp_path)) == str(inside)
+    assert len(read_task(TASKS["cola"], str(tmp_path)).train) == 2
+    task(tmp_path, "cola", train=COLA * 2, dev=COLA)
+    assert len(read_task(TASKS["cola"], str(tmp_path)).train) == 4
+
+
+def clone(folder: Path, config: str, splits: dict[str, list[dict[str, Any]]]) -> str:
+    """A data set of the Hub as a folder."""
+    datasets = pytest.importorskip("datasets")
+    lines = ["---", "configs:", f"- config_name: {config}", "  data_files:"]
+    for split, rows in splits.items():
+        lines += [f"  - split: {split}", f"    path: {config}/{split}-*"]
+        path = folder / config / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        datasets.Dataset.from_list(rows).to_parquet(str(path))
+    (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
+    return str(folder)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(known, "must_be_reachable", lambda *_: None)
+    return datasets
+
+
+def test_glue_of_the_hub(tmp_path: Path, hub: Any) -> None:
+    rows = [{"premise": f"p{k}", "hypothesis": "h", "label": k % 3} for k in range(4)]
+    names = ("train", *(f"{s}_{m}matched" for s in ("validation", "test") for m in ("", "mis")))
+    source = clone(tmp_path / "glue", "mnli", dict.fromkeys(names, rows))
+    found = read_task(TASKS["mnli"], source, test=True)
+    assert found.train == tuple(Example(f"p{k}", "h", k % 3) for k in range(4))
+    assert found.also == (("mismatched", found.train),)
+    assert [name for name, _ in found.test] == ["MNLI-m", "MNLI-mm"]
+    assert found.notes == ("AX is missing: the diagnostic set has no predictions",)
+    cola = [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 2}]
+    source = clone(tmp_path / "c", "cola", {"train": cola, "validation": cola})
+    with pytest.raises(UserError, match=r"cola train, row 2: label 2 is none of 0, 1"):
+        read_task(TASKS["cola"], source)
+    with pytest.raises(UserError, match=r"data set .* rte cannot be loaded \(ValueError: .*rte"):
+        read_task(TASKS["rte"], source)
+
+
+def test_squad_of_the_hub(tmp_path: Path, hub: Any) -> None:
+    told = {"id": "1", "context": "It was good. ", "question": "What?",
+            "answers": {"text": ["good. "], "answer_start": [7]}}  # fmt: skip
+    none = told | {"id": "2", "answers": {"text": [], "answer_start": []}}
+    source = clone(tmp_path / "s", "v2", {"train": [told, none], "validation": [told, none]})
+    assert read_task(TASKS["squad2"], source).train == (
+        Question("1", "What?", "It was good. ", (Answer("good.", 7),)),
+        Question("2", "What?", "It was good. ", ()),
+    )
+
+
+def test_places_that_do_not_exist(
+    tmp_path: Path, hub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistyped folder is not asked of the Hub."""
+
+    def refuse(*_: object) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(hub, "load_dataset", refuse)
+    monkeypatch.chdir(tmp_path)
+    for name in (str(tmp_path / "gleu"), "./gleu"):
+        with pytest.raises(UserError, match=r"gleu: no such folder"):
+            read_task(TASKS["cola"], name)
+    with pytest.raises(UserError, match="--data-dir tagging: no such folder"):
+        read_task(TASKS["ud"], "tagging")
+    with pytest.raises(UserError, match="--data-dir is missing: the folder that holds ud_"):
+        read_task(TASKS["ud"], None)
+    for name, source in (("cola", "nyu-mll/glue"), ("squad1", "rajpurkar/squad")):
+        with pytest.raises(UserError, match=rf"{source} .*\(ConnectionError: no network\); --data"):
+            read_task(TASKS[name], None)
+
+
+COUNTS = {
+    "cola": (8551, 1043), "sst2": (67349, 872), "mrpc": (3668, 408), "stsb": (5749, 1500),
+    "qqp": (8999, 1000), "mnli": (9999, 9815), "qnli": (9999, 5463), "rte": (2490, 277),
+    "wnli": (635, 71), "conll2003": (14041, 3250), "squad1": (11877, 2910),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_official_files(name: str) -> None:
+    if not DATA.is_dir():
+        pytest.skip("no ../shared/data")
+    found = read_task(TASKS[name], str(DATA))
+    assert (len(found.train), len(found.validation)) == COUNTS[name]
+    if name in GROUPS["glue"]:
+        labels = {e.label for e in (*found.train, *found.validation)}  # type: ignore[union-attr]
+        assert (min(labels), max(labels)) == (0, len(found.labels) - 1 if found.labels else 5)

@@ -1,0 +1,322 @@
+"""Files as rows and as sentences: every layout, compressed or not, and what is wrong with them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from electrify.errors import UserError
+from electrify.finetuning.columns import Columns
+from electrify.finetuning.metrics import spans
+from electrify.finetuning.own import read_own
+from electrify.finetuning.sentences import (
+    read_sentence_rows,
+    read_sentences,
+    tag_scheme,
+    to_iob2,
+)
+from electrify.finetuning.tables import lines, rows
+from electrify.finetuning.tasks import Sentence
+
+TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}  # fmt: skip
+UD = """# newdoc id = a
+# text = He can't.
+1\tHe\the\tPRON\tPRP\t_\t2\tnsubj\t_\t_
+2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tca\tcan\tAUX\tMD\t_\t0\troot\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t2\tadvmod\t_\t_
+3.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+4\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_
+
+1\t10 000\t10000\tNUM\tCD\t_\t0\troot\t_\t_
+"""
+UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
+
+
+def written(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def sentences(folder: Path, content: str | bytes, name: str = "t.txt", **given: Any) -> Any:
+    path = written(folder, name, content)
+    return read_sentence_rows(path) if ".jsonl" in name else read_sentences(path, **given)
+
+
+def sentence(*pairs: str) -> Sentence:
+    words, tags = zip(*(pair.split("/") for pair in pairs), strict=True)
+    return Sentence(words, tags)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cells"),
+    [
+        ("t.csv", '\ufefftext,n\n"a ""b"", c\nd",1\n\ne,2\n',
+         [(3, {"text": 'a "b", c\nd', "n": "1"}), (5, {"text": "e", "n": "2"})]),
+        ("t.tsv", 'text\tn\r\n"a\t1\r\n\u2028b\x0b\t2\r\n',
+         [(2, {"text": '"a', "n": "1"}), (3, {"text": "\u2028b\x0b", "n": "2"})]),
+        ("t.tsv", "text\tn\ra\t1\r", [(2, {"text": "a", "n": "1"})]),
+        ("t.ndjson", '{"text": "a", "n": [1]}\n\n{"n": null}\n',
+         [(1, {"text": "a", "n": [1]}), (3, {"n": None})]),
+        ("t.fa", ">p1 the first\nMKV LAA\nGIV\n;old\n>p2\n>\nSTOP*",
+         [(1, {"name": "p1 the first", "sequence": "MKVLAAGIV"}),
+          (5, {"name": "p2", "sequence": ""}), (6, {"name": "", "sequence": "STOP*"})]),
+        ("t.smi", "SMILES\tID\nCCO\tethanol\n\nc1ccccc1 a ring\n[Na+]",
+         [(2, {"smiles": "CCO", "name": "ethanol"}), (4, {"smiles": "c1ccccc1", "name": "a ring"}),
+          (5, {"smiles": "[Na+]", "name": ""})]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ending", ["", *PACK])
+def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: str) -> None:
+    content = text.encode()
+    path = written(tmp_path, name + ending, PACK[ending](content) if ending else content)
+    found = list(rows(path))
+    assert [(row.number, row.cells) for row in found] == cells
+    assert found[0].where == f"{path}, line {cells[0][0]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("t.csv", "text,label\na,1\nb\n", r"t\.csv, line 3: 1 columns, expected 2"),
+        ("t.csv", 'text,label\n"a,1\n', r"t\.csv, line 2: broken CSV"),
+        ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
+        ("t.csv", "a;b\na,x;b\n", r"line 2: 2 columns, .* by ';': save it with commas"),
+        ("t.csv", b"text\na\n\xff\n", r"t\.csv, line 3: not UTF-8 \(byte 0xff\)"),
+        ("t.csv", b"text\na\0\n", r"line 2: a zero byte"),
+        ("t.csv", "text\na\n".encode("utf-16"), r"is UTF-16 text"),
+        ("t.csv", gzip.compress(b"text\n", mtime=0), r"is gzip data; give it the ending \.gz"),
+        ("t.csv.gz", gzip.compress(b"text\n" * 999)[:-12], r"t\.csv\.gz is truncated"),
+        ("t.jsonl", '{"a": 1}\n{"b"\n', r"t\.jsonl, line 2: broken JSON"),
+        ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
+        ("t.jsonl", "3\n", r"line 1: not a JSON object"),
+        ("t.jsonl", '{"a": 1}\n{"text": "a", "label": 1, "label": 0}\n',
+         r"t\.jsonl, line 2: broken JSON \(the key 'label' occurs twice\)"),
+        ("t.jsonl", '{"a": {"b": 1, "b": 2}}', r"the key 'b' occurs twice"),
+        ("t.xlsx", "x", r"ending '\.xlsx' is not known; read are \.csv"),
+        ("t.fasta", "\nACGT\n>x\n", r"t\.fasta, line 2 comes before the first '>'"),
+    ],
+)  # fmt: skip
+def test_broken_files(tmp_path: Path, name: str, content: str | bytes, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        list(rows(written(tmp_path, name, content)))
+
+
+def test_missing_files_folders_and_headers(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.csv cannot be read: No such file"):
+        list(rows(str(tmp_path / "none.csv")))
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(UserError, match=r"folder\.csv cannot be read: Is a directory"):
+        list(rows(str(tmp_path / "folder.csv")))
+    with pytest.raises(UserError, match=r"--no-header is for \.csv and \.tsv"):
+        rows("t.jsonl", header=False)
+
+
+def test_lines_of_any_length_are_whole(tmp_path: Path) -> None:
+    wanted = ["a" * (3 << 20), "", "b" * 100, "c"]
+    read: list[int] = []
+    path = written(tmp_path, "t.txt", "\n".join(wanted))
+    assert list(lines(path, read.append)) == wanted
+    assert sum(read) == Path(path).stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "found"),
+    [
+        ("a X\nb Y\n\nc Z", {}, [sentence("a/X", "b/Y"), sentence("c/Z")]),
+        ("\n\na X\n\n \t \n\n", {}, [sentence("a/X")]),
+        ("a\tX\n\t\nb\tY\n", {}, [sentence("a/X"), sentence("b/Y")]),
+        ("a  N   X \n b V Y\n", {}, [sentence("a/X", "b/Y")]),
+        ("a N X\nb V Y\n", {"tag": 1}, [sentence("a/N", "b/V")]),
+        ("a N X\nb V Y\n", {"word": -1, "tag": 0}, [sentence("X/a", "Y/b")]),
+        ("-DOCSTART- -X- O\n\na N X\n-DOCSTART- O\nb N Y\n", {},
+         [sentence("a/X"), sentence("b/Y")]),
+        ("-DOCSTART-s N\nb V\n", {}, [sentence("-DOCSTART-s/N", "b/V")]),
+        ("# id 1\nthe D\n# N\n\n# text = # a\n# D\n", {}, [sentence("the/D", "#/N"),
+                                                          sentence("#/D")]),
+        ("a\u00a0b X\n\x85\x0b W\n", {}, [sentence("a\u00a0b/X", "\x85\x0b/W")]),
+        ("New York\tX\n", {}, [sentence("New York/X")]),
+        ("en:a B-X\nen:en: O\n", {"prefix": "en:"}, [sentence("a/B-X", "en:/O")]),
+    ],
+)  # fmt: skip
+def test_column_files(
+    tmp_path: Path, text: str, given: dict[str, Any], found: list[Sentence]
+) -> None:
+    assert list(sentences(tmp_path, text, **given)) == found
+
+
+def test_conllu(tmp_path: Path) -> None:
+    upos = (sentence("He/PRON", "ca/AUX", "n't/PART", "./PUNCT"), sentence("10 000/NUM"))
+    for more in ({}, {"tag": "upos"}, {"tag": 3}, {"tag": -7}):
+        assert sentences(tmp_path, UD, "t.conllu", **more) == upos
+    for ending, pack in PACK.items():
+        assert sentences(tmp_path, pack(UD.encode()), f"t.conllu{ending}") == upos
+    xpos = sentences(tmp_path, UD, "t.CONLLU", tag="xpos")
+    assert [s.tags for s in xpos] == [("PRP", "MD", "RB", "."), ("CD",)]
+    assert sentences(tmp_path, UD, "t.conllu", word=2)[0].words == ("he", "can", "not", ".")
+
+
+def test_rows_of_words_and_tags(tmp_path: Path) -> None:
+    given = [
+        {"tokens": ["a", "New York"], "tags": ["O", "B-X"]},
+        {"words": ["b"], "labels": ["O"]},
+        {"words": ["c"], "ner_tags": ["O"], "labels": 3},
+    ]
+    text = "\ufeff" + "\r\n\n".join(map(json.dumps, given))
+    wanted = (sentence("a/O", "New York/B-X"), sentence("b/O"), sentence("c/O"))
+    assert sentences(tmp_path, text, "t.jsonl") == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "says"),
+    [
+        ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3 as in line 1$"),
+        ("t.txt", "\na\nb\n", {}, r"line 2: one column; a word and its tag need a tab or spaces"),
+        ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
+        ("t.txt", "a\tX\n  \tY\n", {}, r"line 2: column 0 is empty"),
+        ("t.txt", "a\tN\tX\nb\tN\t \n", {}, r"line 2: column -1 is empty"),
+        ("t.txt", "a N X\n", {"tag": 3}, r"line 1: no column 3; there are 3"),
+        ("t.txt", "a N X\n", {"word": 2}, r"column 2 cannot be both the word and the tag"),
+        ("t.txt", "a N X\n", {"tag": "upos"}, r"no column 'upos'; a column is a number"),
+        ("t.txt", "en:a X\nde:b X\n", {"prefix": "en:"}, r"line 2: 'de:b' is not 'en:' and a word"),
+        ("t.txt", "-DOCSTART- -X- O O\n\n", {}, r"t\.txt: no sentences"),
+        ("t.conllu", UD_LINE + "a\tNOUN\n", {}, r"line 2: 2 columns, expected 10 as in CoNLL-U"),
+        ("t.conllu", UD_LINE.replace("\t", " "), {}, r"line 1: 1 columns, expected 10"),
+        ("t.conllu", UD_LINE.replace("NOUN", "_"), {}, r"line 1: the tag is '_'"),
+        ("t.conllu", UD_LINE.replace("NN", "_"), {"tag": -6}, r"line 1: the tag is '_'"),
+        ("t.conllu", UD_LINE.replace("1\ta", "1\t_"), {}, r"published without its text"),
+        ("t.jsonl", '{"text": "a", "tags": ["X"]}', {}, r"line 1: no tokens or words; found: text"),
+        ("t.jsonl", '\n{"tokens": "a b", "tags": ["X"]}', {}, r"line 2: 'tokens' must be a list"),
+        ("t.jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}', {}, r"2 words, but 1 tags"),
+        ("t.jsonl", '{"tokens": [], "tags": []}', {}, r"line 1: a sentence without words"),
+        ("t.jsonl", '{"tokens": ["a"], "tags": [""]}', {}, r"'tags' must be a list of texts that"),
+    ],
+)  # fmt: skip
+def test_broken_sentences(
+    tmp_path: Path, name: str, text: str, given: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        sentences(tmp_path, text, name, **given)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "iob2"),
+    [
+        ("plain", "NOUN VERB . O", "NOUN VERB . O"),
+        ("plain", "NP-SBJ -LRB- S", None),
+        ("plain", "N O S E U L", None),
+        ("iob2", "", ""),
+        ("iob2", "B-X I-X O B-X B-X B-Y I-Y", "B-X I-X O B-X B-X B-Y I-Y"),
+        ("iob1", "I-X I-X B-X O I-Y I-X", "B-X I-X B-X O B-Y B-X"),
+        ("iob1", "B-X O I-X", "B-X O B-X"),
+        ("iob1", "I I O I B", "B I O B B"),
+        ("iobes", "S-X B-X I-X E-X O E-Y", "B-X B-X I-X I-X O B-Y"),
+        ("iobes", "U-A-B B-X L-X", "B-A-B B-X I-X"),
+    ],
+)
+def test_schemes(scheme: str, tags: str, iob2: str | None) -> None:
+    assert tag_scheme([tags.split()]) == scheme
+    assert iob2 is None or to_iob2(tags.split()) == tuple(iob2.split())
+
+
+CHUNK = st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.integers(0, 2))
+
+
+@given(st.lists(CHUNK, max_size=5))
+def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(
+    chunks: list[tuple[str, int, int]],
+) -> None:
+    iob1: list[str] = []
+    iob2: list[str] = []
+    iobes: list[str] = []
+    for kind, length, gap in chunks:
+        needed = bool(iob1) and iob1[-1] != "O" and iob1[-1].partition("-")[2] == kind
+        iob1 += [f"{'B' if needed else 'I'}-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
+        iob2 += [f"B-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
+        inside = [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
+        iobes += ([f"S-{kind}"] if length == 1 else inside) + ["O"] * gap
+    assert to_iob2(iob1) == to_iob2(iob2) == to_iob2(iobes) == tuple(iob2)
+    assert spans(iob1) == spans(iob2) == spans(iobes)
+
+
+FILES = {
+    "a.csv": 'text,label\n"one, two",0\nthree,1\n',
+    "a.jsonl": '{"text": "one", "label": 0.5}\n{"text": "two", "label": 1.5}\n',
+    "many.jsonl": '{"text": "one", "label": ["x", "y"]}\n{"text": "two", "label": ["z"]}\n',
+    "tags.jsonl": '{"tokens": ["the"], "tags": ["O"]}\n{"tokens": ["ate"], "tags": ["B-P"]}\n',
+    "asked.jsonl": '{"context": "Paris is large", "question": "Which?", "answers": "Paris"}\n',
+    "a.conll": "the D\nchef N\n\nate V\n",
+    "a.conllu": UD_LINE + UD_LINE.replace("NOUN", "VERB"),
+}
+JUNK = st.one_of(
+    st.binary(max_size=6),
+    st.sampled_from([b'"', b"\t", b"\n\n", b"\r", b"{", b"[" * 20_000, b"NaN", b"1e999", b"\xff"]),
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(data=st.data())
+def test_a_spoilt_file_is_examples_or_one_sentence(
+    tmp_path: Path, name: str, data: st.DataObject
+) -> None:
+    whole = FILES[name].encode()
+    assert read_own(written(tmp_path, name, whole), None, columns=Columns()).train
+    place = data.draw(st.integers(0, len(whole)))
+    whole = whole[:place] + data.draw(JUNK) + whole[place + data.draw(st.integers(0, 3)) :]
+    path = written(tmp_path, name, whole[: data.draw(st.integers(0, len(whole)))])
+    said = ""
+    try:
+        assert read_own(path, None, columns=Columns()).train
+    except UserError as e:
+        said = str(e)
+    assert "\n" not in said
+
+
+REAL = [
+    ("conll2000/train.txt", 8_936, 211_727, "iob2"), ("conll2003/eng.testa", 3_250, 51_362, "iob1"),
+    ("wnut17/test.conll", 1_287, 23_394, "iob2"), ("wikiann_en/dev.tsv", 10_000, 80_536, "iob2"),
+    ("ud_ewt/train.upos.tsv", 12_544, 204_577, "plain"),
+    ("ud_ewt/en_ewt-ud-train.conllu.xz", 12_544, 204_577, "plain"),
+]  # fmt: skip
+
+
+def real(file: str) -> Path:
+    if not TAGGING.is_dir():
+        pytest.skip("no ../shared/data/tagging")
+    return TAGGING / file
+
+
+@pytest.mark.parametrize(("file", "count", "words", "scheme"), REAL)
+def test_the_official_files(file: str, count: int, words: int, scheme: str) -> None:
+    found = read_sentences(real(file))
+    assert (len(found), sum(len(s.words) for s in found)) == (count, words)
+    assert tag_scheme([s.tags for s in found]) == scheme
+
+
+def test_the_treebank_and_its_two_columns_agree() -> None:
+    treebank = read_sentences(real("ud_ewt/en_ewt-ud-dev.conllu.xz"))
+    assert treebank == read_sentences(real("ud_ewt/dev.upos.tsv"))
+    assert len({tag for s in treebank for tag in s.tags}) == 17
+
+
+def test_the_published_numbers_of_entities() -> None:
+    found = read_sentences(real("conll2003/eng.testb"))
+    counts = Counter(kind for s in found for kind, _, _ in spans(s.tags))
+    assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
