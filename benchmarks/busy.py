@@ -79,7 +79,7 @@ def fine_tuning(*, quick: bool) -> Callable[[], int]:
     import torch
     from transformers import ElectraConfig, ElectraForSequenceClassification
 
-    from electrify.downstream.loop import computes_in_bf16, most_tokens, pieces
+    from electrify.finetuning.loop import computes_in_bf16, most_tokens, pieces
     from electrify.train.machine import keep_memory
 
     keep_memory()

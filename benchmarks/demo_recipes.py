@@ -26,9 +26,9 @@ from electrify import demo
 from electrify.compare.cost import Cost
 from electrify.compare.plan import configured, of_length, steps_for
 from electrify.cores import cores
-from electrify.downstream.one_run import finetune_one
-from electrify.downstream.options import FinetuneSettings
 from electrify.errors import UserError
+from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
 from electrify.scoring.planted import judge, plant
 from electrify.text import pydocs

@@ -24,13 +24,12 @@ from typing import Any
 
 import torch
 
-from electrify.downstream import loop
-from electrify.downstream.encoder import load
-from electrify.downstream.known_tasks import task_named
-from electrify.downstream.options import FinetuneSettings
-from electrify.downstream.problems.texts import Texts
-from electrify.downstream.read.task import read_task
-from electrify.downstream.tasks import TaskData
+from electrify.finetuning import loop
+from electrify.finetuning.known import read_task
+from electrify.finetuning.model import computing_in_bf16, learning_rates, load_encoder
+from electrify.finetuning.published import PROTOCOLS
+from electrify.finetuning.tasks import TaskData, tasks_named
+from electrify.finetuning.texts import Texts
 
 BATCH, LENGTH = 32, 128
 
@@ -39,22 +38,27 @@ def ours(
     model: str, task: TaskData, examples: list[Any], *, bf16: bool, device: torch.device
 ) -> float:
     """Seconds of an epoch."""
-    loaded = load(model, device=device)
-    problem = Texts(task, loaded, max_seq_length=LENGTH, device=device)
-    net = problem.model(dropout=0.1, std=0.02).to(device)
-    data = problem.training(examples)
-    settings = FinetuneSettings(per_device_train_batch_size=BATCH)
-    rates = loop.rates_for(dict(net.named_parameters()), settings, width=loaded.width)
+    reader = load_encoder(model, device=device)
+    problem = Texts(reader, task.kind, task.labels, max_seq_length=LENGTH, device=device)
+    net = problem.net(dropout=0.1)
+    if bf16:
+        computing_in_bf16(net.encoder)
+    peak, decay = loop.default_rates(reader.width)
+    rows = problem.training(examples)
     began = time.perf_counter()
     loop.train(
         net,
-        data,
-        rates=rates,
-        settings=settings,
+        problem,
+        rows,
+        rates=learning_rates(net, peak=peak, decay=decay),
+        protocol=PROTOCOLS["electrify"],
+        batch_size=BATCH,
         epochs=1,
+        warmup_ratio=0.1,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
         seed=0,
-        bf16=bf16,
-        after=lambda *_: None,
+        after=lambda *_: True,
     )
     return time.perf_counter() - began
 
@@ -132,7 +136,7 @@ def main() -> None:
     a = p.parse_args()
     logging.disable(logging.WARNING)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    task = read_task(task_named(a.task), a.data_dir)
+    task = read_task(tasks_named([a.task])[0], a.data_dir)
     n, rounds = (64, 1) if a.quick else (a.examples, a.rounds)
     examples: list[Any] = list(task.train[:n])
     device = loop.device_named("auto")

@@ -16,11 +16,10 @@ from typing import Any
 
 from pairs import table
 
-from electrify.downstream.known_tasks import TASKS
-from electrify.downstream.options import FinetuneSettings
-from electrify.downstream.plot import drawn
-from electrify.downstream.report import percent, report_of
 from electrify.errors import UserError
+from electrify.finetuning.plot import drawn
+from electrify.finetuning.report import percent, report_of
+from electrify.finetuning.tasks import TASKS
 
 
 def records_of(folders: list[str], names: list[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -37,7 +36,7 @@ def records_of(folders: list[str], names: list[tuple[str, str]]) -> list[dict[st
             key = shown, record["task"], record["seed"]
             if key in found:
                 raise UserError(f"{folder}: holds {key} once more")
-            found[key] = record | {"model": shown}
+            found[key] = {"point": "", **record, "model": shown}
     order = [show for _, show in names]
     return sorted(
         found.values(),
@@ -65,7 +64,7 @@ def main() -> None:
     names = [(pair.split("=", 1)[0], pair.split("=", 1)[1]) for pair in a.names.split(",") if pair]
     records = records_of(a.folders, names)
     tasks = metrics_of(records)
-    report = report_of(records, tasks, settings=FinetuneSettings(), shown={})
+    report = report_of(records, tasks, settings={}, names={})
     models = list(dict.fromkeys(r["model"] for r in records))
     rows = []
     for task, metric in [(task, metric) for task, names in tasks.items() for metric in names]:

@@ -25,10 +25,10 @@ from pairs import spread, table, write_json
 from scipy.stats import spearmanr
 
 from electrify.compare.results import read_results
-from electrify.downstream.baselines import overlap
-from electrify.downstream.known_tasks import GLUE
-from electrify.downstream.read.task import read_task
 from electrify.errors import UserError
+from electrify.finetuning.baselines import overlap
+from electrify.finetuning.known import read_task
+from electrify.finetuning.tasks import TASKS
 from electrify.text.small_files import read_text
 
 PREDICTIONS = "stsb-validation.csv"
@@ -73,7 +73,7 @@ def rows_of(folders: list[Path], data_dir: str) -> tuple[float, dict[str, list[A
     for place in (*folders, Path(data_dir)):
         if not place.is_dir():
             raise UserError(f"{place} is not a folder")
-    pairs = read_task(GLUE["stsb"], data_dir).validation
+    pairs = read_task(TASKS["stsb"], data_dir).validation
     shared = [overlap(example.text, example.pair or "") for example in pairs]
     scores = [float(example.label) for example in pairs]
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)

@@ -15,9 +15,7 @@ import pytest
 
 from electrify import cli
 from electrify.console import harmless, inert
-from electrify.downstream.options import FinetuneSettings
-from electrify.downstream.page import markdown
-from electrify.downstream.report import report_of
+from electrify.finetuning.report import report_of
 from electrify.scoring.blimp import Accuracy, table
 from small import (
     environment,
@@ -210,28 +208,31 @@ EVIL = [
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_reports_are_text(name: str) -> None:
+def test_reports_are_text(name: str, tmp_path: Path) -> None:
     """A spreadsheet calculates nothing, a browser runs nothing, a terminal obeys nothing."""
     record = {
         "model": name,
         "task": name,
         "seed": 0,
+        "point": "",
+        "parameters": 0,
         "scores": {"accuracy": -0.5},
         "train_examples": 1,
         "validation_examples": 1,
         "notes": [name],
     }
-    report = report_of([record], {name: ("accuracy",)}, settings=FinetuneSettings(), shown={})
-    rows = list(csv.reader(io.StringIO(report.csv())))
+    report = report_of([record], {name: ("accuracy",)}, settings={}, names={})
+    report.write(tmp_path)
+    rows = list(csv.reader(io.StringIO((tmp_path / "report.csv").read_text())))
     assert len(rows) == 2
     for cell in rows[1][:3]:
         assert not cell.startswith(("=", "+", "-", "@", "\t"))
     assert rows[1][3] == "-0.5"  # a number stays one
-    page = markdown(report)
+    page = report.markdown()
     assert "<script" not in page
     assert "\x1b" not in page
     assert page.count("\n| ") == 2
-    assert json.loads(report.json())["rows"][0]["model"] == name
+    assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["model"] == name
 
 
 def test_tables_and_cards_are_text() -> None:

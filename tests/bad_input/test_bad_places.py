@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import os
 import shutil
 import subprocess
@@ -18,9 +17,6 @@ import pytest
 
 from electrify import cli
 from electrify.console import size
-from electrify.downstream.read.own import read_own
-from electrify.errors import UserError
-from electrify.text.records import MAX_LINE
 from small import environment, mistake, one_sentence, pretrain_words, run, write_text
 
 
@@ -165,36 +161,6 @@ def test_a_text_larger_than_is_read_as_a_whole(
     assert "has more than 1 MB, which is more than is read as a whole" in mistake(
         capsys, "detect", model, "--file", tmp_path / "a.txt"
     )
-
-
-@pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".tsv.gz"])
-def test_a_line_that_is_no_example(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"t{ending}"
-    data = b"text\tlabel\n" + b"ab " * (MAX_LINE // 3 + 2_000_000)
-    path.write_bytes(gzip.compress(data, 1) if ending.endswith("gz") else data)
-    with pytest.raises(
-        UserError,
-        match=r"line 2 is longer than 64 MB; is this one example a line\?|unpacks to more than",
-    ):
-        read_own(str(path), str(path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("t.tsv", "t.jsonl")), "t.conll"]
-)
-def test_as_many_labels_as_examples(tmp_path: Path, name: str) -> None:
-    rows = {
-        "t.tsv": "text\tlabel\n" + "".join(f"a\tx{i}\n" for i in range(200_000)),
-        "t.jsonl": "".join(
-            json.dumps({"text": "a", "label": [f"x{i}"]}) + "\n" for i in range(200_000)
-        ),
-        "t.conll": "".join(f"a x{i}\n\n" for i in range(200_000)),
-    }
-    path = tmp_path / name
-    path.write_text(rows[name], encoding="utf-8")
-    with pytest.raises(UserError, match="200,000 different labels, and at most 50,000 are learnt"):
-        read_own(str(path), str(path))
 
 
 # ------------------------------------------------------------------ what a file is said to be

@@ -27,10 +27,9 @@ from electrify.compare.cell import (
 from electrify.compare.measures import Found, Measuring, digest_of
 from electrify.compare.processes import spawn
 from electrify.compare.study import starts_of
-from electrify.downstream.finetune import finetune
-from electrify.downstream.options import FinetuneConfig, FinetuneSettings
-from electrify.downstream.records import read_records
 from electrify.errors import OutputError, SpaceError, Unfinished, UserError
+from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
+from electrify.finetuning.run import SCORES, finetune
 from electrify.recipe import dump, load, override
 from electrify.tables import KEPT
 from electrify.text import pool
@@ -359,6 +358,10 @@ def tagger(small_data: Path, out: Path) -> str:
     return str(result.exported[KEPT])
 
 
+def read_records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / SCORES).read_text().splitlines()]
+
+
 def finetuned(model: str, data_dir: Path, out: Path, settings: FinetuneSettings) -> list[float]:
     """The chunks' scores of two seeds, by the verb."""
     config = FinetuneConfig(
@@ -384,22 +387,18 @@ def test_a_task_is_evaluated_once(small_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "layers", "pooling"),
-    [("frozen", "last", "first"), ("frozen-last4", "last4", None), ("frozen-all", "all", None)],
+    ("way", "layers"), [("frozen", "last"), ("frozen-last4", "last4"), ("frozen-all", "all")]
 )
 def test_a_frozen_encoder_is_read_as_the_verb_reads_it(
     way: str,
     layers: Literal["last", "last4", "all"],
-    pooling: Literal["first"] | None,
     small_data: Path,
     tmp_path: Path,
 ) -> None:
     model = tagger(small_data, tmp_path)
     how = Measuring(str(small_data), str(tmp_path), 2, device="cpu")
     found = measures.measure(f"conll2000:{way}", Path(model), how, tmp_path / "study")
-    settings = FinetuneSettings(
-        frozen_encoder=layers, word_pooling=pooling, eval_steps=measures.LAST_ONLY, device="cpu"
-    )
+    settings = FinetuneSettings(frozen_encoder=layers, eval_steps=measures.LAST_ONLY, device="cpu")
     assert found.scores == finetuned(model, tmp_path, tmp_path / "verb", settings)
     theirs, ours = (read_records(tmp_path / place) for place in ("verb", "study"))
     # Those of the head: each layer adds some.

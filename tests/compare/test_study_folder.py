@@ -51,10 +51,9 @@ from electrify.compare.study import (
 from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
-from electrify.downstream.babylm_tasks import BABYLM
-from electrify.downstream.known_tasks import TASKS
 from electrify.errors import UserError
 from electrify.files import claim
+from electrify.finetuning.tasks import TASKS
 from electrify.flops.count import recipe_flops
 from electrify.recipe import load, override, parse
 from electrify.rules import check
@@ -482,7 +481,7 @@ def test_what_a_row_says_of_its_examples_belongs_to_a_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """BabyLM's rows name the metric that counts, the passes and the length."""
-    row = BABYLM["babylm_mrpc"]
+    row = TASKS["babylm_mrpc"]
     text = json.dumps({"sentence1": "a", "sentence2": "b", "label": 1}) + "\n"
     for name in (row.train, row.validation):
         (tmp_path / name).write_text(text)

@@ -33,7 +33,7 @@ from electrify.compare.report import (
 from electrify.compare.results import Result
 from electrify.compare.statistics import Interval
 from electrify.compare.table import Crossing, Table, table_of
-from electrify.downstream.plot import named
+from electrify.finetuning.plot import named
 
 BUDGETS = (1e14, 4e14, 1e15)
 

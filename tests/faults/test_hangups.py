@@ -98,8 +98,8 @@ class Stage:
 
 STAGES = [
     Stage("prepare", "electrify.text.prepare:join", continues=True),
-    Stage("finetune", "electrify.downstream.loop:train", continues=True),
-    Stage("finetune", "electrify.downstream.loop:train", call=2, continues=True),
+    Stage("finetune", "electrify.finetuning.loop:train", continues=True),
+    Stage("finetune", "electrify.finetuning.loop:train", call=2, continues=True),
     Stage("evaluate", "electrify.scoring.evaluate:judge"),
     Stage("detect", "electrify.scoring.showing:main"),
     Stage("export", "electrify.export.hf:_write"),
@@ -176,7 +176,7 @@ DEMO = [
         "the demo was stopped after step 3 and is saved; run the same command again to continue",
     ),
     ("electrify.demo:judge", 1, f"stopped by {{}}. {AGAIN}"),
-    ("electrify.downstream.loop:train", 2, f"stopped by {{}}. {AGAIN}"),
+    ("electrify.finetuning.loop:train", 2, f"stopped by {{}}. {AGAIN}"),
 ]
 
 

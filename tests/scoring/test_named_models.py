@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
+from electrify.finetuning.saved import kind_of
 from electrify.hub import file_of, must_be_reachable
-from electrify.inference.kinds import ending_in
 from electrify.scoring.detect import load_discriminator
 from electrify.scoring.pll import load_scorer
 
@@ -57,7 +57,7 @@ def test_what_compares_candidates_gives_no_score_under_a_name(published: Publish
 def test_a_network_of_a_run_predicts_nothing_under_a_name(published: Publish) -> None:
     name = published("run/discriminator", "c", {"part": "discriminator", "objective": "rtd"})
     with pytest.raises(UserError, match="is the discriminator of a run"):
-        ending_in(name, {"architectures": ["ModernBertForTokenClassification"]})
+        kind_of(name, {"architectures": ["ModernBertForTokenClassification"]})
 
 
 def test_without_the_file_and_without_a_network_it_is_said(

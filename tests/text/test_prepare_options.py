@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from electrify.downstream.read.tables import rows
 from electrify.errors import UserError
+from electrify.finetuning.tables import rows
 from electrify.text import choosing
 from electrify.text.dedup import digest, fraction
 from electrify.text.options import PrepareConfig
@@ -147,7 +147,7 @@ def test_long_fields_of_csv(tmp_path: Path) -> None:
     try:
         assert read(path)[0] == [long.strip()]
         csv.field_size_limit(131_072)
-        assert [row["text"] for _, row in rows(str(path))] == [long]
+        assert [row.cells["text"] for row in rows(str(path))] == [long]
         csv.field_size_limit(131_072)
         path.write_text(f"{long},text\n1,hello\n")  # a header that long, in a folder
         config = PrepareConfig(inputs=(str(tmp_path),), output_dir="x")

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.cli import main
-from electrify.downstream.read import files
-from electrify.downstream.read.tables import streamed_rows
 from electrify.errors import UserError
+from electrify.finetuning.tables import rows
 from electrify.text import documents as documents_module
 from electrify.text.choosing import choose_sources
 from electrify.text.glimpse import advice
@@ -75,8 +74,7 @@ def test_prepare_and_predict_read_the_same(
     fasta = write(folder, "a.fa", end.join([">x", *lines, ">y", "A"]).encode())
     smiles = write(folder, "a.smi", end.join(lines).encode())
     for path, column in ((fasta, "sequence"), (smiles, "smiles")):
-        rows = streamed_rows(str(path), files.lines(path))
-        texts = [cells[column].strip() for _, cells in rows]
+        texts = [row.cells[column].strip() for row in rows(str(path))]
         assert [text for text in texts if text] == read(path)[0]
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from electrify import cli
-from electrify.downstream.finetune import FinetuneConfig
+from electrify.finetuning.options import FinetuneConfig
 from electrify.train import METRICS, checkpoint, log, machine
 from electrify.train import meter as meter_module
 from electrify.train.machine import (
@@ -296,7 +296,7 @@ def test_a_run_says_so_once(
 
 def test_fine_tuning_keeps_no_threads_among_its_settings() -> None:
     """They are not a part of what a folder of scores belongs to."""
-    from electrify.downstream.options import FinetuneSettings
+    from electrify.finetuning.options import FinetuneSettings
     from electrify.values import kinds
 
     assert "threads" in kinds(FinetuneConfig)
