@@ -79,12 +79,11 @@ class Columns:
             labels = [_label_column(path, first, (text, pair))]
         else:
             labels = [column_named(path, first, given) for given in self.label.split(",")]
-            for label in labels:
-                if label in (text, pair):
-                    flag = "--text-column" if label == text else "--pair-column"
-                    raise UserError(f"{path}: {flag} and --label-column are both {label!r}")
-                if labels.count(label) > 1:
-                    raise UserError(f"--label-column names {label!r} twice")
+            twice = next((c for c in labels if c in (text, pair) or labels.count(c) > 1), None)
+            if twice is not None:
+                raise UserError(
+                    f"{path}: text, pair and label need a column each, and {twice!r} is two"
+                )
         return text, pair, labels
 
 
@@ -99,6 +98,8 @@ def text_columns(
         text = column_named(path, first, text)
     elif couples and "text" not in known:
         text = couples[0][0]
+    elif len(known) == 1 and not separator_hint(list(first[0]), ending_of(path)):
+        (text,) = first[0]
     else:
         text = next((known[name] for name in TEXT_COLUMNS if name in known), None)
         if text is None:
@@ -108,7 +109,7 @@ def text_columns(
     else:
         pair = next((b for a, b in couples if a == text), None)
     if text == pair:
-        raise UserError(f"{path}: --text-column and --pair-column are both {text!r}")
+        raise UserError(f"{path}: text and pair need a column each, and {text!r} is both")
     return text, pair
 
 
@@ -144,21 +145,6 @@ def column_named(path: str, first: Sequence[Cells], given: str) -> str:
         return header[int(given)]
     hint = separator_hint(header, ending_of(path)) or nearest(given, header)
     raise UserError(f"{path}: no column {given!r}{hint}")
-
-
-def only_column(path: str, cells: Cells) -> str | None:
-    """The column of a table that has no other; None if it has several. Raises UserError if its name
-    looks like several with another separator between them."""
-    if len(cells) != 1:
-        return None
-    (name,) = cells
-    hint = separator_hint([name], ending_of(path))
-    if hint:
-        raise UserError(
-            f"{path}: its only column is called {name[:SHOWN]!r}{hint}; if there is one column, "
-            "say so with --text-column 0, or with --no-header if the first line is a text"
-        )
-    return name
 
 
 def _text_and_label(path: str, rows: Sequence[Cells]) -> tuple[str, str]:

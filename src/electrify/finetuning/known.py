@@ -18,7 +18,7 @@ from .columns import Columns, number_of
 from .own import read_own, validated
 from .sentences import read_sentences, tagging_of
 from .split import split
-from .squad import answering_of, gathered, question_of, read_questions
+from .squad import answering_of, gathered, read_questions
 from .tables import Row, lines, rows, text_of
 from .tasks import Example, KnownTask, Sentence, TaskData, tasks_named
 
@@ -78,17 +78,11 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
         return _of_hub(row, data_dir, test=test)
     folder = _folder(row, Path(data_dir))
     if folder is None:
-        wanted = " or ".join(p for p in (*row.folders, *row.train * ("" in row.folders)) if p)
+        wanted = " or ".join(filter(None, (*row.folders, *row.train * ("" in row.folders))))
         raise UserError(f"{data_dir}: no {wanted} there; --data-dir must hold it for {row.name}")
-    match row.group:
-        case "glue":
-            return _glue(row, folder, test=test)
-        case "babylm":
-            return _babylm(row, folder)
-        case "tagging":
-            return _tagging(row, folder)
-        case _:
-            return _squad(row, folder)
+    if row.group == "glue":
+        return _glue(row, folder, test=test)
+    return {"babylm": _babylm, "tagging": _tagging, "squad": _squad}[row.group](row, folder)
 
 
 # ------------------------------------------------------------------ files
@@ -106,36 +100,29 @@ def _folder(row: KnownTask, data_dir: Path) -> Path | None:
     if "" in row.folders and _file(row, data_dir, row.train) is not None:
         return data_dir
     for pattern in filter(None, row.folders):
-        there = sorted(path for path in data_dir.glob(pattern) if path.is_dir())
-        if len(there) > 1:
-            raise UserError(
-                f"{data_dir}: several folders for task {row.name!r}: "
-                f"{', '.join(path.name for path in there)}; keep one, or give its parent"
-            )
-        if there:
-            return there[0]
+        found = _only(row, [path for path in data_dir.glob(pattern) if path.is_dir()])
+        if found is not None:
+            return found
     own = data_dir.resolve().name
     return data_dir if any(fnmatchcase(own, pattern) for pattern in row.folders) else None
 
 
 def _file(row: KnownTask, folder: Path, patterns: Sequence[str]) -> Path | None:
-    """The one file of the first pattern that has one, official files first. Raises UserError if a
-    pattern has several."""
-    stands_in = [
-        f"{stem}{part}.{ending}"
-        for stem, _, ending in (pattern.rpartition(".") for pattern in patterns)
-        for part in _PARTS
-    ]
-    for pattern in (*patterns, *stands_in):
-        there = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if len(there) > 1:
-            raise UserError(
-                f"{folder}: several files for task {row.name!r}: "
-                f"{', '.join(path.name for path in there)}; keep one"
-            )
-        if there:
-            return there[0]
-    return None
+    """The file of the first pattern that has one, official files first."""
+    ends = [pattern.rpartition(".") for pattern in patterns]
+    stand_ins = [f"{stem}{part}.{ending}" for stem, _, ending in ends for part in _PARTS]
+    found = (
+        _only(row, [path for path in folder.glob(pattern) if path.is_file()])
+        for pattern in (*patterns, *stand_ins)
+    )
+    return next(filter(None, found), None)
+
+
+def _only(row: KnownTask, paths: Sequence[Path]) -> Path | None:
+    if len(paths) > 1:
+        names = ", ".join(sorted(path.name for path in paths))
+        raise UserError(f"{paths[0].parent}: several fit task {row.name!r}: {names}; keep one")
+    return paths[0] if paths else None
 
 
 def _must(row: KnownTask, folder: Path, patterns: Sequence[str]) -> Path:
@@ -152,19 +139,10 @@ def _stands_in(path: Path, patterns: Sequence[str], count: int, what: str) -> li
 
 
 def _task(row: KnownTask, train: Labelled, validation: Labelled, **more: Any) -> TaskData:
-    return TaskData(
-        name=row.name,
-        kind=row.kind,
-        labels=row.labels,
-        metrics=row.metrics,
-        epochs=row.epochs,
-        train=train,
-        validation=validation,
-        symmetric=row.symmetric,
-        value_range=row.value_range,
-        max_seq_length=row.max_seq_length,
-        **more,
-    )
+    same = ("name", "kind", "labels", "metrics", "epochs")
+    same += ("symmetric", "value_range", "max_seq_length")
+    taken = {name: getattr(row, name) for name in same}
+    return TaskData(train=train, validation=validation, **taken, **more)
 
 
 # ------------------------------------------------------------------ GLUE
@@ -207,34 +185,31 @@ def _glue_examples(path: Path, row: KnownTask) -> tuple[Labelled, list[str]]:
     the lines are, or the last one."""
     columns = [column for column in (row.text, row.pair, row.label) if column is not None]
     width = 4  # CoLA has no header: source, label, star, sentence
-    places: dict[str | int, int] = {c: c for c in columns if isinstance(c, int)}
+    places = columns if isinstance(row.label, int) else []
     examples = []
     odd: list[tuple[int, int]] = []
     number = 0
     for number, line in enumerate(lines(path), 1):
         cells = line.split("\t")
-        if len(places) < len(columns):
+        if not places:
             missing = next((c for c in columns if c not in cells), None)
             if missing is not None:
                 raise UserError(f"{path}, line 1: no column {missing!r}; found: {', '.join(cells)}")
-            places = {column: cells.index(str(column)) for column in columns}
+            places = [cells.index(str(column)) for column in columns]
             width = len(cells)
         elif len(cells) != width:
             odd.append((number, len(cells)))
         else:
-            label = _label(row, cells[places[row.label]], f"{path}, line {number}")
-            pair = None if row.pair is None else cells[places[row.pair]]
-            examples.append(Example(cells[places[row.text]], pair, label))
+            text, *pair, label = (cells[int(place)] for place in places)
+            value = _label(row, label, f"{path}, line {number}")
+            examples.append(Example(text, pair[0] if pair else None, value))
     if not odd:
         return tuple(examples), []
     first, found = odd[0]
-    fact = f"{path}, line {first}: {found} columns, expected {width}"
-    if len(odd) > MALFORMED * (len(odd) + len(examples)):
-        raise UserError(f"{fact}, and so in {len(odd):,} of {number:,} lines; is it official?")
-    if odd[-1][0] == number:
+    if len(odd) > MALFORMED * (len(odd) + len(examples)) or odd[-1][0] == number:
         raise UserError(
-            f"{path}, line {number}: {odd[-1][1]} columns, expected {width}; the last line is cut "
-            "off: download the file again"
+            f"{path}, line {first}: {found} columns, expected {width} ({len(odd):,} of {number:,} "
+            "lines are malformed); the file is cut or not the official one: download it again"
         )
     note = f"{path.name}: {len(odd):,} malformed line{'s' * (len(odd) > 1)} left out"
     return tuple(examples), [f"{note} (line {first:,} has {found} of {width} columns)"]
@@ -353,35 +328,27 @@ def _of_hub(row: KnownTask, source: str, *, test: bool) -> TaskData:
     sets = _sets(source, row.name if row.group == "glue" else None)
 
     def part(split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        where = f"data set {source}, {row.name}"
         if split not in sets:
-            raise UserError(
-                f"data set {source} {row.name} has no split {split!r}; found: {', '.join(sets)}"
-            )
-        where = f"data set {source}, {row.name} {split}"
-        return ((f"{where}, row {k}", cells) for k, cells in enumerate(sets[split], 1))
+            raise UserError(f"{where} has no split {split!r}; found: {', '.join(sets)}")
+        return ((f"{where} {split}, row {k}", cells) for k, cells in enumerate(sets[split], 1))
 
     if row.group == "squad":
-        both = [
-            gathered(
-                f"data set {source}, {split}",
-                ((where, question_of(cells, where)) for where, cells in part(split)),
-            )
-            for split in ("train", "validation")
-        ]
+        both = [gathered(f"{source}, {name}", part(name)) for name in ("train", "validation")]
         return _of_version(row, answering_of(row.name, *both, epochs=row.epochs), source)
 
     def examples(split: str, *, labelled: bool = True) -> Labelled:
-        return tuple(_hub_example(row, cells, w, labelled) for w, cells in part(split))
+        return tuple(_hub_example(row, cells, where, labelled) for where, cells in part(split))
 
+    matched = "_matched" if row.also else ""
     tests = {row.folders[0]: "test"}
     if row.also:
-        names = [name for name in row.submission if name != "AX"]
-        tests = dict(zip(names, ("test_matched", "test_mismatched"), strict=True))
+        tests = {"MNLI-m": "test_matched", "MNLI-mm": "test_mismatched"}
     absent = ("AX is missing: the diagnostic set has no predictions",)
     return _task(
         row,
         examples("train"),
-        examples("validation_matched" if row.also else "validation"),
+        examples(f"validation{matched}"),
         also=tuple((name, examples(f"validation_{name}")) for name in row.also),
         test=tuple((k, examples(name, labelled=False)) for k, name in tests.items() if test),
         notes=absent if test and row.also else (),

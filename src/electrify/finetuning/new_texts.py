@@ -12,8 +12,8 @@ from unicodedata import category
 
 from ..errors import UserError
 from ..text.row import TEXT_COLUMNS
-from .columns import WHOLE_NUMBER, only_column, text_columns, unread_pair
-from .sentences import TOKENS, UD_WORD, cell_of, words_of
+from .columns import WHOLE_NUMBER, text_columns, unread_pair
+from .sentences import TOKENS, UD_WORD, cell_of, texts_of
 from .squad import asked, read_questions
 from .tables import BLANKS, TABLES, Row, column_sentences, ending_of, lines, rows, text_of
 from .tasks import Example, Kind, Question, Sentence
@@ -175,8 +175,7 @@ class Files:
         columns: tuple[str, str | None] | None = None
         for row in self._rows(path):
             if columns is None:
-                text = self.text or only_column(path, row.cells)
-                columns = text_columns(path, [row.cells], text, self.pair, pairs=self.pairs)
+                columns = text_columns(path, [row.cells], self.text, self.pair, pairs=self.pairs)
             text, pair = columns
             second = None if pair is None else text_of(row, pair)
             yield Item(row.cells, Example(text_of(row, text), second, label))
@@ -210,10 +209,9 @@ class Files:
         for row in self._rows(path):
             column = next((name for name in TOKENS if isinstance(row.cells.get(name), list)), None)
             if column is not None and self.text is None:
-                words = words_of(row)
+                words = texts_of(row)
             else:
-                text = self.text or only_column(path, row.cells)
-                column, _ = text_columns(path, [row.cells], text, None, pairs=False)
+                column, _ = text_columns(path, [row.cells], self.text, None, pairs=False)
                 words = words_in(text_of(row, column))
             beside = tuple(name for name in row.cells if name != column)
             yield Item(row.cells, Sentence(words, ()), beside=beside)

@@ -16,8 +16,8 @@ from .columns import WHOLE_NUMBER, Columns, number_of
 from .metrics import chosen
 from .sentences import TAGS, TOKENS, read_sentence_rows, read_sentences, tagging_of
 from .split import missing_classes
-from .squad import answering_of, read_question_rows, read_questions
-from .tables import JSON_LINES, Row, ending_of, rows, text_of
+from .squad import answering_of, read_questions
+from .tables import JSON_LINES, TABLES, Row, ending_of, rows, text_of
 from .tasks import MIN_UPDATES, TASKS, Example, Kind, Sentence, TaskData
 
 OWN_EPOCHS = 3.0
@@ -77,24 +77,16 @@ def read_own(
     if kind not in ("tagging", "answering"):
         return validated(_texts(files, name, columns, kind, metrics))
     chosen(metrics, cast(Kind, kind))
-    by_number = kind == "tagging" and ending_of(train_file) not in JSON_LINES
-    useless = {
-        "--text-column": columns.text if not by_number else None,
-        "--pair-column": columns.pair,
-        "--label-column": columns.label if not by_number else None,
-        "--no-header": None if columns.header else "true",
-    }
-    for flag, given in useless.items():
-        if given is not None:
-            raise UserError(
-                f"{train_file}: {flag} is not for this kind of file: its names are fixed"
-            )
+    fixed = kind == "answering" or ending_of(train_file) in TABLES
+    given = {"--pair-column": columns.pair, "--no-header": None if columns.header else "true"}
+    if fixed:
+        given |= {"--text-column": columns.text, "--label-column": columns.label}
+    useless = next((flag for flag, value in given.items() if value is not None), None)
+    if useless is not None:
+        raise UserError(f"{train_file}: {useless} is not for this kind of file")
     if kind == "tagging":
         return validated(_tagging(files, name, columns))
-    found = [
-        read_questions(path) if ending_of(path) == ".json" else read_question_rows(path)
-        for path in files
-    ]
+    found = [read_questions(path) for path in files]
     validation = None if validation_file is None else found[1]
     return answering_of(name, found[0], validation, epochs=2, min_updates=MIN_UPDATES)
 
@@ -152,15 +144,14 @@ def _tagging(files: Sequence[str], name: str, columns: Columns) -> TaskData:
 def _sentences(path: str, word: str | None, tag: str | None) -> tuple[Sentence, ...]:
     if ending_of(path) in (*JSON_LINES, ".parquet"):
         return read_sentence_rows(path)
-    word_, tag_ = (
-        int(given) if given is not None and WHOLE_NUMBER.fullmatch(given) else given
-        for given in (word, tag)
-    )
-    if isinstance(word_, str):
+    if word is not None and not WHOLE_NUMBER.fullmatch(word):
         raise UserError(
-            f"{path}: --text-column of a file of columns is a number from 0, not {word_!r}"
+            f"{path}: --text-column of a file of columns is a number from 0, not {word!r}"
         )
-    return read_sentences(path, word=word_, tag=tag_)
+    numbered = tag is not None and WHOLE_NUMBER.fullmatch(tag)
+    return read_sentences(
+        path, word=None if word is None else int(word), tag=int(tag or 0) if numbered else tag
+    )
 
 
 def validated(task: TaskData) -> TaskData:
@@ -260,13 +251,11 @@ def _texts(
 
 
 def _about_columns(header: list[str], text: str, pair: str | None, labels: list[str]) -> str:
-    used = [text, *([] if pair is None else [pair]), *labels]
-    unread = [repr(name) for name in header if name not in used]
+    unread = [repr(name) for name in header if name not in (text, pair, *labels)]
     second = "" if pair is None else f", second text {pair!r}"
     what = "label" if len(labels) == 1 else "one class each"
-    shown = ", ".join(map(repr, labels[:SHOWN])) + (", ..." if len(labels) > SHOWN else "")
     ignored = f"; not read: {_first(unread)}" if unread else ""
-    return f"columns: text {text!r}{second}, {what} {shown}{ignored}"
+    return f"columns: text {text!r}{second}, {what} {_first(list(map(repr, labels)))}{ignored}"
 
 
 def _about_labels(kind: Kind, names: Sequence[str], examples: Sequence[Example]) -> str:
@@ -373,27 +362,37 @@ def _checked_kind(parts: list[list[Cells]], wanted: str, path: str) -> Kind:
     """The kind of label. Raises UserError if the labels are not of the kind that is wanted."""
     values = [one.value for one in parts[0]]
     lists = any(isinstance(one.value, Several | list) for part in parts for one in part)
+    kind = wanted
     if wanted == "auto":
-        if lists:
-            return _multilabel(values, path)
-        numbers = [number_of(value) for value in values]
-        if all(n is not None for n in numbers) and not all(map(_is_whole, values)):
-            whole = all(n is not None and n.is_integer() for n in numbers)
-            return "classification" if whole and len(set(numbers)) == 2 else "regression"
-        _must_be_names(parts[0])
-        return "classification"
-    if wanted != "multilabel" and lists:
+        kind = "multilabel" if lists else _kind_of_labels(parts[0])
+    if lists and kind != "multilabel":
         raise UserError(
-            f"{path}: an example may have several labels there, so its problem type is "
-            f"multilabel, not {wanted}"
+            f"{path}: some examples have several labels; give --problem-type multilabel"
         )
-    return _multilabel(values, path) if wanted == "multilabel" else cast(Kind, wanted)
-
-
-def _multilabel(values: list[Any], path: str) -> Kind:
-    if not any(_held(value) for value in values):
+    if kind == "multilabel" and not any(_held(value) for value in values):
         raise UserError(f"{path}: no example has a label, so there is nothing to learn")
-    return "multilabel"
+    return cast(Kind, kind)
+
+
+def _kind_of_labels(cells: list[Cells]) -> Kind:
+    """Decimal numbers are values, but two whole ones (0.0 and 1.0) are classes. Raises UserError
+    where most labels are decimal numbers and some are not: one such cell would make a class of each
+    number."""
+    numbers = [number_of(one.value) for one in cells]
+    whole = sum(_is_whole(one.value) for one in cells)
+    if None not in numbers:
+        few = len(set(numbers)) == 2 and all(n is not None and n.is_integer() for n in numbers)
+        return "classification" if few or whole == len(cells) else "regression"
+    others = [one for one, number in zip(cells, numbers, strict=True) if number is None]
+    written = sum(bool(_FOR_PEOPLE.fullmatch(str(one.value).strip())) for one in others)
+    plain = len(cells) - len(others)
+    if plain + written >= MOST * len(cells) and plain + written - whole >= SOME * len(cells):
+        raise UserError(
+            f"{others[0].where}: label {str(others[0].value)[:40]!r} is not a number, and most "
+            "others are; write decimal numbers with a point and without a sign for percent, or "
+            "give --problem-type classification if each label is the name of a class"
+        )
+    return "classification"
 
 
 def _held(value: Any) -> list[Any]:
@@ -403,24 +402,6 @@ def _held(value: Any) -> list[Any]:
 def _is_whole(value: Any) -> bool:
     """Whether a number is written as a whole one: 3, not 3.0."""
     return str(value).strip().lstrip("+-").isdecimal()
-
-
-def _must_be_names(cells: list[Cells]) -> None:
-    """Raises UserError where most labels are numbers, decimal ones among them, and some are not:
-    one such cell would make a class of each number."""
-    written = [
-        c for c in cells if isinstance(c.value, str) and _FOR_PEOPLE.fullmatch(c.value.strip())
-    ]
-    others = [c for c in cells if number_of(c.value) is None]
-    numbers = len(cells) - len(others)
-    decimals = len(written) + numbers - sum(_is_whole(c.value) for c in cells)
-    if numbers + len(written) < MOST * len(cells) or decimals < SOME * len(cells):
-        return
-    raise UserError(
-        f"{others[0].where}: label {str(others[0].value)[:40]!r} is not a number, and most others "
-        "are; write decimal numbers with a point and without a sign for percent, or give "
-        "--problem-type classification if each label is the name of a class"
-    )
 
 
 def _numbered(

@@ -1,18 +1,17 @@
 """Sentences with a tag for each word: column files (CoNLL, CoNLL-U, TSV) and rows with lists of
-words and tags; and the scheme of their tags."""
+words and tags. Their chunks are read as IOB2, whatever their scheme is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import UserError
-from .metrics import CLOSING, LETTERS, chunk_of, spans
+from .metrics import LETTERS, chunk_of, spans
 from .tables import BLANKS, UD_WIDTH, Row, column_sentences, ending_of, rows
 from .tasks import MIN_UPDATES, TASKS, Sentence, TaskData
 
-Scheme = Literal["plain", "iob1", "iob2", "iobes"]
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "labels")
 UD_WORD = 1
@@ -20,11 +19,7 @@ UD_TAGS = {"upos": 3, "xpos": 4}
 
 
 def read_sentences(
-    path: str | Path,
-    *,
-    word: int | None = None,
-    tag: int | str | None = None,
-    prefix: str = "",
+    path: str | Path, *, word: int | None = None, tag: int | str | None = None, prefix: str = ""
 ) -> tuple[Sentence, ...]:
     """The sentences of a column file (see `column_sentences`). Raises UserError naming file and
     line.
@@ -36,42 +31,27 @@ def read_sentences(
     """
     treebank = ending_of(path) == ".conllu"
     if treebank:
-        word = UD_WORD if word is None else word
         tag = UD_TAGS.get(str(tag or "upos"), tag)
-    word = 0 if word is None else word
+    place = word if word is not None else UD_WORD if treebank else 0
     tag = -1 if tag is None else tag
     if isinstance(tag, str):
-        raise UserError(
-            f"{path}: no column {tag!r}; a column is a number, in .conllu files also "
-            f"{' or '.join(UD_TAGS)}"
-        )
+        known = " or ".join(UD_TAGS)
+        raise UserError(f"{path}: no column {tag!r}; it is a number, in .conllu also {known}")
     unset = treebank and tag % UD_WIDTH in UD_TAGS.values()
     sentences = []
     for lines in column_sentences(path):
-        pairs = []
-        for number, cells in lines:
-            form = cell_of(cells, word, path, number)
-            label = cell_of(cells, tag, path, number)
-            if word % len(cells) == tag % len(cells):
-                raise UserError(f"{path}: column {word} cannot be both the word and the tag")
-            if unset and label == "_":
-                raise UserError(
-                    f"{path}, line {number}: the tag is '_': not every word of this treebank has "
-                    "one; choose another column"
-                )
-            if not form.startswith(prefix) or form == prefix:
-                raise UserError(
-                    f"{path}, line {number}: {form[:40]!r} is not {prefix!r} and a word, as others"
-                )
-            pairs.append((form.removeprefix(prefix), label))
-        sentences.append(Sentence(*zip(*pairs, strict=True)))
+        words = [cell_of(cells, place, path, k).removeprefix(prefix) for k, cells in lines]
+        tags = [cell_of(cells, tag, path, k) for k, cells in lines]
+        if unset and "_" in tags:
+            raise UserError(
+                f"{path}, line {lines[tags.index('_')][0]}: the tag is '_': not every word of "
+                "this treebank has one; choose another column"
+            )
+        sentences.append(Sentence(tuple(words), tuple(tags)))
     if not sentences:
         raise UserError(f"{path}: no sentences")
-    if treebank and all(form == "_" for sentence in sentences for form in sentence.words):
-        raise UserError(
-            f"{path}: every word is '_': this treebank is published without its text; merge the "
-            "text in first"
-        )
+    if treebank and all(set(sentence.words) == {"_"} for sentence in sentences):
+        raise UserError(f"{path}: every word is '_': merge the treebank's text in first")
     return tuple(sentences)
 
 
@@ -79,14 +59,11 @@ def cell_of(cells: Sequence[str], column: int, path: str | Path, number: int) ->
     """The word or tag in a column of a line. Raises UserError if it is absent or empty."""
     if not -len(cells) <= column < len(cells):
         raise UserError(
-            f"{path}, line {number}: no column {column}; there are {len(cells)}, from 0, or from "
-            "-1 backwards"
+            f"{path}, line {number}: no column {column}; there are {len(cells)}, counted from 0"
         )
     cell = cells[column].strip(BLANKS)
     if not cell:
-        raise UserError(
-            f"{path}, line {number}: column {column} is empty; correct the line or delete it"
-        )
+        raise UserError(f"{path}, line {number}: column {column} is empty; correct the line")
     return cell
 
 
@@ -95,34 +72,25 @@ def read_sentence_rows(path: str) -> tuple[Sentence, ...]:
     `ner_tags`, else `labels`). Raises UserError naming file and line."""
     sentences = []
     for row in rows(path):
-        words, tags = _texts(row, TOKENS), _texts(row, TAGS)
-        if len(words) != len(tags):
+        words, tags = texts_of(row, TOKENS), texts_of(row, TAGS)
+        if not len(words) == len(tags) > 0:
             raise UserError(
                 f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
             )
-        if not words:
-            raise UserError(f"{row.where}: a sentence without words; delete the line")
         sentences.append(Sentence(words, tags))
     if not sentences:
         raise UserError(f"{path}: no sentences")
     return tuple(sentences)
 
 
-def words_of(row: Row) -> tuple[str, ...]:
-    """The words of a row. Raises UserError."""
-    return _texts(row, TOKENS)
-
-
-def _texts(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
+def texts_of(row: Row, names: tuple[str, ...] = TOKENS) -> tuple[str, ...]:
+    """The words, or the tags, of a row: a list of texts. names: of its column. Raises UserError."""
     name = next((name for name in names if name in row.cells), None)
     if name is None:
         raise UserError(f"{row.where}: no {' or '.join(names)}; found: {', '.join(row.cells)}")
     value: Any = row.cells[name]
-    if not isinstance(value, list) or not all(
-        isinstance(v, str) and v.strip(BLANKS) for v in value
-    ):
-        numbers = names is TAGS and isinstance(value, list) and any(type(v) is int for v in value)
-        hint = "; write the names of the tags, not their numbers" if numbers else ""
+    if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() for v in value):
+        hint = "; write the names of the tags, not their numbers" if names is TAGS else ""
         raise UserError(
             f"{row.where}: {name!r} must be a list of texts that are not empty, not "
             f"{str(value)[:40]}{hint}"
@@ -130,24 +98,12 @@ def _texts(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def tag_scheme(tags: Iterable[Sequence[str]]) -> Scheme:
-    """Which scheme the tags of all sentences follow.
-
-    plain: tags of words, such as parts of speech: no tag begins with B- or I-, and not all have the
-    form of a chunk's. iobes: some chunk ends with E- or is one S- (or BILOU's L-, U-). iob1: some
-    chunk begins with I-; this includes a file that in part puts B- where it is not needed, and one
-    with a stray I-. iob2: every chunk begins with B-, or there is none.
-    """
-    sentences = [list(each) for each in tags]
-    different = {tag for each in sentences for tag in each}
-    chunks = [chunk_of(tag) for tag in different if tag != "O"]
-    letters = {chunk[0] if chunk else "" for chunk in chunks}
-    if not letters <= LETTERS and not any(tag.startswith(("B-", "I-")) for tag in different):
-        return "plain"
-    if letters & CLOSING:
-        return "iobes"
-    begun = {each[start].partition("-")[0] for each in sentences for _, start, _ in spans(each)}
-    return "iob2" if begun <= {"B"} else "iob1"
+def has_chunks(tags: Iterable[Sequence[str]]) -> bool:
+    """Whether tags are those of chunks (IOB1, IOB2, IOBES, BILOU), not of words (parts of speech):
+    some tag begins with B- or I-, or all have the form of a chunk's."""
+    different = {tag for each in tags for tag in each if tag != "O"}
+    letters = {chunk[0] if (chunk := chunk_of(tag)) else "" for tag in different}
+    return letters <= LETTERS or any(tag.startswith(("B-", "I-")) for tag in different)
 
 
 def to_iob2(tags: Sequence[str]) -> tuple[str, ...]:
@@ -173,18 +129,17 @@ def tagging_of(
 ) -> TaskData:
     """A task of sentences, their chunks as IOB2. metrics: none takes those of spans if tags have
     chunks, else accuracy."""
-    chunked = tag_scheme(s.tags for s in train) != "plain"
+    chunked = has_chunks(s.tags for s in train)
 
     def read(part: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
         return tuple(Sentence(s.words, to_iob2(s.tags)) for s in part) if chunked else part
 
     train = read(train)
-    usual = TASKS["conll2000" if chunked else "ud"].metrics
     return TaskData(
         name=name,
         kind="tagging",
         labels=tuple(sorted({tag for s in train for tag in s.tags})),
-        metrics=metrics or usual,
+        metrics=metrics or TASKS["conll2000" if chunked else "ud"].metrics,
         epochs=epochs,
         train=train,
         validation=read(validation),

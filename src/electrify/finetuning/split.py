@@ -114,18 +114,12 @@ def _empty(kind: Kind, asked: str, divisible: bool, flag: str) -> UserError:
     """What is wrong where a part is empty. divisible: whether another share would help."""
     if divisible:
         return UserError(f"{asked} leaves a part empty; give another share")
-    way = "give a --validation-file" if flag == VALIDATION else "omit --load-best-model-at-end"
-    if kind == "answering":
-        return UserError(
-            f"{asked}: all questions are about one context, which stays in one part; cut it into "
-            f"several contexts, or {way}"
-        )
-    what = "sentences" if kind == "tagging" else "texts"
+    own = flag == VALIDATION
+    way = "give a --validation-file" if own else "omit --load-best-model-at-end"
+    what = {"answering": "questions about one context", "tagging": "equal sentences"}
+    why = f"{what.get(kind, 'equal texts')} stay in one part, and there are no two different ones"
     of = " of one class" if kind == "classification" else ""
-    return UserError(
-        f"{asked}: equal {what} stay in one part, and there are no two different ones{of}; add "
-        f"examples, or {way}"
-    )
+    return UserError(f"{asked}: {why}{of}; add examples, or {way}")
 
 
 def _hold_every_class(

@@ -1,5 +1,5 @@
-"""Questions about a context: SQuAD's JSON (1.1 and 2.0), JSON lines, rows of the Hub's data sets.
-A question without answers means that the context holds none.
+"""Questions about a context: SQuAD's JSON (1.1 and 2.0), rows of tables, rows of the Hub's data
+sets. A question without answers means that the context holds none.
 
 Every answer must be at its stated place: a model learns places, and a shifted one teaches nonsense.
 """
@@ -8,86 +8,133 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..text.streams import read_chunks
-from .tables import Row, rows
+from .tables import Row, ending_of, rows
 from .tasks import TASKS, Answer, Question, TaskData
 
-Placed = tuple[str, Question]
-"""The place of a question in its file, and the question."""
-SHOWN = 40
-"""Characters of a value in a message."""
+Placed = tuple[str, dict[str, Any]]
+"""The place of a question, for messages, and its row."""
 LAYOUT = (
     'the layout of SQuAD is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}, and '
     "files with one JSON object on each line end in .jsonl"
 )
-_TYPES = {str: "a text", list: "a list", int: "a whole number"}
 
 
 def read_questions(path: str | Path, *, answered: bool = True) -> tuple[Question, ...]:
-    """SQuAD's official JSON, or the list of its paragraphs. answered: whether answers are read;
-    otherwise they may be missing. Raises UserError naming the file and the place in it."""
+    """The questions of a file: SQuAD's .json, or a table with a question in each row. answered:
+    whether answers are read. Raises UserError naming the file and the place in it."""
+    if ending_of(path) == ".json":
+        found = _nested(str(path))
+    else:
+        found = ((row.where, _with_id(row)) for row in rows(str(path)))
+    return gathered(str(path), found, answered=answered)
+
+
+def gathered(name: str, found: Iterable[Placed], *, answered: bool = True) -> tuple[Question, ...]:
+    """The questions of one file or data set, which messages call `name`. Raises UserError if there
+    are none, or two have one id."""
+    places: dict[str, str] = {}
+    questions = []
+    for where, row in found:
+        question = question_of(row, where, answered=answered)
+        if question.id in places:
+            raise UserError(
+                f"{where}: id {question.id!r} is also that of {places[question.id]}; give each "
+                "question an id of its own"
+            )
+        places[question.id] = where
+        questions.append(question)
+    if not questions:
+        raise UserError(f"{name}: no questions")
+    return tuple(questions)
+
+
+def asked(row: Row) -> Question:
+    """A row with context, question and perhaps id, whose answer is to be found."""
+    return question_of(_with_id(row), row.where, answered=False)
+
+
+def _with_id(row: Row) -> dict[str, Any]:
+    return {"id": str(row.number)} | row.cells
+
+
+def _nested(path: str) -> Iterator[Placed]:
+    """The questions of SQuAD's JSON, or of a list of its paragraphs (simpletransformers)."""
     try:
         top = json.loads(b"".join(read_chunks(Path(path))))
     except (ValueError, RecursionError) as e:
         hint = LAYOUT if "Extra data" in str(e) else "was the file copied in full?"
         raise UserError(f"{path}: broken JSON ({e}); {hint}") from None
-    if isinstance(top, list) and top and isinstance(top[0], dict) and "qas" in top[0]:
-        top = {"data": [{"paragraphs": top}]}  # as simpletransformers has it
-    if not isinstance(top, dict) or "data" not in top:
-        raise UserError(f"{path}: no key 'data'; {LAYOUT}")
-    return gathered(str(path), _nested(str(path), top, answered=answered))
+    place = "data"
+    try:
+        articles = top["data"] if isinstance(top, dict) else [{"paragraphs": top}]
+        for i, article in enumerate(articles):
+            for j, paragraph in enumerate(article["paragraphs"]):
+                for k, qa in enumerate(paragraph["qas"]):
+                    place = f"data[{i}].paragraphs[{j}].qas[{k}]"
+                    yield f"{path}, {place}", qa | {"context": paragraph["context"]}
+    except (KeyError, TypeError) as e:
+        raise UserError(f"{path}: not a file of SQuAD, at or after {place} ({e}); {LAYOUT}") from e
 
 
-def read_question_rows(path: str) -> tuple[Question, ...]:
-    """Rows as `question_of` takes them; the id is the line number if none is given. Raises
-    UserError naming file and line."""
-    found = (
-        (f"line {row.number}", question_of(row.cells | _id(row), row.where)) for row in rows(path)
-    )
-    return gathered(path, found)
-
-
-def _id(row: Row) -> dict[str, str]:
-    return {} if "id" in row.cells else {"id": str(row.number)}
-
-
-def question_of(row: dict[str, Any], where: str) -> Question:
+def question_of(row: dict[str, Any], where: str, *, answered: bool = True) -> Question:
     """A row with id, context, question and answers: {"text": [...], "answer_start": [...]} as on
     the Hub, a list of {"text", "answer_start"}, or one text or a list of them, whose places are
-    where the context first holds them. where: the row's place, for messages. Raises UserError."""
-    context = _text(row, "context", where)
-    if "answers" not in row:
-        raise _missing(row, "answers", where)
-    return _question(row, context, _located(row["answers"], context, where), where)
+    where the context first holds them. Raises UserError, with its place `where`."""
+    for key in ("id", "context", "question", *["answers"] * answered):
+        if key not in row:
+            raise UserError(f"{where}: no key {key!r}; found: {', '.join(row) or 'nothing'}")
+        if key != "answers" and not (isinstance(row[key], str) and row[key].strip()):
+            raise UserError(f"{where}: {key!r} must be a text, not {_shown(row[key])}")
+    context = row["context"]
+    given = row["answers"] if answered else []
+    if isinstance(given, dict):
+        pairs = zip_longest(given.get("text", [None]), given.get("answer_start", [None]))
+        given = [{"text": text, "answer_start": start} for text, start in pairs]
+    elif isinstance(given, str):
+        given = [given]
+    if not isinstance(given, list):
+        raise UserError(f"{where}: 'answers' must be a text, a list or an object")
+    if answered and row.get("is_impossible", not given) is not (not given):
+        raise UserError(
+            f"{where}: is_impossible is {_shown(row['is_impossible'])}, but 'answers' holds "
+            f"{len(given)}; correct one of them"
+        )
+    answers = tuple(_answer(a, context, f"{where}, answers[{n}]") for n, a in enumerate(given))
+    return Question(row["id"], row["question"], context, answers)
 
 
-def asked(row: Row) -> Question:
-    """A row with context, question and perhaps id, whose answer is to be found. Raises
-    UserError."""
-    known = {key: row.cells[key] for key in ("id", "context", "question") if key in row.cells}
-    return _question(known | _id(row), _text(known, "context", row.where), [], row.where)
+def _answer(item: Any, context: str, where: str) -> Answer:
+    """Without blanks around it: one at its end would teach that the next word belongs to it."""
+    if isinstance(item, str):
+        item = {"text": item.strip(), "answer_start": context.find(item.strip())}
+    text, start = (
+        item.get(k) if isinstance(item, dict) else None for k in ("text", "answer_start")
+    )
+    if not isinstance(text, str) or type(start) is not int:
+        raise UserError(
+            f"{where}: needs a text 'text' and a whole number 'answer_start', not {_shown(item)}"
+        )
+    bare = text.strip()
+    if not bare:
+        raise UserError(f"{where}: the text is blank; a question without an answer has none: []")
+    if start < 0 or context[start : start + len(text)] != text:
+        there = f" at answer_start {start}, where {_shown(context[start : start + len(text)])} is"
+        raise UserError(
+            f"{where}: the context does not hold {_shown(text)}{there if start >= 0 else ''}; an "
+            "answer is a piece of it, letter by letter, and its start counts characters from 0"
+        )
+    return Answer(bare, start + text.index(bare))
 
 
-def gathered(name: str, found: Iterable[Placed]) -> tuple[Question, ...]:
-    """The questions of one file or data set, which messages call `name`. Raises UserError if there
-    are none, or two have one id."""
-    places: dict[str, str] = {}
-    questions = []
-    for place, question in found:
-        if question.id in places:
-            raise UserError(
-                f"{name}, {place}: id {question.id!r} is also that of {places[question.id]}; give "
-                "each question an id of its own"
-            )
-        places[question.id] = place
-        questions.append(question)
-    if not questions:
-        raise UserError(f"{name}: no questions")
-    return tuple(questions)
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def answering_of(
@@ -121,104 +168,3 @@ def answering_of(
         min_updates=min_updates,
         notes=notes,
     )
-
-
-def _nested(path: str, top: dict[str, Any], *, answered: bool) -> Iterator[Placed]:
-    for i, article in enumerate(_get(top, "data", list, path)):
-        place = f"data[{i}]"
-        for j, paragraph in enumerate(_get(article, "paragraphs", list, f"{path}, {place}")):
-            place = f"data[{i}].paragraphs[{j}]"
-            context = _text(paragraph, "context", f"{path}, {place}")
-            for k, qa in enumerate(_get(paragraph, "qas", list, f"{path}, {place}")):
-                place = f"data[{i}].paragraphs[{j}].qas[{k}]"
-                where = f"{path}, {place}"
-                if answered:
-                    yield place, _question(qa, context, _get(qa, "answers", list, where), where)
-                else:
-                    known = {key: _get(qa, key, str, where) for key in ("id", "question")}
-                    yield place, _question(known, context, [], where)
-
-
-def _question(row: dict[str, Any], context: str, answers: list[Any], where: str) -> Question:
-    id_ = _text(row, "id", where)
-    question = _text(row, "question", where)
-    if "is_impossible" in row and row["is_impossible"] is not (not answers):
-        raise UserError(
-            f"{where}: is_impossible is {json.dumps(row['is_impossible'])}, but 'answers' holds "
-            f"{len(answers)}; correct one of them"
-        )
-    found = (_answer(a, context, id_, f"{where}, answers[{n}]") for n, a in enumerate(answers))
-    return Question(id_, question, context, tuple(found))
-
-
-def _answer(item: Any, context: str, id_: str, where: str) -> Answer:
-    """Without blanks around it: one at its end would teach that the next word belongs to it."""
-    text = _text(item, "text", where)
-    start = _get(item, "answer_start", int, where)
-    there = context[start : start + len(text)] if start >= 0 else ""
-    if there != text:
-        raise UserError(
-            f"{where}: {_shown(text)} of question {id_!r} is not at answer_start {start} of the "
-            f"context, where {_shown(there)} stands; answer_start counts characters from 0"
-        )
-    bare = text.strip()
-    return Answer(bare, start + text.index(bare))
-
-
-def _located(answers: Any, context: str, where: str) -> list[Any]:
-    """The answers of a row as a list of {"text", "answer_start"}."""
-    if isinstance(answers, dict):
-        texts, starts = (
-            _get(answers, key, list, f"{where}, answers") for key in ("text", "answer_start")
-        )
-        if len(texts) != len(starts):
-            raise UserError(
-                f"{where}: 'answers' has {len(texts)} in 'text' and {len(starts)} in "
-                "'answer_start'; give one start for each text"
-            )
-        return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
-    items = [answers] if isinstance(answers, str) else answers
-    if not isinstance(items, list):
-        raise UserError(
-            f"{where}: 'answers' must be a text, a list or an object, not {_shown(answers)}"
-        )
-    for n, item in enumerate(items):
-        if isinstance(item, str) and item.strip() not in context:
-            raise UserError(
-                f"{where}, answers[{n}]: the context does not hold {_shown(item)}; an answer must "
-                "be a piece of it, letter by letter"
-            )
-    return [
-        {"text": item.strip(), "answer_start": context.find(item.strip())}
-        if isinstance(item, str)
-        else item
-        for item in items
-    ]
-
-
-def _text(row: Any, key: str, where: str) -> str:
-    text = _get(row, key, str, where)
-    if not text.strip():
-        hint = "; a question without an answer has no answers: []" if key == "text" else ""
-        raise UserError(f"{where}: {key!r} is blank{hint}")
-    return text
-
-
-def _get(row: Any, key: str, kind: type, where: str) -> Any:
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: must be an object, not {_shown(row)}")
-    if key not in row:
-        raise _missing(row, key, where)
-    if type(row[key]) is not kind:
-        raise UserError(f"{where}: {key!r} must be {_TYPES[kind]}, not {_shown(row[key])}")
-    return row[key]
-
-
-def _missing(row: dict[str, Any], key: str, where: str) -> UserError:
-    found = ", ".join(map(repr, list(row)[:10])) or "nothing"
-    return UserError(f"{where}: no key {key!r}; found: {found}")
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
