@@ -31,7 +31,6 @@ from .predict import (
     must_be_free,
     must_be_new,
     must_fit,
-    must_go_together,
     shares,
     texts_in,
 )
@@ -237,12 +236,10 @@ def embed_files(options: EmbedConfig) -> Summary:
                 say(note)
             write(items, vectors_ND if transform is None else transform(vectors_ND))
             number += len(items)
-    note = embedder.truncation.text()
-    if note:
+    if note := embedder.truncation.text():
         say(note)
     facts = embedder.truncation.facts() | {"width": embedder.width}
-    notes = (note,) if note else ()
-    return Summary(number, time.monotonic() - began, options.output_file, facts, notes)
+    return Summary(number, time.monotonic() - began, options.output_file, facts)
 
 
 def _files(options: EmbedConfig, paths: tuple[str, ...]) -> Files:
@@ -309,16 +306,17 @@ def _parquet(stream: IO[bytes], head: Head, width: int) -> Iterator[Write]:
         from pyarrow import parquet
     except ImportError as e:
         raise UserError("writing .parquet needs pyarrow: pip install 'electrify[data]'") from e
-    must_go_together(head, "Write .npy, or run a command for each", fewer=True)
-    must_be_new(["embedding"], head.columns)
     columns = dict.fromkeys(head.columns)
+    must_be_new(["embedding"], columns)
+    for other in head.others:
+        must_fit(other.columns, columns, other.path, ending=".npy")
     fields = [(name, pa.string()) for name in columns]
     schema = pa.schema([*fields, ("embedding", pa.list_(pa.float32(), width))])
     with parquet.ParquetWriter(stream, schema) as writer:
 
         def write(items: list[Item], vectors_ND: Array) -> None:
             for item in items:
-                must_fit(item, columns, "Write .npy")
+                must_fit(item.columns, columns, ending=".npy")
             cells = ([item.columns.get(name) for item in items] for name in columns)
             texts = [pa.array([c if c is None else as_text(c) for c in each]) for each in cells]
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.reshape(-1)), width)

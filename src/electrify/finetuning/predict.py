@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,8 +218,7 @@ class Summary:
     texts: int
     seconds: float
     output_file: str | None
-    facts: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    facts: dict[str, Any]
 
     def text(self) -> str:
         return f"{self.output_file}: {self.texts:,} texts in {duration(self.seconds)}"
@@ -248,11 +247,10 @@ def predict_files(options: PredictConfig) -> Summary:
     for note in _about(head, options, trained=predictor.model.reading.pairs):
         say(note)
     number = _run(predictor, files, layout, options)
-    notes = (*predictor.notes(), *layout.notes())
-    for note in notes:
+    for note in (*predictor.notes(), *layout.notes()):
         say(note)
     facts = predictor.truncation.facts() if predictor.truncation.texts else {}
-    return Summary(number, time.monotonic() - began, options.output_file, facts, notes)
+    return Summary(number, time.monotonic() - began, options.output_file, facts)
 
 
 def _files(options: PredictConfig, kind: Any, pairs: bool | None) -> Files:
@@ -386,7 +384,8 @@ class Layout:
         self._number = 0
         repeated = self.ending == ".tsv" and all(one.lines for one in (head, *head.others))
         if self.ending != ".jsonl" and not repeated:
-            must_go_together(head, "Write .jsonl, or run a command for each")
+            for other in head.others:
+                must_fit(other.columns, self.columns, other.path, ending=".jsonl")
 
     def text(self, items: list[Item], predictions: list[Prediction]) -> str:
         """What the file holds for some items. The first call includes the header."""
@@ -423,7 +422,7 @@ class Layout:
             return
         if self._number == 1:
             yield [*self.columns, *added]
-        must_fit(item, self.columns, "Write .jsonl")
+        must_fit(item.columns, self.columns, ending=".jsonl")
         yield [*map(as_text, map(item.columns.get, self.columns)), *map(as_text, added.values())]
 
     def _words(self, item: Item, found: Tagged) -> Iterator[Any]:
@@ -441,11 +440,11 @@ class Layout:
                 self._beside = item.beside
                 must_be_new(names, item.beside)
                 yield [*names, *item.beside]
-            must_fit(item, self.columns, "Write .jsonl")
+            must_fit(item.columns, self.columns, ending=".jsonl")
             values: list[Any] = [item.columns.get(name) for name in self._beside]
             for k, (word, tag) in enumerate(zip(found.words, found.tags, strict=True)):
-                own = [column[k] for column in values] if item.cells else map(as_text, values)
-                yield [str(self._number), word, tag, *own]
+                own = [column[k] if item.cells and column else column for column in values]
+                yield [self._number, word, tag, *map(as_text, own)]
 
     def _cell(self, text: str) -> str:
         clean = text.translate(_BREAKS)
@@ -468,19 +467,15 @@ def must_be_new(added: Iterable[str], columns: Iterable[str]) -> None:
         raise UserError(f"the input already has a column {taken!r}. Rename it")
 
 
-def must_fit(item: Item, columns: Container[str], advice: str) -> None:
-    """Raises UserError if a row has a column that the first one does not have."""
-    odd = next((name for name in item.columns if name not in columns), None)
+def must_fit(
+    columns: Iterable[str], known: Container[str], where: str = "a row", *, ending: str
+) -> None:
+    """Raises UserError for a column that the first row does not have, so that one table cannot hold
+    it. ending: of a file that can."""
+    odd = next((name for name in columns if name not in known), None)
     if odd is not None:
-        raise UserError(f"a row has a column {odd!r} that the first row does not have. {advice}")
-
-
-def must_go_together(head: Head, advice: str, *, fewer: bool = False) -> None:
-    """Raises UserError if the files have different columns. fewer: whether a file may lack some."""
-    for other in head.others:
-        same = set(other.columns) <= set(head.columns) if fewer else other.columns == head.columns
-        if not same:
-            raise UserError(f"{other.path} has other columns than {head.path}. {advice}")
+        what = f"{where} has a column {odd!r} that the first row does not have"
+        raise UserError(f"{what}. Write {ending}, or run a command for each file")
 
 
 def as_text(value: Any) -> str:

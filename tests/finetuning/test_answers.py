@@ -1,0 +1,268 @@
+"""Answers of questions: by hand, and as SQuAD's official rule in plain loops scores them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from electrify.finetuning.metrics import (
+    answer_scores,
+    exact_match,
+    normalize,
+    score_answers,
+    silenced,
+    threshold_of,
+    word_f1,
+)
+from electrify.finetuning.squad import read_questions
+from electrify.finetuning.tasks import Answer, Question
+
+SQUAD = Path(__file__).parents[3] / "shared" / "data" / "squad"
+PIECES = [
+    "a", "an", "the", "The", "A", "THE", "cat", "Cat", "cats", "sat", "1,000", "1000", "U.S.", "us",
+    ".", "...", "!?", "_", "a_b", "_the_",
+    "the-cat", "the'", "\u2019", "\uff0c", "\u3002", "\uff34\uff28\uff25", "\u00e7a", "a\u0301",
+    "the\u0308", "\u0301", "\u0130", "\u00df",
+    "\u4e2d", "\u00bd", "\u200b", "\u0e17\u0e35\u0e48",
+]  # fmt: skip
+GAPS = [" ", " ", "", "  ", "\t", "\n", "\u00a0", "\u2028", "\u3000"]
+Run = tuple[list[Question], dict[str, str], dict[str, float]]
+texts = st.one_of(
+    st.sampled_from(["", " ", "the", "A an the", "...", "\uff01"]),
+    st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(GAPS)), max_size=6).map(
+        lambda parts: "".join(a + b for a, b in parts)
+    ),
+    st.lists(st.sampled_from(["cat", "sat", "the"]), min_size=1, max_size=6).map(" ".join),
+    st.text(max_size=12),
+)
+
+
+def plain_words(text: str) -> list[str]:
+    """The rule in loops: lower case; drop ASCII punctuation; blank out words that are articles, a
+    word being a longest run of alphanumerics."""
+    kept = [c for c in text.lower() if not (33 <= ord(c) <= 126 and not c.isalnum())]
+    out, run = "", ""
+    for c in [*kept, None]:
+        if c is not None and c.isalnum():
+            run += c
+        else:
+            out += (" " if run in ("a", "an", "the") else run) + (c or "")
+            run = ""
+    words, word = [], ""
+    for c in [*out, " "]:
+        if not c.isspace():
+            word += c
+        elif word:
+            words.append(word)
+            word = ""
+    return words
+
+
+def plain_f1(gold: str, predicted: str) -> float:
+    wanted, given = plain_words(gold), plain_words(predicted)
+    left, same = list(wanted), 0
+    for word in given:
+        if word in left:
+            left.remove(word)
+            same += 1
+    if not wanted or not given:
+        return 1.0 if not wanted and not given else 0.0
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(given), same / len(wanted)
+    return (2 * precision * recall) / (precision + recall)
+
+
+def plain_scores(
+    questions: Sequence[Question], predictions: Mapping[str, str], f: bool
+) -> dict[str, float]:
+    found = {}
+    for q in questions:
+        given = predictions[q.id]
+        golds = [a.text for a in q.answers if plain_words(a.text) != []] or [""]
+        same = [float(plain_words(gold) == plain_words(given)) for gold in golds]
+        found[q.id] = max(plain_f1(gold, given) for gold in golds) if f else max(same)
+    return found
+
+
+def plain_best(
+    questions: Sequence[Question], predictions: dict[str, str], no_answer: dict[str, float], f: bool
+) -> tuple[float, float]:
+    """For every k: the first k ids by score are answered, the others are not."""
+    scores = plain_scores(questions, predictions, f)
+    holds = {q.id: len(q.answers) > 0 for q in questions}
+    order = sorted([k for k in no_answer if k in scores], key=no_answer.__getitem__)
+    best, threshold = -1.0, 0.0
+    for answered in range(len(order) + 1):
+        total = float(sum(not h for h in holds.values()))
+        for k in order[:answered]:
+            total += scores[k] if holds[k] else -1 if predictions[k] != "" else 0
+        if total > best:
+            best, threshold = total, no_answer[order[answered - 1]] if answered else 0.0
+    return best / len(questions), threshold
+
+
+def asked(id_: str, *golds: str) -> Question:
+    return Question(id_, "?", " ".join(golds) or "x", tuple(Answer(g, 0) for g in golds))
+
+
+@st.composite
+def runs(draw: st.DrawFn, least: int = 0, most: int = 3) -> Run:
+    """Questions, predictions (often a gold answer, or a piece of one) and no-answer scores in
+    another order, with ties and ids of no question."""
+    golds = draw(st.lists(st.lists(texts, min_size=least, max_size=most), min_size=1, max_size=8))
+    questions = [asked(f"q{i}", *g) for i, g in enumerate(golds)]
+    predictions = {}
+    for q in questions:
+        near = [t for a in q.answers for t in (a.text, a.text[1:], a.text + " cat")] or [""]
+        predictions[q.id] = draw(st.one_of(texts, st.just(""), st.sampled_from(near)))
+    values = st.one_of(st.sampled_from([0.0, 0.5, -1.0]), st.floats(-20, 20))
+    order = draw(st.permutations([*predictions, "another"]))
+    return questions, predictions, {k: draw(values) for k in order}
+
+
+def test_hand_computed_normal_forms() -> None:
+    assert normalize("The  U.S.\tA-Team, an\n1,000!") == "us ateam 1000"
+    assert normalize("the-cat sat") == "thecat sat"  # punctuation goes first, so no article is left
+    assert normalize("Theatre another a1 _the_") == "theatre another a1"
+    quotes = normalize("\u201cA\u201d \uff0cthe\u3002")
+    assert quotes == "\u201c \u201d \uff0c \u3002"  # only ASCII punctuation goes
+    assert normalize("a\u0301 \u00e0") == "\u0301 \u00e0"  # a combining mark is not a letter
+    assert [normalize(t) for t in ("", " ", "the", "A, an. THE!", "?!")] == [""] * 5
+
+
+def test_hand_computed_f1() -> None:
+    assert word_f1("the cat sat", "a cat") == pytest.approx(2 / 3)  # precision 1, recall 1/2
+    three = word_f1("cat cat sat", "cat cat cat sat mat")
+    assert three == pytest.approx(0.75)  # 3 in common: precision 3/5, recall 1
+    pairs = (("cat", "dog"), ("cat", ""), ("", "cat"), ("the", "cat"), ("", ""), ("the", "..."))
+    assert [word_f1(*pair) for pair in pairs] == [0, 0, 0, 0, 1, 1]
+    pairs = (("The cat", "cat!"), ("cat", "cats"), ("", "the"), ("cat", ""))
+    assert [exact_match(*pair) for pair in pairs] == [1, 0, 1, 0]
+
+
+def test_hand_computed_scores_of_1_1() -> None:
+    golds = (("a", "Denver Broncos", "the Broncos"), ("b", "24 to 10"), ("c", "gold", "gold"))
+    questions = [asked(*gold) for gold in golds]
+    scores = score_answers(questions, {"a": "Broncos", "b": "24", "c": "", "other": "x"})
+    assert scores == {"exact": pytest.approx(1 / 3), "f1": pytest.approx((1 + 0.5 + 0) / 3)}
+    none = dict.fromkeys("abc", "")
+    assert score_answers(questions, none, dict.fromkeys("abc", 0)) == {"exact": 0, "f1": 0}
+
+
+MIXED = [asked("a", "Paris"), asked("b"), asked("c", "the river Seine"), asked("d"), asked("e")]
+SAID = {"a": "Paris", "b": "Lyon", "c": "Seine", "d": "", "e": "Nice"}
+
+
+def test_hand_computed_scores_of_2_0() -> None:
+    scores = score_answers(MIXED, SAID, {"a": -3, "b": 1, "c": -1, "d": 5, "e": 0})
+    assert scores == {
+        "exact": 2 / 5,  # a and d
+        "f1": pytest.approx((1 + 2 / 3 + 1) / 5),
+        "has_answer_exact": 1 / 2,
+        "has_answer_f1": pytest.approx((1 + 2 / 3) / 2),
+        "no_answer_exact": pytest.approx(1 / 3),
+        "best_exact": 4 / 5,  # a alone is answered
+        "best_exact_threshold": -3,
+        "best_f1": pytest.approx((3 + 1 + 2 / 3) / 5),  # a and c
+        "best_f1_threshold": -1,
+    }
+    assert list(score_answers(MIXED, SAID)) == list(scores)[:5]
+
+
+def test_questions_of_one_score_are_taken_one_by_one_in_the_order_given() -> None:
+    first = score_answers(MIXED, SAID, dict.fromkeys("acbed", 0.5))
+    assert (first["best_exact"], first["best_exact_threshold"]) == (4 / 5, 0.5)
+    last = score_answers(MIXED, SAID, dict.fromkeys("bedac", 0.5))
+    assert (last["best_exact"], last["best_exact_threshold"]) == (3 / 5, 0.0)
+
+
+def test_hand_computed_limits() -> None:
+    scores = score_answers(MIXED, SAID, {"a": -1, "b": -4, "c": -1, "d": -4, "e": -3})
+    assert (scores["best_exact"], scores["best_exact_threshold"]) == (3 / 5, 0)  # answers none
+    # Right as it is, and for the threshold an answer, which is wrong:
+    scores = score_answers([asked("a")], {"a": "the"}, {"a": 0.0})
+    assert (scores["exact"], scores["best_exact"]) == (1, 1)
+    # The script of 1.1 gives 1 and 0, twice:
+    assert score_answers([asked("a", "the", "cat")], {"a": "the"}) == {"exact": 0, "f1": 0}
+    assert score_answers([asked("a", "the", "!")], {"a": "an"}) == {"exact": 1, "f1": 1}
+    scores = score_answers([asked("a"), asked("b")], {"a": "", "b": "x"}, {"a": 1.0, "b": 2.0})
+    assert scores == {
+        "exact": 0.5, "f1": 0.5, "no_answer_exact": 0.5, "best_exact": 1, "best_exact_threshold": 0,
+        "best_f1": 1, "best_f1_threshold": 0,
+    }  # fmt: skip
+
+
+@given(texts, texts)
+def test_two_texts_score_as_the_rule_in_loops(gold: str, predicted: str) -> None:
+    assert normalize(gold) == " ".join(plain_words(gold))
+    assert exact_match(gold, predicted) == (plain_words(gold) == plain_words(predicted))
+    assert word_f1(gold, predicted) == plain_f1(gold, predicted)
+    assert word_f1(gold, predicted) == pytest.approx(word_f1(predicted, gold))
+    assert exact_match(gold, predicted) <= word_f1(gold, predicted) <= 1
+    assert word_f1(gold, gold) == exact_match(gold, gold) == 1
+
+
+def agrees(
+    questions: Sequence[Question], predictions: dict[str, str], no_answer: dict[str, float]
+) -> None:
+    has, has_not = [q for q in questions if q.answers], [q for q in questions if not q.answers]
+    wanted: dict[str, float] = {}
+    for name, f in (("exact", False), ("f1", True)):
+        raw = plain_scores(questions, predictions, f)
+        wanted[name] = sum(raw.values()) / len(questions)
+        if has and has_not:
+            wanted[f"has_answer_{name}"] = sum(raw[q.id] for q in has) / len(has)
+        if has_not:
+            wanted["no_answer_exact"] = sum(raw[q.id] for q in has_not) / len(has_not)
+            wanted[f"best_{name}"], wanted[f"best_{name}_threshold"] = plain_best(
+                questions, predictions, no_answer, f
+            )
+    assert score_answers(questions, predictions, no_answer) == wanted
+
+
+@given(st.one_of(runs(), runs(most=0), runs(least=1)))
+def test_scores_are_those_of_the_rule_in_loops(run: Run) -> None:
+    """Also where no question, or every question, has an answer."""
+    agrees(*run)
+
+
+@given(runs(), st.sampled_from(["", "cat", "the", "\uff0c"]))
+def test_scores_where_all_predictions_are_the_same(run: Run, same: str) -> None:
+    agrees(run[0], dict.fromkeys(run[1], same), dict.fromkeys(run[2], 0.25))
+
+
+def test_thresholds_of_a_model() -> None:
+    """The official scores are at threshold 0, the best ones at the best threshold."""
+    none = {"a": -3.0, "b": 1.0, "c": -1.0, "d": 5.0, "e": 0.0}
+    at = threshold_of(MIXED, SAID, none)
+    assert at == -1.0
+    assert silenced(SAID, none, at) == SAID | {"b": "", "d": "", "e": ""}
+    found = answer_scores(MIXED, SAID, none)
+    assert found["exact"] == pytest.approx(3 / 5)  # a, b and d
+    assert (found["best_exact"], found["best_f1_threshold"]) == (4 / 5, -1.0)
+    never = dict.fromkeys(SAID, "wrong")
+    assert threshold_of(MIXED, never, none) == -math.inf  # it is best to answer none
+    answered = [q for q in MIXED if q.answers]
+    assert threshold_of(answered, SAID, {"a": -3.0, "c": -1.0}) == -1.0  # to answer all
+    found = answer_scores(answered, {k: SAID[k] for k in "ac"}, {"a": 3.0, "c": -1.0})
+    assert (found["exact"], found["has_answer_exact"], found["best_exact"]) == (0.0, 0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "name", ["dev-v1.1-xquad-en", "dev-v2.0-half", "dev-v1.1-half", "dev-v2.0-subset"]
+)
+def test_gold_answers_of_squad_score_one(name: str) -> None:
+    if not SQUAD.is_dir():
+        pytest.skip("no ../shared/data/squad")
+    questions = read_questions(SQUAD / f"{name}.json")
+    first = {q.id: q.answers[0].text if q.answers else "" for q in questions}
+    scores = score_answers(questions, first, {q.id: float(not q.answers) for q in questions})
+    assert {v for k, v in scores.items() if not k.endswith("threshold")} == {1.0}
+    silent = score_answers(questions, dict.fromkeys(first, ""))
+    assert silent["exact"] == silent["f1"] == sum(not q.answers for q in questions) / len(questions)

@@ -1,0 +1,376 @@
+"""`predict`: a saved model predicts what was validated, models of the library what the library
+computes, and files keep their columns."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
+
+from electrify import PredictConfig, UserError, predict, predict_files
+from electrify.finetuning import new_texts
+from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.predict import Answered, Labelled, Several, Tagged, Value
+from electrify.finetuning.sentences import tagging_of
+from electrify.finetuning.tasks import Answer, Example, Question, Sentence, TaskData
+from small import mistake, run
+
+GOOD = ("good", "great", "fine")
+BAD = ("bad", "awful", "poor")
+TEXTS = ["the film was good", "the plot", "", "it is one very very bad film and not fine"]
+ROWS = [("1", "the film was good"), ("2", 'a "very, very" bad\nplot'), ("3", "")]
+
+
+def trained(model: Path, task: TaskData, folder: Path, **more: Any) -> dict[str, str]:
+    """Saves a model; the predictions for the validation examples, as the run writes them."""
+    given: dict[str, Any] = {"num_train_epochs": 3, "per_device_train_batch_size": 4}
+    settings = FinetuneSettings(**(given | {"max_seq_length": 16} | more))
+    return finetune_one(str(model), task, seed=0, settings=settings, save_to=folder).files
+
+
+def texts_task(kind: Any, *, pairs: bool) -> TaskData:
+    """The first text decides; every third is longer than 16 tokens."""
+    examples = []
+    for k, word in enumerate((*GOOD, *BAD) * 4):
+        text = f"the film was {'very ' * (14 if k % 3 == 0 else k % 2)}{word}"
+        label: Any = {
+            "classification": float(word in GOOD),
+            "multilabel": (0, 2) if word in GOOD else (1,) if k % 2 else (),
+            "regression": (4.5 if word in GOOD else 1.0) + 0.01 * k,
+        }[kind]
+        examples.append(Example(text, "it is not very fine" if pairs else None, label))
+    labels = {"classification": ("no", "yes"), "multilabel": ("a", "b", "c")}.get(kind, ())
+    metric = {"classification": "accuracy", "multilabel": "micro_f1"}.get(kind, "pearson")
+    many = tuple(examples)
+    return TaskData(
+        name="task", kind=kind, labels=labels, metrics=(metric,), epochs=1, train=many,
+        validation=many[:13],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "pairs", "bf16"),
+    [
+        ("electra", "classification", False, "false"),
+        ("bert", "classification", True, "true"),
+        ("roberta", "multilabel", False, "false"),
+        ("modernbert", "regression", True, "false"),
+        ("deberta", "regression", False, "true"),
+    ],
+)
+def test_texts_are_predicted_as_validated(
+    zoo: Path, tmp_path: Path, name: str, kind: str, pairs: bool, bf16: str
+) -> None:
+    task = texts_task(kind, pairs=pairs)
+    files = trained(zoo / name, task, tmp_path / "saved", bf16=bf16)
+    rows = list(csv.DictReader(next(iter(files.values())).splitlines()))
+    held: Any = task.validation
+    second = [e.pair for e in held] if pairs else None
+    found = predict(tmp_path / "saved", [e.text for e in held], pairs=second, bf16=bf16)
+    for row, prediction in zip(rows, found, strict=True):
+        if isinstance(prediction, Value):
+            assert prediction.value == pytest.approx(float(row["prediction"]), rel=1e-5)
+            continue
+        assert isinstance(prediction, Labelled | Several)
+        sure = [float(row[f"probability of {label}"]) for label in task.labels]
+        assert list(prediction.probabilities.values()) == pytest.approx(sure, abs=1e-6)
+        one = isinstance(prediction, Labelled)
+        assert row["prediction"] == (prediction.label if one else "|".join(prediction.labels))
+
+
+def test_tags_are_predicted_as_validated(zoo: Path, tmp_path: Path) -> None:
+    """Also of sentences that are read through windows, from Python and from a column file, whose
+    lines are repeated with the tag appended."""
+    many = tuple(
+        Sentence(("the", word, "film", "was", "not") * times, ("O", tag, "O", "O", "O") * times)
+        for times in (1, 2, 6)
+        for word, tag in (("good", "X"), ("bad", "Y"), ("fine", "X"), ("poor", "Y"))
+    )
+    task = tagging_of("words", many, many[3:], epochs=1)
+    saved = tmp_path / "saved"
+    files = trained(zoo / "electra", task, saved, num_train_epochs=10, learning_rate=3e-3)
+    rows = [line.split(" ") for line in files["words.txt"].splitlines()]
+    assert len({row[-1] for row in rows if row != [""]}) > 1
+    path = tmp_path / "held.conll"
+    path.write_text("".join(" ".join(row[:2]) + "\n" for row in rows))
+    found = [line.split("\t") for line in predicted(str(saved), path, ".tsv").splitlines()]
+    assert [row for row in found if row != [""]] == [row for row in rows if row != [""]]
+    again = predict(str(saved), [s.words for s in many[3:]] + [()])
+    tags = [tag for p in again if isinstance(p, Tagged) for tag in p.tags]
+    assert tags == [row[2] for row in rows if row != [""]]
+
+
+@pytest.mark.parametrize("unanswerable", [False, True])
+def test_answers_are_predicted_as_validated(zoo: Path, tmp_path: Path, unanswerable: bool) -> None:
+    """Also from contexts that are read through windows, and with the best threshold."""
+    made = []
+    for k, word in enumerate((*GOOD, *BAD)):
+        context = "it was not one " * (k + 1) + f"the film was {word}"
+        answer = (Answer(word, len(context) - len(word)),)
+        none = unanswerable and k % 2 == 0
+        made.append(Question(f"q{k}", "it is ?", context, () if none else answer))
+    task = TaskData(
+        name="squad", kind="answering", labels=(), metrics=("exact", "f1"), epochs=1,
+        train=tuple(made), validation=tuple(made),
+    )  # fmt: skip
+    saved = tmp_path / "saved"
+    files = trained(zoo / "bert", task, saved, max_seq_length=24, doc_stride=5)
+    asked = [{"context": q.context, "qas": [{"id": q.id, "question": q.question}]} for q in made]
+    path = tmp_path / "new.json"  # without answers
+    path.write_text(json.dumps({"data": [{"paragraphs": asked}]}))
+    rows = map(json.loads, predicted(str(saved), path, ".jsonl").splitlines())
+    wanted = json.loads(files["squad.predictions.json"])
+    assert {row["id"]: row["predicted_answer"] for row in rows} == wanted
+    questions, contexts = [q.question for q in made], [q.context for q in made]
+    found = predict(saved, questions, pairs=contexts, no_answer_threshold=-1e20)
+    assert [p.answer for p in found if isinstance(p, Answered)] == [""] * len(made)
+
+
+# ------------------------------------------------------------------ models of the library
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, zoo: Path) -> Any:
+    """A model of the library whose head has weights that are large enough to decide."""
+
+    def made(cls: Any, base: str = "bert", **labels: Any) -> tuple[Path, Any, Any]:
+        torch.manual_seed(3)
+        model = cls.from_pretrained(zoo / base, **labels)
+        for name, parameter in model.named_parameters():
+            if "classifier" in name or "qa_outputs" in name:
+                torch.nn.init.normal_(parameter, std=0.5)
+        tokenizer = AutoTokenizer.from_pretrained(zoo / base)
+        folder = tmp_path / f"foreign-{base}"
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder, model.eval(), tokenizer
+
+    return made
+
+
+def test_a_classifier_of_the_library(foreign: Any) -> None:
+    folder, model, tokenizer = foreign(AutoModelForSequenceClassification, num_labels=3)
+    with torch.inference_mode():
+        wanted = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    for prediction, row in zip(predict(folder, TEXTS, bf16="false"), wanted, strict=True):
+        assert isinstance(prediction, Labelled)
+        assert list(prediction.probabilities.values()) == pytest.approx(row.tolist(), abs=1e-5)
+        assert prediction.label == f"LABEL_{int(row.argmax())}"
+
+
+@pytest.mark.parametrize("base", ["bert", "modernbert"])
+def test_a_tagger_of_the_library(foreign: Any, base: str) -> None:
+    """ModernBERT has layers between encoder and classifier."""
+    folder, model, tokenizer = foreign(AutoModelForTokenClassification, base, num_labels=4)
+    with torch.inference_mode():
+        ids = tokenizer("the film was good", return_tensors="pt").input_ids
+        wanted = model(input_ids=ids).logits[0, 1:-1].argmax(-1)
+    (found,) = predict(folder, [["the", "film", "was", "good"]], bf16="false")
+    assert found == Tagged(("the", "film", "was", "good"), tuple(f"LABEL_{k}" for k in wanted))
+    with pytest.raises(UserError, match="text 2 must be a list of words"):
+        predict(folder, [["a"], "a film"])
+    with pytest.raises(UserError, match="pairs are for texts"):
+        predict(folder, [["a"]], pairs=["one"])
+
+
+def test_answers_of_the_library(foreign: Any) -> None:
+    folder, model, tokenizer = foreign(AutoModelForQuestionAnswering)
+    context = "the film was good and it is not one very bad plot"
+    encoded = tokenizer(
+        "it is ?", context, return_tensors="pt", return_offsets_mapping=True,
+        return_token_type_ids=True,
+    )  # fmt: skip
+    offsets = encoded.pop("offset_mapping")[0].tolist()
+    with torch.inference_mode():
+        output = model(**encoded)
+    inside = [k for k, s in enumerate(encoded.sequence_ids(0)) if s == 1]
+    start, end = output.start_logits[0], output.end_logits[0]
+    scores = {(a, b): float(start[a] + end[b]) for a in inside for b in inside if a <= b}
+    a, b = max(scores, key=lambda span: scores[span])
+    (found,) = predict(folder, ["it is ?"], pairs=[context], bf16="false")
+    assert isinstance(found, Answered)
+    assert found.answer == context[offsets[a][0] : offsets[b][1]]
+    assert found.score == pytest.approx(scores[a, b], abs=1e-4)
+
+
+# ------------------------------------------------------------------ files
+
+
+@pytest.fixture(scope="module")
+def models(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("models")
+    for name, cls in (
+        ("classes", AutoModelForSequenceClassification),
+        ("tags", AutoModelForTokenClassification),
+    ):
+        cls.from_pretrained(zoo / "bert", num_labels=2).save_pretrained(root / name)
+        AutoTokenizer.from_pretrained(zoo / "bert").save_pretrained(root / name)
+    return {"classes": str(root / "classes"), "tags": str(root / "tags")}
+
+
+def table(path: Path) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as f:
+        csv.writer(f).writerows([("id", "text"), *ROWS])
+    return path
+
+
+def predicted(model: str, path: Path, ending: str, **more: Any) -> str:
+    out = path.parent / f"out{ending}"
+    given: dict[str, Any] = {"output_file": str(out), "overwrite": True} | more
+    predict_files(PredictConfig(model=model, files=(str(path),), **given))
+    assert not list(path.parent.glob(".out*"))
+    return out.read_text("utf-8")
+
+
+def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) -> None:
+    path = table(tmp_path / "new.csv")
+    found = list(csv.reader(predicted(models["classes"], path, ".csv").splitlines(keepends=True)))
+    assert found[0] == ["id", "text", "predicted_label", "probability"]
+    assert [tuple(row[:2]) for row in found[1:]] == ROWS
+    rows = [json.loads(x) for x in predicted(models["classes"], path, ".jsonl").splitlines()]
+    assert [(row["id"], row["text"]) for row in rows] == ROWS
+    assert [row["predicted_label"] for row in rows] == [row[2] for row in found[1:]]
+    lines = predicted(models["classes"], path, ".tsv", probabilities=True).splitlines()
+    tabs = [line.split("\t") for line in lines]
+    assert tabs[0][4:] == ["probability_LABEL_0", "probability_LABEL_1"]
+    assert {len(row) for row in tabs} == {6}
+    assert tabs[2][1] == 'a "very, very" bad plot'  # a blank replaces the line break
+    assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
+
+
+def test_parquet_as_input(models: dict[str, str], tmp_path: Path) -> None:
+    from pyarrow import Table, parquet
+
+    path = tmp_path / "new.parquet"
+    parquet.write_table(Table.from_pylist([{"text": t, "n": k} for k, t in enumerate(TEXTS)]), path)
+    rows = [json.loads(x) for x in predicted(models["classes"], path, ".jsonl").splitlines()]
+    assert [(row["n"], row["text"]) for row in rows] == list(enumerate(TEXTS))
+
+
+def test_layouts_of_tags(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = tmp_path / "new.txt"
+    columns.write_text("the DT\nfilm NN\n\nbad JJ\n\n")
+    rows = [x.split("\t") for x in predicted(models["tags"], columns, ".tsv").splitlines()]
+    assert [row[:2] for row in rows] == [["the", "DT"], ["film", "NN"], [""], ["bad", "JJ"], [""]]
+    assert "new.txt is read as columns" in capsys.readouterr().err
+    said = list(csv.reader(predicted(models["tags"], columns, ".csv").splitlines()))
+    assert said[0] == ["sentence", "word", "predicted_tag", "1"]
+    assert [[*row[:2], row[3]] for row in said[1:]] == [
+        ["1", "the", "DT"], ["1", "film", "NN"], ["2", "bad", "JJ"],
+    ]  # fmt: skip
+    words = tmp_path / "words.jsonl"
+    words.write_text('{"tokens": ["the", "film"], "n": 1}\n')
+    (row,) = map(json.loads, predicted(models["tags"], words, ".jsonl").splitlines())
+    assert row == {"tokens": ["the", "film"], "n": 1, "predicted_tags": [r[2] for r in rows[:2]]}
+    predicted(models["tags"], words, ".tsv")
+    assert "word and its tag does not hold: 'n'" in capsys.readouterr().err
+    plain = tmp_path / "plain.txt"
+    plain.write_text("The film isn't good.\n\nwas it?\n")
+    found = predicted(models["tags"], plain, ".jsonl").splitlines()
+    assert [json.loads(x)["words"] for x in found] == [
+        ["The", "film", "isn't", "good", "."], [], ["was", "it", "?"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_warnings_about_pairs(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: bool
+) -> None:
+    saved = tmp_path / "saved"
+    shutil.copytree(models["classes"], saved)
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"electrify": {"pairs": pairs}}))
+    path = tmp_path / "new.csv"
+    path.write_text("sentence1,sentence2\nthe film was good,it is not very fine\n")
+    for column in (None, "sentence2"):
+        found = predicted(str(saved), path, ".jsonl", pair_column=column)
+        said = capsys.readouterr().err
+        assert ("sentence2 is not read" in said) == (not pairs and column is None)
+        assert ("warning: " in said) == (not pairs and column is not None)
+        second = ["it is not very fine"] if pairs or column else None
+        (one,) = predict(saved, ["the film was good"], pairs=second)
+        assert ("warning: " in capsys.readouterr().err) == ((second is not None) != pairs)
+        assert isinstance(one, Labelled)
+        assert json.loads(found)["probability"] == pytest.approx(one.probability, abs=1e-5)
+
+
+def test_notes_and_blocks(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Truncated texts are counted over all blocks, unknown words reported; blocks do not change
+    labels."""
+    path = tmp_path / "long.txt"
+    path.write_text("very " * 18 + "\ngood\n" + "xyz " * 70 + "\nbad\n")
+    one = predicted(models["classes"], path, ".csv", max_seq_length=16)
+    monkeypatch.setattr(new_texts, "BLOCK_ITEMS", 1)
+    capsys.readouterr()
+    two = predicted(models["classes"], path, ".csv", max_seq_length=16)
+    said = capsys.readouterr().err
+    assert "50.0% of the texts (2 of 4) were truncated to 16 tokens" in said
+    first, second = (list(csv.DictReader(x.splitlines())) for x in (one, two))
+    assert [r["predicted_label"] for r in first] == [r["predicted_label"] for r in second]
+    predict(models["classes"], ["xyz xyz"])
+    assert "[UNK]" in capsys.readouterr().err
+
+
+def test_a_folder_of_finetune_and_standard_output(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "new.csv")
+    scores = tmp_path / "scores"
+    (scores / "models").mkdir(parents=True)
+    (scores / "scores.jsonl").touch()
+    assert "holds scores and no model" in mistake(capsys, "predict", str(scores), str(path))
+    shutil.copytree(models["classes"], scores / "models" / "one")
+    assert run("predict", str(scores), str(path)) == 0
+    shown = capsys.readouterr().out
+    assert shown == predicted(models["classes"], path, ".tsv")
+
+
+MISTAKES = [
+    (["new.csv", "missing.csv"], "missing.csv"),
+    (["new.csv", "--text-column", "txet"], "no column 'txet'"),
+    (["new.csv", "other.csv", "--output-file", "out.csv"], "other.csv has a column 'n'"),
+    (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
+    (["new.csv", "--output-file", "new.csv", "--overwrite"], "new.csv is an input"),
+    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv"),
+    (["new.csv", "--output-file", "no/out.csv"], "no: no such folder"),
+    (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
+    (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
+    (["taken.csv"], "the input already has a column 'probability'"),
+    (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), MISTAKES, ids=lambda v: str(v)[:40])
+def test_mistakes_leave_nothing(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "new.csv")
+    for name, text in (
+        ("other.csv", "text,n\na,1\n"),
+        ("there.csv", "mine"),
+        ("taken.csv", "text,probability\na,1\n"),
+        ("half.csv", "text,n\na,1\nb\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert says in mistake(capsys, "predict", models["classes"], *words)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
