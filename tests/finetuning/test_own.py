@@ -163,7 +163,7 @@ def test_whole_numbers_of_one_file_and_floats_of_the_other(tmp_path: Path) -> No
         ("t.csv", "text,label\na,1\n", {"columns": Columns(text="texd")}, "did you mean 'text'"),
         ("t.csv", "a,x\nb,y\n", {"columns": PLAIN}, r"neither of its columns \(0: 'a', 'b'; 1: "),
         ("t.csv", "text;label\na, b;1\n", {}, "by ';': save it with commas"),
-        ("t.csv", "text,label\na,1\n", {"columns": Columns(label="text")}, "need a column each, and 'text' is two"),
+        ("t.csv", "text,label\na,1\n", {"columns": Columns(label="text")}, "and 'text' is two"),
         ("t.csv", "text,a\nx,0\n", {"columns": Columns(label="a,a")}, "and 'a' is two"),
         ("t.csv", "text,x,y\na,1,2\n", {"columns": Columns(label="x,y")}, "'y' must be 0, 1 or em"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),

@@ -98,7 +98,7 @@ def test_questions_about_a_context_stay_together() -> None:
 
 def test_what_cannot_be_divided() -> None:
     asked = [Question(str(k), "who?", "a", (Answer("a", 0),)) for k in range(9)]
-    with pytest.raises(UserError, match="questions about one context stay .*--validation-file"):
+    with pytest.raises(UserError, match=r"questions about one context stay .*--validation-file"):
         split(task(asked, "answering"), 0.5, seed=0)
     with pytest.raises(UserError, match="or omit --load-best-model-at-end"):
         parted("answering", asked, 0.5, seed=0, flag="--selection-fraction")

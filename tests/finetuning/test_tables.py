@@ -287,25 +287,10 @@ def test_a_spoilt_file_is_examples_or_one_sentence(
     assert "\n" not in said
 
 
-REAL = [
-    ("conll2000/train.txt", 8_936, 211_727, "iob2"), ("conll2003/eng.testa", 3_250, 51_362, "iob1"),
-    ("wnut17/test.conll", 1_287, 23_394, "iob2"), ("wikiann_en/dev.tsv", 10_000, 80_536, "iob2"),
-    ("ud_ewt/train.upos.tsv", 12_544, 204_577, "plain"),
-    ("ud_ewt/en_ewt-ud-train.conllu.xz", 12_544, 204_577, "plain"),
-]  # fmt: skip
-
-
 def real(file: str) -> Path:
     if not TAGGING.is_dir():
         pytest.skip("no ../shared/data/tagging")
     return TAGGING / file
-
-
-@pytest.mark.parametrize(("file", "count", "words", "scheme"), REAL)
-def test_the_official_files(file: str, count: int, words: int, scheme: str) -> None:
-    found = read_sentences(real(file))
-    assert (len(found), sum(len(s.words) for s in found)) == (count, words)
-    assert has_chunks(s.tags for s in found) == (scheme != "plain")
 
 
 def test_the_treebank_and_its_two_columns_agree() -> None:

@@ -231,12 +231,12 @@ def column_sentences(
     sentence: list[tuple[int, list[str]]] = []
     for number, line in enumerate(lines(path, advance), 1):
         bare = line.strip(BLANKS)
-        if not bare or re.split("[ \t]", bare, maxsplit=1)[0] == "-DOCSTART-":
+        if not bare or (bare.startswith("-DOCSTART-") and bare[10:11] in ("", " ", "\t")):
             if sentence:
                 yield sentence
             sentence = []
             continue
-        if line.startswith("#") if treebank else not sentence and _COMMENT.match(line):
+        if line[0] == "#" and (treebank or (not sentence and _COMMENT.match(line))):
             continue
         cells = line.split("\t") if tabs or "\t" in line else [c for c in bare.split(" ") if c]
         if not width:
