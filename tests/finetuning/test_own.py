@@ -117,6 +117,10 @@ def test_a_vector_has_a_place_for_each_class_also_in_validation(tmp_path: Path) 
     assert [e.label for e in (*found.train, *found.validation)] == [(1,), (), (0, 2)]  # type: ignore[union-attr]
     with pytest.raises(UserError, match=r"v.jsonl, line 1: label \[1, 0\] must hold 3 numbers 0"):
         own(tmp_path, jsonl([0, 1, 0], [0, 0, 0]), jsonl([1, 0]), name="t.jsonl")
+    with pytest.raises(
+        UserError, match=r"v.jsonl, line 1: label 'x' is none of the classes label_"
+    ):
+        own(tmp_path, jsonl("[0, 1, 0]", "[0, 0, 0]"), jsonl("x"), name="t.jsonl")
 
 
 def test_a_column_for_each_class(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -304,11 +305,10 @@ def _as_lists(parts: list[list[Cells]]) -> tuple[list[list[Cells]], list[str]]:
     """Labels that are lists as `Several`, also those written as text, "[1, 0]". Lists of one length
     that hold only 0 and 1 are vectors with a place for each class (multi-hot); the classes are then
     returned, too."""
-    values = [cells.value for cells in parts[0] if cells.value is not None]
-    if values and all(isinstance(v, str) and _listed(v) is not None for v in values):
-        parts = [[c._replace(value=_listed(c.value)) for c in part] for part in parts]
-        values = [cells.value for cells in parts[0] if cells.value is not None]
-    lists = [value for value in values if isinstance(value, list)]
+    read = [[cells._replace(value=_listed(cells.value)) for cells in part] for part in parts]
+    if all(isinstance(cells.value, list | type(None)) for cells in read[0]):
+        parts = read
+    lists = [cells.value for cells in parts[0] if isinstance(cells.value, list)]
     size = len(lists[0]) if lists else 0
     hot = size > 1 and all(len(v) == size and set(map(_bit, v)) <= {0, 1} for v in lists)
 
@@ -329,15 +329,12 @@ def _as_lists(parts: list[list[Cells]]) -> tuple[list[list[Cells]], list[str]]:
     return parts, [f"label_{k}" for k in range(size)] if hot else []
 
 
-def _listed(value: Any) -> list[Any] | None:
-    """A list that is written as text, as JSON or Python writes it."""
-    if not isinstance(value, str) or not value.strip().startswith("["):
-        return None
-    try:
-        found = ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
-        return None
-    return found if isinstance(found, list) else None
+def _listed(value: Any) -> Any:
+    """The list that is written as a text, as JSON or Python writes it; otherwise the value."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        with suppress(ValueError, SyntaxError):
+            return ast.literal_eval(value.strip())
+    return value
 
 
 def _bit(value: Any) -> float | None:
@@ -349,9 +346,8 @@ def _known(parts: list[list[Cells]], *, classes: int) -> tuple[list[list[Cells]]
     columns with labels."""
 
     def known(value: Any) -> bool:
-        return value is not None and not (
-            isinstance(value, Several) and classes > 1 and len(value.unknown) == classes
-        )
+        unknown = len(value.unknown) if isinstance(value, Several) else 0
+        return value is not None and unknown < classes
 
     found = [[cells for cells in part if known(cells.value)] for part in parts]
     out = sum(map(len, parts)) - sum(map(len, found))
