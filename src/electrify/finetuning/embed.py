@@ -20,19 +20,17 @@ from ..errors import UserError
 from ..export.places import check_place
 from ..export.quiet import quiet
 from ..files import written
-from ..progress import Progress, say
+from ..progress import say
 from ..scoring.given import given_texts
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .predict import (
-    MEGABYTE,
     Summary,
     as_text,
     chosen_threads,
+    in_blocks,
     must_be_free,
     must_be_new,
     must_fit,
-    shares,
-    texts_in,
 )
 from .saved import kept
 from .tables import ending_of
@@ -204,8 +202,6 @@ def fitted(blocks: Iterable[Array], *, width: int, whiten: bool, shown: str) -> 
 def embed_files(options: EmbedConfig) -> Summary:
     """Writes a vector for every text of the files, in order, into the output file, whole or not at
     all. Mistakes in files and options are reported before the model is loaded. Raises UserError."""
-    from .model import unknown_note
-
     began = time.monotonic()
     model = kept(options.model)
     check_place(model)
@@ -217,23 +213,19 @@ def embed_files(options: EmbedConfig) -> Summary:
     if corpus is not None:
         corpus.check()
     embedder = _embedder(model, options)
-    number = 0
+    reader, number = embedder.reader, 0
     with (
-        chosen_threads(options, embedder.reader, embedder.device, bf16=embedder.bf16),
+        chosen_threads(options, reader, embedder.device, bf16=embedder.bf16),
         _sink(options, head, embedder.width) as write,
     ):
         transform = None
         if corpus is not None:
             title = "whiten" if options.whiten else "center"
-            found = (vectors_ND for _, vectors_ND in _vectors(embedder, corpus, title))
+            found = (x for _, x in in_blocks(corpus, embedder.vectors, reader, title=title))
             how = {"width": embedder.width, "whiten": options.whiten is not None}
             transform = fitted(found, shown=str(given), **how)
             embedder.truncation.clear()
-        for items, vectors_ND in _vectors(embedder, files, "embed"):
-            if number == 0 and (
-                note := unknown_note(embedder.reader, texts_in(item.example for item in items))
-            ):
-                say(note)
+        for items, vectors_ND in in_blocks(files, embedder.vectors, reader, title="embed"):
             write(items, vectors_ND if transform is None else transform(vectors_ND))
             number += len(items)
     if note := embedder.truncation.text():
@@ -249,19 +241,6 @@ def _files(options: EmbedConfig, paths: tuple[str, ...]) -> Files:
     column = None if corpus and ending == ".txt" else options.text_column
     header = options.header or (corpus and ending not in (".csv", ".tsv"))
     return Files(paths, "regression", text_column=column, header=header, pairs=False)
-
-
-def _vectors(embedder: Any, files: Files, title: str) -> Iterator[tuple[list[Item], Array]]:
-    """Every block with its vectors [N, D]."""
-    with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
-        for items, share in shares(files):
-            examples = [item.example for item in items]
-            yield (
-                items,
-                embedder.vectors(
-                    examples, after=lambda part, share=share: progress.advance(part * share)
-                ),
-            )
 
 
 Write = Callable[[list[Item], Array], None]

@@ -246,7 +246,15 @@ def predict_files(options: PredictConfig) -> Summary:
     layout = Layout(options, head)
     for note in _about(head, options, trained=predictor.model.reading.pairs):
         say(note)
-    number = _run(predictor, files, layout, options)
+    reader, number = predictor.model.reader, 0
+    most = max(1, min(BLOCK_ITEMS, BLOCK_PROBABILITIES // max(1, len(predictor.model.labels))))
+    with (
+        chosen_threads(options, reader, predictor.device, bf16=predictor.bf16),
+        sink(options.output_file) as write,
+    ):
+        for block, found in in_blocks(files, predictor.predict, reader, title="predict", most=most):
+            write(layout.text(block, found))
+            number += len(block)
     for note in (*predictor.notes(), *layout.notes()):
         say(note)
     facts = predictor.truncation.facts() if predictor.truncation.texts else {}
@@ -256,29 +264,6 @@ def predict_files(options: PredictConfig) -> Summary:
 def _files(options: PredictConfig, kind: Any, pairs: bool | None) -> Files:
     columns = {"text_column": options.text_column, "pair_column": options.pair_column}
     return Files(options.files, kind, **columns, header=options.header, pairs=pairs)
-
-
-def _run(predictor: Predictor, files: Files, layout: Layout, options: PredictConfig) -> int:
-    """Reads, predicts and writes block by block. Returns the number of texts."""
-    from .model import unknown_note
-
-    most = max(1, min(BLOCK_ITEMS, BLOCK_PROBABILITIES // max(1, len(predictor.model.labels))))
-    number = 0
-    with (
-        chosen_threads(options, predictor.model.reader, predictor.device, bf16=predictor.bf16),
-        sink(options.output_file) as write,
-        Progress(files.size / MEGABYTE, title="predict", unit="MB") as progress,
-    ):
-        for block, share in shares(files, most):
-            examples: list[Any] = [item.example for item in block]
-            if number == 0 and (note := unknown_note(predictor.model.reader, texts_in(examples))):
-                say(note)
-            found = predictor.predict(
-                examples, after=lambda part, share=share: progress.advance(part * share)
-            )
-            write(layout.text(block, found))
-            number += len(block)
-    return number
 
 
 @contextmanager
@@ -297,12 +282,25 @@ def chosen_threads(
         yield
 
 
-def shares(files: Files, most: int = BLOCK_ITEMS) -> Iterator[tuple[list[Item], float]]:
-    """Blocks of items, each with the megabytes of the files that were read for it."""
+def in_blocks(
+    files: Files, answer: Callable[..., Any], reader: Any, *, title: str, most: int = BLOCK_ITEMS
+) -> Iterator[tuple[list[Item], Any]]:
+    """Every block of items with what `answer` gives for its examples. Shows a progress bar, and
+    warns if many words of the first block are unknown to the tokenizer."""
+    from .model import unknown_note
+
     files.bytes_read = before = 0
-    for block in files.blocks(most):
-        yield block, (files.bytes_read - before) / MEGABYTE
-        before = files.bytes_read
+    with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
+        for block in files.blocks(most):
+            examples: list[Any] = [item.example for item in block]
+            if before == 0 and (note := unknown_note(reader, texts_in(examples))):
+                say(note)
+            read = (files.bytes_read - before) / MEGABYTE
+            before = files.bytes_read
+            yield (
+                block,
+                answer(examples, after=lambda part, read=read: progress.advance(part * read)),
+            )
 
 
 def texts_in(examples: Iterable[Any]) -> Iterator[str]:
@@ -381,6 +379,7 @@ class Layout:
         self.every = options.probabilities
         self.blanks = 0  # cells of a .tsv in which a blank replaced a tab or line break
         self.left_out: tuple[str, ...] = ()  # columns for which a .tsv of words has no place
+        self._beside: tuple[str, ...] = ()
         self._number = 0
         repeated = self.ending == ".tsv" and all(one.lines for one in (head, *head.others))
         if self.ending != ".jsonl" and not repeated:
