@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-from ..errors import UserError, is_of_memory
+from ..errors import UserError, failing_as, is_of_memory
 from ..export.folders import (
     SAFE_WEIGHTS,
     is_causal,
@@ -143,8 +143,10 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
 def _reader(name: str, encoder: Any, device: torch.device, dropout: float) -> Reader:
     path = name.removeprefix(RANDOM)
     config = encoder.config
-    words = encoder.get_input_embeddings() if hasattr(encoder, "get_input_embeddings") else None
-    weight = getattr(words, "weight", None)
+    try:
+        weight = getattr(encoder.get_input_embeddings(), "weight", None)
+    except (AttributeError, NotImplementedError):
+        weight = None
     if not isinstance(weight, Tensor) or weight.ndim != 2:
         raise UserError(
             f"{path} is a {config.model_type!r} model, which reads no tokens of a text. Give a "
@@ -222,16 +224,28 @@ class Net(nn.Module):
     def __init__(self, library: Any) -> None:
         super().__init__()
         self.library = library
+        # XLNet's class for texts reads the last token, which must not be padding.
+        summary = getattr(library, "sequence_summary", None)
+        self.pads_left = getattr(summary, "summary_type", "") == "last"
 
     @property
     def encoder(self) -> Any:
         return self.library.base_model
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        output = self.library(**inputs)
+        output = self.library(**(padded_left(inputs) if self.pads_left else inputs))
         if getattr(output, "start_logits", None) is not None:
             return torch.stack([output.start_logits, output.end_logits], -1).float()
         return output.logits.float()
+
+
+def padded_left(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rows that are padded on the right, [B, L] each, with their padding on the left."""
+    mask_BL = inputs["attention_mask"]
+    length = mask_BL.shape[1]
+    places_L = torch.arange(length, device=mask_BL.device)
+    at_BL = (places_L + mask_BL.sum(1, keepdim=True)) % length
+    return {name: x_BL.gather(1, at_BL) for name, x_BL in inputs.items()}
 
 
 def computing_in_bf16(encoder: Any) -> None:
@@ -375,7 +389,8 @@ def save(
     names = ["input_ids", *["token_type_ids"] * reader.segments, "attention_mask"]
     tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with written(folder) as part, quiet():
+    # An error of the disk has its own type in each of three libraries, one of them bare.
+    with failing_as(f"{folder} could not be written"), written(folder) as part, quiet():
         library.save_pretrained(part)
         tokenizer.save_pretrained(part)
         write_settings(part, without_origin(read_settings(part)))

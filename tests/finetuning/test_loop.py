@@ -1,0 +1,567 @@
+"""The loop: minibatches, schedules, the published protocol by hand, and the weights of classes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+from toy import CPU, QUICK, THOROUGH, alone, reader_of, reviews_task, task_of, values
+
+from electrify.errors import UserError
+from electrify.finetuning import loop
+from electrify.finetuning.answering import Answering
+from electrify.finetuning.model import learning_rates
+from electrify.finetuning.one_run import (
+    MOST_EPOCHS,
+    drawn_examples,
+    epochs_of,
+    expected_updates,
+    finetune_one,
+    problem_of,
+    shown_examples,
+)
+from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.published import (
+    PROTOCOLS,
+    ElectraHead,
+    ElectraQuestions,
+    LinearHead,
+    PublishedTagging,
+    PublishedTexts,
+    published_problem,
+)
+from electrify.finetuning.rows import NO_WORD, Rows
+from electrify.finetuning.tagging import Tagging
+from electrify.finetuning.tasks import Example, Sentence
+from electrify.finetuning.texts import Texts, class_weights, grade_classes
+
+PUBLISHED = FinetuneSettings(protocol="published")
+THREE = [
+    Example("good " * n, "bad film" if n % 2 else "the", k % 3)
+    for k, n in enumerate((9, 1, 4, 20, 2))
+]
+
+
+# ------------------------------------------------------------------ minibatches
+
+
+@given(
+    st.lists(st.integers(3, 60), min_size=1, max_size=300),
+    st.integers(1, 40),
+    st.integers(0, 5),
+    st.integers(0, 3),
+)
+def test_every_example_once_an_epoch(
+    lengths: list[int], batch_size: int, seed: int, epoch: int
+) -> None:
+    lengths_N = torch.tensor(lengths)
+    how = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
+    batches = loop.epoch_batches(lengths_N, **how)
+    assert sorted(torch.cat(batches).tolist()) == list(range(len(lengths)))
+    sizes = sorted(len(b) for b in batches)
+    assert sizes[1:] == [batch_size] * (len(sizes) - 1)
+    assert len(batches) == loop.updates_of(len(lengths), batch_size=batch_size, epochs=1)
+    again = loop.epoch_batches(lengths_N, **how)
+    assert all(torch.equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+def test_epochs_differ_and_lengths_are_similar_in_a_batch() -> None:
+    lengths_N = torch.randint(3, 60, (3200,), generator=torch.Generator().manual_seed(0))
+    first, second = (loop.epoch_batches(lengths_N, batch_size=32, seed=0, epoch=e) for e in (0, 1))
+    slots = sum(32 * int(lengths_N[b].max()) for b in first)
+    assert lengths_N.sum() / slots > 0.9
+    sets = [{frozenset(b.tolist()) for b in batches} for batches in (first, second)]
+    assert not sets[0] & sets[1]
+
+
+def test_neither_the_incomplete_batch_nor_the_first_one_is_long_or_short() -> None:
+    lengths_N = torch.arange(1, 101)
+    left, opening = [], []
+    for seed in range(200):
+        batches = loop.epoch_batches(lengths_N, batch_size=32, seed=seed, epoch=0)
+        left += [float(lengths_N[b].float().mean()) for b in batches if len(b) == 4]
+        opening.append(float(lengths_N[batches[0]].float().mean()))
+    # Means of 4 of 1..100 over 200 seeds have a standard error of 1, those of the first batch of 2.
+    assert len(left) == 200
+    assert abs(sum(left) / 200 - 50.5) < 4
+    assert abs(sum(opening) / 200 - 50.5) < 7
+
+
+def test_batches_of_any_length_and_a_permutation_of_any_machine() -> None:
+    assert loop.shuffled(8, 3, loop.SUBSET).tolist() == [7, 4, 5, 1, 0, 3, 2, 6]
+    lengths_N = torch.arange(100)
+    batches = loop.epoch_batches(lengths_N, batch_size=32, seed=0, epoch=0, by_length=False)
+    assert [len(b) for b in batches] == [32, 32, 32, 4]
+    assert torch.cat(batches).tolist() == loop.shuffled(100, 0, loop.ORDER, 0).tolist()
+
+
+def test_pieces_hold_every_row_once_and_few_tokens() -> None:
+    lengths_N = torch.tensor([5, 9, 3, 12, 7, 30])
+    found = list(loop.pieces(torch.tensor([5, 3, 1, 0, 2]), lengths_N, 20))
+    assert [piece.tolist() for piece in found] == [[2, 0], [1], [3], [5]]
+
+
+def three_classes(zoo: Path, name: str = "electra") -> tuple[Any, Any, Any]:
+    reader = reader_of(zoo / name)
+    problem = Texts(reader, "classification", ("a", "b", "c"), max_seq_length=16, device=CPU)
+    torch.manual_seed(0)
+    return problem, problem.net(dropout=0.5), problem.training(THREE)
+
+
+def test_rows_by_hand(zoo: Path) -> None:
+    _, _, rows = three_classes(zoo)
+    inputs = rows.inputs(torch.tensor([1, 4]))
+    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
+    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
+    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
+    assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
+    assert rows.inputs(torch.tensor([1, 2]))["input_ids"][0].tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
+
+
+def test_predictions_are_in_the_order_of_the_rows(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, net, rows = three_classes(zoo)
+    monkeypatch.setitem(loop.TOKENS, "cpu", 20)
+    done: list[int] = []
+    found = loop.predict(net, problem, rows, after=done.append)["logits"]
+    assert net.training
+    assert (sum(done), len(done) > 2) == (5, True)
+    each = torch.cat([one["logits"] for one in alone(problem, net.eval(), rows)])
+    torch.testing.assert_close(found, each, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        net.library.classifier.out_proj.bias.fill_(math.nan)
+    with pytest.raises(UserError, match="outputs are not numbers"):
+        loop.predict(net, problem, rows)
+
+
+# ------------------------------------------------------------------ updates
+
+
+def trained_once(zoo: Path, **more: Any) -> dict[float, float]:
+    """The most that weights moved in one update, by their learning rate."""
+    problem, net, rows = three_classes(zoo)
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    rates = learning_rates(net, peak=1e-3, decay=0.5)
+    seen: list[tuple[int, float]] = []
+    how = {"rates": rates, "protocol": PROTOCOLS["electrify"], "batch_size": 5, "epochs": 1}
+    how |= {"warmup_ratio": 0.0, "weight_decay": 0.0, "max_grad_norm": 1e9, "seed": 7}
+    loop.train(net, problem, rows, after=lambda s, e, _: seen.append((s, e)) is None, **how | more)
+    assert seen == [(1, 1.0)]
+    moved: dict[float, float] = {}
+    for name, p in net.named_parameters():
+        most = float((p.detach() - before[name]).abs().max())
+        moved[rates[name]] = max(moved.get(rates[name], 0.0), most)
+    return moved
+
+
+def test_each_part_moves_by_its_learning_rate(zoo: Path) -> None:
+    """AdamW's first update moves every weight that has a gradient by the rate itself. A run of one
+    update is in the middle of its decay."""
+    moved = trained_once(zoo)
+    assert sorted(moved) == pytest.approx([1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3])
+    for rate, most in moved.items():
+        assert most == pytest.approx(0.5 * rate, rel=0.02)
+
+
+def test_a_loss_that_is_not_a_number(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Texts, "loss", lambda self, net, batch: net(batch.inputs).sum() * math.nan)
+    with pytest.raises(UserError, match=r"the loss is nan after 1 updates \(seed 7\)"):
+        trained_once(zoo)
+
+
+@pytest.mark.parametrize(
+    ("width", "tags", "wanted"),
+    [
+        (128, True, (3e-3, 0.8)),
+        (128, False, (3e-4, 0.8)),
+        (256, True, (3e-4, 0.8)),
+        (312, False, (1e-4, 0.8)),
+        (768, True, (1e-4, 0.8)),
+        (1024, False, (5e-5, 0.9)),
+    ],
+)
+def test_default_learning_rates(width: int, tags: bool, wanted: tuple[float, float]) -> None:
+    assert loop.default_rates(width, tags=tags) == wanted
+
+
+@pytest.mark.parametrize("total", [10, 37, 1000])
+def test_the_published_schedule_is_its_formula(total: int) -> None:
+    """polynomial_decay to 0 of power 1, times min(1, step / (total * warmup_proportion))."""
+    found = [loop.rate_factor(PROTOCOLS["published"], step, total, 0.1) for step in range(total)]
+    wanted = [(1 - step / total) * min(1.0, step / (0.1 * total)) for step in range(total)]
+    assert found == pytest.approx(wanted, abs=1e-12)
+    ours = [loop.rate_factor(PROTOCOLS["electrify"], step, total, 0.1) for step in range(total)]
+    assert min(ours) > 0
+    assert ours.index(max(ours)) == round(0.1 * total) - 1
+    assert max(ours) == 1
+
+
+X = (0.4, 0.8)
+
+
+class Line(torch.nn.Module):
+    """y = w x in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(1, 1, dtype=torch.float64))
+
+
+class Squares:
+    """The loss y^2: the gradient of the sum over the batch is 2 w (0.16 + 0.64) = 1.6 w, of the
+    mean 0.8 w."""
+
+    def loss(self, net: Line, batch: Tensor) -> Tensor:
+        return (net.w[0, 0] * batch).square().mean()
+
+    def weight(self, batch: Tensor) -> Tensor:
+        return torch.tensor(len(batch))
+
+
+class Points:
+    lengths_N = torch.tensor([1, 1])
+    device = CPU
+
+    def batch(self, index_B: Tensor) -> Tensor:
+        return torch.tensor(X, dtype=torch.float64)[index_B]
+
+
+def three_updates(protocol: str, **fields: Any) -> tuple[list[float], list[float]]:
+    """w after each of three updates over both points at the peak rate 0.1, and the losses."""
+    line, seen, losses = Line(), list[float](), list[float]()
+
+    def after(step: int, epoch: float, loss: Tensor) -> bool:
+        seen.append(line.w.item())
+        losses.append(loss.item())
+        return True
+
+    loop.train(
+        line,
+        Squares(),
+        Points(),
+        rates={"w": 0.1},
+        protocol=replace(PROTOCOLS[protocol], **fields),
+        batch_size=2,
+        epochs=3,
+        warmup_ratio=0.5,
+        weight_decay=0.01,
+        max_grad_norm=1.0,
+        seed=0,
+        after=after,
+    )
+    return seen, losses
+
+
+def test_three_updates_of_the_published_protocol_by_hand() -> None:
+    """Rates: step / 1.5 * (1 - step / 3) = 0, 4/9, then 1 * 1/3. The sum's gradient, 1.6 w, is
+    clipped to 1 (torch divides by the norm + 1e-6)."""
+    w, m, v, wanted = 1.0, 0.0, 0.0, []
+    for rate in (0.0, 0.1 * 4 / 9, 0.1 / 3):
+        gradient = 1.6 * w
+        gradient /= gradient + 1e-6
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        w -= rate * (m / (math.sqrt(v) + 1e-6) + 0.01 * w)
+        wanted.append(w)
+    seen, losses = three_updates("published")
+    assert seen == pytest.approx(wanted, abs=1e-12)
+    assert seen[0] == 1.0
+    # Without bias correction, the second update is about four times the rate.
+    four = 1 - 0.1 * 4 / 9 * (0.19 / math.sqrt(0.001999) + 0.01)
+    assert seen[1] == pytest.approx(four, abs=1e-5)
+    assert losses[0] == pytest.approx(0.4)  # the mean, (0.16 + 0.64) / 2
+
+
+def test_three_updates_of_our_protocol_by_hand() -> None:
+    """Rates: 1/2, 1, 1/2 of the peak (warm-up over round(1.5) = 2 updates, one further); the mean's
+    gradient is not clipped; bias correction."""
+    w, m, v, wanted = 1.0, 0.0, 0.0, []
+    for step, rate in enumerate((0.05, 0.1, 0.05), 1):
+        gradient = 0.8 * w
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        w -= rate * 0.01 * w
+        w -= rate * (m / (1 - 0.9**step)) / (math.sqrt(v / (1 - 0.999**step)) + 1e-6)
+        wanted.append(w)
+    seen, losses = three_updates("electrify")
+    assert seen == pytest.approx(wanted, abs=1e-9)
+    assert losses[0] == pytest.approx(0.4)
+
+
+def test_each_part_of_the_published_protocol_differs() -> None:
+    parts: list[dict[str, Any]] = [{}, {"optim": "electra_adam"}, {"schedule": "electra"}]
+    parts.append({"summed": True})
+    found = [three_updates("electrify", **part)[0][-1] for part in parts]
+    assert len(set(found)) == 4
+
+
+def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for most in (100, 1):
+        monkeypatch.setitem(loop.TOKENS, "cpu", most)
+        line = Line()
+        loss = loop._backward(line, Squares(), Points(), torch.tensor([0, 1]), summed=True)  # pyright: ignore[reportPrivateUsage]
+        assert line.w.grad is not None
+        assert (line.w.grad.item(), loss.item()) == pytest.approx((1.6, 0.4), abs=1e-7)
+
+
+class Embedder(torch.nn.Module):
+    """Stands in for an encoder: states of 8 numbers that depend on the token alone."""
+
+    def __init__(self, outputs: int, *, of_words: bool) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(20, 8)
+        self.out = torch.nn.Linear(8, outputs)
+        self.of_words = of_words
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        logits_BLC = self.out(self.words(inputs["input_ids"]))
+        return logits_BLC if self.of_words else logits_BLC[:, 0]
+
+
+@pytest.mark.parametrize("kind", ["text", "weighted", "several", "tags", "spans", "electra"])
+def test_a_long_batch_in_pieces_has_the_same_gradient(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The mean of a batch, whatever number of rows or words each piece holds."""
+    torch.manual_seed(0)
+    reader = reader_of(zoo / "bert")
+    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU}
+    lengths_N = torch.tensor([5, 9, 3, 12, 7])
+    places_NL = (torch.arange(12) > 1) & (torch.arange(12) < lengths_N[:, None])
+    classes = torch.tensor([0, 1, 2, 1, 0])
+    labels = ("a", "b", "c")
+    net: Any = Embedder(3, of_words=kind == "tags")
+    if kind in ("text", "weighted"):
+        weights = torch.tensor([0.5, 3.0, 1.0]) if kind == "weighted" else None
+        problem: Any = Texts(reader, "classification", labels, weights=weights, **how)
+        targets = classes
+    elif kind == "several":
+        # What is not known takes no part: of the third row, only one class is.
+        nan = math.nan
+        rows = [[1.0, 0, 1], [nan, 1, 0], [nan, nan, 1], [0, 0, 0], [1, nan, 0]]
+        problem, targets = Texts(reader, "multilabel", labels, **how), torch.tensor(rows)
+    elif kind == "tags":
+        problem = Tagging(reader, labels, **how)
+        begins_NL = places_NL & (torch.arange(12) % 3 == 2)  # words of three tokens
+        targets = torch.randint(0, 3, (5, 12)).masked_fill(~begins_NL, NO_WORD)
+    else:
+        targets = torch.tensor([[2, 3, 0], [4, 8, 0], [0, 0, 1], [3, 3, 0], [2, 5, 0]])
+        problem = Answering(reader, answerless=True, **how)
+        net = Embedder(2, of_words=True)
+        if kind == "electra":
+            problem = ElectraQuestions(reader, answerless=True, **how)
+            net = ElectraHead(reader, dropout=0.0)
+            net.states = lambda batch: net.table(batch.inputs["input_ids"])
+            net.table = torch.nn.Embedding(20, 16)
+            net.encoder = None
+    rows = Rows(torch.randint(0, 20, (5, 12)), None, lengths_N, targets, places_NL)
+    found = []
+    for most in (1000, 20, 1):
+        monkeypatch.setitem(loop.TOKENS, "cpu", most)
+        net.zero_grad()
+        index_B = torch.tensor([3, 0, 2, 4, 1])
+        loss = loop._backward(net, problem, rows, index_B, summed=False)  # pyright: ignore[reportPrivateUsage]
+        found.append([loss, *(p.grad for p in net.parameters())])
+    for pieces in found[1:]:
+        torch.testing.assert_close(found[0], pieces, atol=1e-6, rtol=1e-5)
+
+
+# ------------------------------------------------------------------ the published protocol
+
+
+def test_the_published_values() -> None:
+    """google-research/electra, configure_finetuning.py and finetune/."""
+    found = PROTOCOLS["published"]
+    assert (found.optim, found.schedule, found.summed) == ("electra_adam", "electra", True)
+    assert (found.skip_level, found.by_length, found.both_orders) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("published", "value_range", "wanted"),
+    [
+        (True, (0.0, 5.0), [0.2, 0.4, 0.9]),
+        (True, None, [0.0, 1 / 3.5, 1.0]),
+        (False, (0.0, 5.0), [-1.0190493, -0.3396831, 1.3587324]),
+    ],
+)
+def test_targets_of_a_regression(
+    zoo: Path, published: bool, value_range: Any, wanted: list[float]
+) -> None:
+    made = [Example("good", "bad", label) for label in (1.0, 2.0, 4.5)]
+    task = task_of("regression", made, value_range=value_range)
+    protocol: Literal["published", "electrify"] = "published" if published else "electrify"
+    settings = replace(QUICK, protocol=protocol)
+    problem = problem_of(task, reader_of(zoo / "bert"), settings, CPU, bf16=False)
+    assert problem.training(made).targets.tolist() == pytest.approx(wanted)
+    outputs = {"logits": torch.tensor(wanted)[:, None]}
+    assert problem.values(outputs) == pytest.approx([1.0, 2.0, 4.5], abs=1e-6)
+
+
+def test_the_published_heads(zoo: Path) -> None:
+    """Glorot's uniform weights and a bias of 0; dropout 0.1 before a class, 0 before tags and
+    answers; the first token of a word alone."""
+    reader = reader_of(zoo / "bert")
+    common: dict[str, Any] = {"max_seq_length": 16, "device": CPU}
+    words = (Sentence(("films", "good"), ("A", "B")),)
+    found = {}
+    for kind, examples, made in (
+        ("classification", THREE, PublishedTexts),
+        ("tagging", words, PublishedTagging),
+    ):
+        problem = published_problem(task_of(kind, examples), reader, common)
+        assert isinstance(problem, made)
+        found[kind] = problem.net(dropout=None)
+        assert isinstance(found[kind], LinearHead)
+    limit = math.sqrt(6 / (16 + 2))
+    for head, dropout in ((found["classification"], 0.1), (found["tagging"], 0.0)):
+        assert head.dropout.p == dropout
+        assert 0.5 * limit < float(head.out.weight.detach().abs().max()) <= limit
+        assert float(head.out.bias.detach().abs().max()) == 0
+    tags = published_problem(task_of("tagging", words), reader, common).rows(words)
+    batch = tags.batch(torch.tensor([0]))
+    assert batch.places_BL.int().tolist() == [[0, 1, 0, 1, 0]]
+    questions = published_problem(
+        task_of("answering", ["q"]), reader, common | {"answerless": True}
+    )
+    assert questions.net(dropout=None).dropout.p == 0
+
+
+def test_pairs_in_both_orders() -> None:
+    """Those of known tasks, where the order does not matter, under the published protocol alone. A
+    held-out pair is not trained on in its other order."""
+    task = values()
+    assert shown_examples(task, seed=0, settings=QUICK)[0] == drawn_examples(
+        task, seed=0, settings=QUICK
+    )
+    shown, _ = shown_examples(task, seed=0, settings=PUBLISHED)
+    first: Any = task.train[0]
+    assert len(shown) == 72
+    assert shown[36] == Example(first.pair, first.text, first.label)
+    assert len(shown_examples(replace(task, symmetric=False), seed=0, settings=PUBLISHED)[0]) == 36
+    rows = [Example(f"a{k}", f"b{k}", k % 2) for k in range(40)]
+    held = replace(PUBLISHED, load_best_model_at_end=True, selection_fraction=0.2)
+    pairs = task_of("classification", rows, symmetric=True)
+    shown, selection = shown_examples(pairs, seed=0, settings=held)
+    assert len(shown) == 2 * (40 - len(selection)) == 64
+    trained = {frozenset((e.text, e.pair)) for e in shown}
+    assert not trained & {frozenset((e.text, e.pair)) for e in selection}
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_the_published_protocol_learns(zoo: Path, kind: str) -> None:
+    settings = replace(THOROUGH, protocol="published")
+    task = reviews_task() if kind == "classification" else values()
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings)
+    assert next(iter(found.scores.values())) > 0.9, found.curve
+
+
+# ------------------------------------------------------------------ examples and epochs
+
+
+def test_a_smaller_subset_is_inside_a_larger_one() -> None:
+    task = reviews_task()
+
+    def drawn(most: int, seed: int = 1) -> list[Any]:
+        return drawn_examples(task, seed=seed, settings=FinetuneSettings(max_train_samples=most))
+
+    assert drawn(10) == drawn(20)[:10]
+    assert len(set(drawn(20))) == 20
+    assert drawn(10) != drawn(10, seed=2)
+    assert drawn(999) == list(task.train)
+
+
+def test_a_small_set_is_shown_more_often() -> None:
+    """100 examples are 4 batches of 32."""
+    rows = [Example("a", None, k % 2) for k in range(100)]
+    small = task_of("classification", rows, min_updates=100, epochs=3)
+    plain = FinetuneSettings()
+    assert epochs_of(small, plain, examples=100) == 25
+    assert expected_updates(small, plain) == 100
+    assert epochs_of(small, plain, examples=10_000) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=0), examples=100) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=40), examples=100) == 10
+    assert epochs_of(small, replace(plain, num_train_epochs=2.0), examples=100) == 2
+    assert epochs_of(small, PUBLISHED, examples=100) == 3
+    assert epochs_of(small, replace(plain, min_train_steps=10**6), examples=1) == MOST_EPOCHS
+    assert epochs_of(small, replace(plain, frozen_encoder="last"), examples=100) == 20
+
+
+def test_a_run_is_a_function_of_its_seed(zoo: Path) -> None:
+    """It leaves torch's generator as it was."""
+    task, model = reviews_task(), f"random:{zoo / 'electra'}"
+    torch.manual_seed(5)
+    first = finetune_one(model, task, seed=3, settings=QUICK)
+    drawn = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(1))
+    again, other = (finetune_one(model, task, seed=s, settings=QUICK) for s in (3, 4))
+    assert again.curve == first.curve
+    assert other.curve[0].loss != first.curve[0].loss
+
+
+@pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
+def test_a_class_and_a_value_are_learnt(zoo: Path, name: str) -> None:
+    found = finetune_one(str(zoo / name), reviews_task(), seed=0, settings=THOROUGH)
+    assert found.scores["accuracy"] == 1.0
+    # 7 updates an epoch, every fifth of 24 epochs and the last.
+    assert [p.step for p in found.curve] == [35, 70, 105, 140, 168]
+    assert found.curve[0].loss > found.curve[-1].loss
+    assert found.curve[-1].metrics == found.scores
+    assert (found.train_examples, found.updates) == (54, 168)
+    found = finetune_one(str(zoo / name), values(), seed=0, settings=THOROUGH)
+    assert found.scores["pearson"] > 0.9, found.curve
+
+
+# ------------------------------------------------------------------ weights of classes
+
+
+def test_weights_of_classes_by_hand() -> None:
+    """Nine of a, three of b: 12 / (2 * 9) and 12 / (2 * 3)."""
+    rows = [Example("t", None, int(k >= 9)) for k in range(12)]
+    wanted = torch.tensor([2 / 3, 2.0])
+    torch.testing.assert_close(class_weights(task_of("classification", rows)), wanted)
+    tags = [Sentence(("x", "y", "z", "w"), ("a", "a", "a", "b"))]
+    torch.testing.assert_close(class_weights(task_of("tagging", tags)), wanted)
+    several = [Example("t", None, (0, 1) if k < 3 else (1,)) for k in range(12)]
+    found = class_weights(task_of("multilabel", several, labels=("a", "b")))
+    torch.testing.assert_close(found, torch.tensor([[2 / 3, 2.0], [6.5, 13 / 24]]))
+
+
+def test_the_loss_with_weights(zoo: Path) -> None:
+    logits, targets = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    weights = torch.tensor([1.0, 0.5, 2.0])
+    each = F.cross_entropy(logits, targets, reduction="none") * torch.tensor([1.0, 2.0, 0.5, 0.5])
+    torch.testing.assert_close(grade_classes(logits, targets, weights), each.mean())
+    several = torch.tensor([[1.0, math.nan, 0.0], [math.nan, math.nan, 1.0]])
+    pairs = torch.tensor([[1.0, 4.0], [1.0, 1.0], [3.0, 1.0]])
+    one = F.binary_cross_entropy_with_logits
+    losses = [4 * one(logits[0, 0], several[0, 0]), 3 * one(logits[0, 2], several[0, 2])]
+    losses.append(one(logits[1, 2], several[1, 2]))
+    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU, "weights": pairs}
+    problem = Texts(reader_of(zoo / "bert"), "multilabel", ("a", "b", "c"), **how)
+    torch.testing.assert_close(problem.grade(logits[:2], several), torch.stack(losses).mean())
+    batch: Any = SimpleNamespace(targets=several)
+    assert float(problem.weight(batch)) == pytest.approx(2 / 3 + 1 / 3)
+
+
+def test_devices_and_precision() -> None:
+    assert loop.device_named("cpu") == CPU
+    for absent in ("cuda:99", "gpu"):
+        with pytest.raises(UserError, match=f"device '{absent}' is not here"):
+            loop.device_named(absent)
+    assert loop.computes_in_bf16("true", CPU)
+    assert not loop.computes_in_bf16("false", CPU)

@@ -1,0 +1,660 @@
+"""Encoders and fine-tuned models: loaded strictly, trained as classes of the library, and saved so
+that plain transformers code computes the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from torch import Tensor
+from toy import (
+    CPU,
+    THOROUGH,
+    alone,
+    chunks,
+    outputs_of,
+    questions,
+    reader_of,
+    reviews_task,
+    sharpened,
+    task_of,
+)
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+from electrify.errors import UserError
+from electrify.finetuning import attention
+from electrify.finetuning.answering import Answering
+from electrify.finetuning.attention import PLAIN, implementation_for, plain_attention
+from electrify.finetuning.frames import frames_of
+from electrify.finetuning.model import (
+    Net,
+    Reading,
+    computing_in_bf16,
+    learning_rates,
+    load_finetuned,
+    save,
+    with_fresh_head,
+)
+from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.predict import Labelled, Tagged, Value, predict
+from electrify.finetuning.tagging import Tagging
+from electrify.finetuning.tasks import Example
+from electrify.finetuning.texts import Texts
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
+TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]
+
+
+def copied(zoo: Path, name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(zoo / name, tmp_path / name))
+
+
+def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> Path:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+# ------------------------------------------------------------------ strict loading
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_weights_are_those_of_the_checkpoint(zoo: Path, name: str) -> None:
+    """Of the masked LM or discriminator that it holds, also in the class that is trained."""
+    reader = reader_of(zoo / name)
+    saved = load_file(zoo / name / "model.safetensors")
+    prefix = reader.encoder.base_model_prefix
+    wanted = {key.removeprefix(f"{prefix}."): t for key, t in saved.items()}
+    for kind in ("classification", "tagging", "answering"):
+        net = with_fresh_head(reader, kind, ("a", "b"))  # type: ignore[arg-type]
+        named = dict(net.encoder.named_parameters())
+        assert len(named) > 10
+        for key, parameter in named.items():
+            if "pooler" not in key:
+                assert torch.equal(parameter, wanted[key]), key
+
+
+def test_missing_weights_are_named(zoo: Path, tmp_path: Path) -> None:
+    folder = copied(zoo, "electra", tmp_path)
+    edit_weights(folder, lambda t: t.pop("electra.encoder.layer.1.output.dense.weight"))
+    with pytest.raises(UserError, match=r"lacks 1 of .* \(encoder.layer.1.output.dense.weight\)"):
+        reader_of(folder)
+    assert reader_of(f"random:{folder}").width == 16
+
+
+def test_names_with_a_prefix_and_other_sizes(zoo: Path, tmp_path: Path) -> None:
+    folder = copied(zoo, "bert", tmp_path)
+    wrapped = {f"module.{k}": v for k, v in load_file(folder / "model.safetensors").items()}
+    save_file(wrapped, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks \d+ of the encoder's \d+ weights"):
+        reader_of(folder)
+    folder = copied(zoo, "roberta", tmp_path)
+    config = json.loads((folder / "config.json").read_text()) | {"hidden_size": 32}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="roberta"):
+        reader_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("bert", "bert.encoder.layer.0.attention.self.distance_embedding.weight"),
+        ("electra", "electra.encoder.layer.1.output.adapter.weight"),
+        ("deberta", "encoder.conv.conv.weight"),
+        ("modernbert", "model.layers.0.attn.Wqkv.bias"),
+    ],
+)
+def test_weights_of_the_encoder_that_its_class_does_not_use(
+    zoo: Path, tmp_path: Path, name: str, key: str
+) -> None:
+    """The encoder that was trained computes something else."""
+    folder = copied(zoo, name, tmp_path)
+    edit_weights(folder, lambda t: t.update({key: torch.ones(16)}))
+    with pytest.raises(UserError, match=f"does not use .*{key}"):
+        reader_of(folder)
+
+
+def saved_as(folder: Path, zoo: Path, name: str, auto: Any) -> Path:
+    """A copy of a model of the zoo as another class of the library, with a head of two labels."""
+    shutil.copytree(zoo / name, folder)
+    torch.manual_seed(7)
+    auto.from_config(transformers.AutoConfig.from_pretrained(folder)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["electra", "bert", "modernbert", "deberta"])
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_heads_of_a_checkpoint_never_enter_a_task(
+    zoo: Path, tmp_path: Path, name: str, kind: Any
+) -> None:
+    """Some discriminators have the library's class for tags, with two labels."""
+    auto = {
+        "electra": transformers.AutoModelForPreTraining,
+        "bert": transformers.AutoModelForPreTraining,
+    }.get(name, transformers.AutoModelForTokenClassification)
+    folder = saved_as(tmp_path / "model", zoo, name, auto)
+    saved = load_file(folder / "model.safetensors")
+    reader = reader_of(folder)
+    found = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        net = with_fresh_head(reader, kind, ("a", "b"))
+        inside = {id(p) for n, p in net.encoder.named_parameters() if "pooler" not in n}
+        found.append({n: p for n, p in net.named_parameters() if id(p) not in inside})
+    assert any(n.endswith("weight") for n in found[0])
+    for key, parameter in found[0].items():
+        assert torch.equal(parameter, found[1][key])
+        if key.endswith("weight") and "norm" not in key:
+            assert not torch.equal(parameter, found[2][key]), key
+            name_there = key.removeprefix("library.")
+            if name_there in saved and saved[name_there].shape == parameter.shape:
+                assert not torch.equal(parameter, saved[name_there]), key
+
+
+@pytest.mark.parametrize("auto", ["MaskedLM", "PreTraining", "SequenceClassification"])
+def test_any_class_of_the_library_holds_the_encoder(zoo: Path, tmp_path: Path, auto: str) -> None:
+    """Their heads and poolers are not the encoder's weights."""
+    given = getattr(transformers, f"AutoModelFor{auto}")
+    assert reader_of(saved_as(tmp_path / auto, zoo, "bert", given)).width == 16
+
+
+def test_random_weights_have_the_same_shape_and_other_values_by_seed(zoo: Path) -> None:
+    def drawn(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        encoder = reader_of(f"random:{zoo / 'electra'}").encoder
+        return encoder.encoder.layer[0].output.dense.weight.detach()
+
+    trained = reader_of(zoo / "electra").encoder.encoder.layer[0].output.dense.weight
+    assert drawn(0).shape == trained.shape
+    assert torch.equal(drawn(0), drawn(0))
+    assert not torch.equal(drawn(0), drawn(1))
+    assert drawn(0).std() == pytest.approx(0.02, rel=0.2)
+
+
+def test_folders_without_a_model_or_tokenizer(zoo: Path, tmp_path: Path) -> None:
+    folder = copied(zoo, "bert", tmp_path)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="no tokenizer"):
+        reader_of(folder)
+    whole = json.loads((zoo / "bert" / "tokenizer.json").read_text())
+    whole["model"]["vocab"]["surplus"] = 99
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    with pytest.raises(UserError, match="ids up to 99"):
+        reader_of(folder)
+    with pytest.raises(UserError, match="no such folder"):
+        reader_of(tmp_path / "nothing")
+    path = zoo / "electra" / "model.safetensors"
+    folder = copied(zoo, "electra", tmp_path)
+    (folder / "model.safetensors").write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"damaged|cannot be loaded"):
+        reader_of(folder)
+
+
+@pytest.mark.parametrize("kind", ["ViT", "Canine"])
+def test_models_that_read_no_tokens(zoo: Path, tmp_path: Path, kind: str) -> None:
+    kept = shutil.ignore_patterns("*.safetensors", "config.json")
+    folder = Path(shutil.copytree(zoo / "bert", tmp_path / "model", ignore=kept))
+    fields = {"vocab_size": 26, **SHAPE} | {"image_size": 8, "patch_size": 4}
+    config = getattr(transformers, f"{kind}Config")(**fields)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+    with pytest.raises(UserError, match="reads no tokens of a text"):
+        reader_of(folder)
+
+
+def test_inputs_and_dropout_of_an_encoder(zoo: Path) -> None:
+    found = {name: reader_of(zoo / name) for name in ("electra", "bert", "roberta")}
+    assert [r.segments for r in found.values()] == [True, True, False]
+    assert [r.positions for r in found.values()] == [40, 40, 39]
+    with pytest.raises(UserError, match="Give --max-seq-length 39"):
+        found["roberta"].fitting(64, 128)
+    assert found["roberta"].fitting(None, 128) == 39
+    for model in (str(zoo / "bert"), f"random:{zoo / 'bert'}"):
+        reader = reader_of(model, dropout=0.3)
+        drops = {m.p for m in reader.encoder.modules() if isinstance(m, torch.nn.Dropout)}
+        assert (drops, reader.dropout) == ({0.3}, 0.1)
+        assert reader.encoder.config.attention_probs_dropout_prob == 0.3
+
+
+# ------------------------------------------------------------------ learning rates
+
+
+BY_HAND = {
+    "electra": {
+        "library.classifier.out_proj.weight": 1.0,
+        "library.electra.encoder.layer.1.attention.self.query.weight": 0.5,
+        "library.electra.encoder.layer.0.output.LayerNorm.bias": 0.25,
+        "library.electra.embeddings_project.weight": 0.125,
+        "library.electra.embeddings.word_embeddings.weight": 0.125,
+    },
+    "bert": {
+        "library.bert.pooler.dense.weight": 1.0,
+        "library.bert.encoder.layer.1.output.dense.weight": 0.5,
+        "library.bert.embeddings.LayerNorm.weight": 0.125,
+    },
+    "roberta": {
+        "library.classifier.dense.bias": 1.0,
+        "library.roberta.embeddings.word_embeddings.weight": 0.125,
+    },
+    "modernbert": {
+        "library.head.dense.weight": 1.0,
+        "library.model.final_norm.weight": 0.5,
+        "library.model.layers.1.attn.Wqkv.weight": 0.5,
+        "library.model.layers.0.mlp.Wi.weight": 0.25,
+        "library.model.embeddings.norm.weight": 0.125,
+        "library.model.embeddings.tok_embeddings.weight": 0.125,
+    },
+    "deberta": {
+        "library.pooler.dense.weight": 1.0,
+        "library.deberta.encoder.layer.1.output.dense.weight": 0.5,
+        "library.deberta.encoder.layer.0.output.dense.weight": 0.25,
+        # Every layer reads the table of distances.
+        "library.deberta.encoder.rel_embeddings.weight": 0.125,
+        "library.deberta.encoder.LayerNorm.weight": 0.125,
+        "library.deberta.embeddings.LayerNorm.weight": 0.125,
+    },
+}
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_learning_rates_by_hand(zoo: Path, name: str) -> None:
+    net = with_fresh_head(reader_of(zoo / name), "classification", ("a", "b"))
+    rates = learning_rates(net, peak=1.0, decay=0.5)
+    assert rates.keys() == dict(net.named_parameters()).keys()
+    for key, rate in BY_HAND[name].items():
+        assert rates[key] == rate, key
+    assert set(rates.values()) == {0.5**k for k in range(4)}
+    # Public code of ELECTRA: n + 2 - depth, of embeddings 0, of layer i i + 1, of the head n + 2.
+    skipping = learning_rates(net, peak=1.0, decay=0.5, skip=True)
+    assert all(skipping[key] == (rate if rate == 1 else rate / 2) for key, rate in rates.items())
+
+
+# ------------------------------------------------------------------ other architectures
+
+
+OTHERS = ("albert", "xlnet", "gpt2", "opt")
+
+
+def byte_level(folder: Path, *, single: str, pair: str, **names: str) -> int:
+    """A byte-level tokenizer without merges: RoBERTa's, XLNet's and GPT-2's frames around it."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<cls>", "<sep>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {word: k for k, word in enumerate([*special, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokens = [(word, vocabulary[word]) for word in special]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=tokens
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", **names
+    ).save_pretrained(folder)
+    return len(vocabulary)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Path:
+    """Encoders and decoders of other shapes than BERT's, with random weights."""
+    root = tmp_path_factory.mktemp("others")
+    kept = shutil.ignore_patterns("*.safetensors", "config.json")
+    shutil.copytree(zoo / "bert", root / "albert", ignore=kept)
+    size = byte_level(
+        root / "xlnet",
+        single="$A <sep> <cls>:2",
+        pair="$A <sep> $B:1 <sep>:1 <cls>:2",
+        sep_token="<sep>",
+        cls_token="<cls>",
+    )
+    byte_level(root / "gpt2", single="$A", pair="$A $B")
+    byte_level(root / "opt", single="<s> $A", pair="<s> $A <s> $B", cls_token="<s>")
+    of_layers = {"n_layer": 2, "n_head": 2}
+    made: dict[str, tuple[str, Any]] = {
+        "opt": (
+            "OPTForCausalLM",
+            transformers.OPTConfig(
+                vocab_size=size,
+                word_embed_proj_dim=16,
+                ffn_dim=32,
+                pad_token_id=1,
+                **SHAPE | {"max_position_embeddings": 64},  # type: ignore[arg-type]
+            ),
+        ),
+        "albert": (
+            "AlbertForMaskedLM",
+            transformers.AlbertConfig(vocab_size=26, embedding_size=8, **SHAPE),  # type: ignore[arg-type]
+        ),
+        "xlnet": (
+            "XLNetLMHeadModel",
+            transformers.XLNetConfig(vocab_size=size, d_model=16, d_inner=32, **of_layers),
+        ),
+        "gpt2": (
+            "GPT2LMHeadModel",
+            transformers.GPT2Config(vocab_size=size, n_embd=16, n_positions=64, **of_layers),
+        ),
+    }
+    for name, (model, config) in made.items():
+        torch.manual_seed(1)
+        getattr(transformers, model)(config).save_pretrained(root / name)
+    return root
+
+
+def folder_of(zoo: Path, others: Path, name: str) -> Path:
+    return (zoo if name in ZOO else others) / name
+
+
+@pytest.mark.parametrize("name", ["modernbert", *OTHERS])
+def test_every_architecture_learns_a_class(zoo: Path, others: Path, name: str) -> None:
+    model = str(folder_of(zoo, others, name))
+    found = finetune_one(model, reviews_task(), seed=0, settings=THOROUGH)
+    assert found.scores["accuracy"] > 0.9, found.curve
+
+
+@pytest.mark.parametrize("name", [*ZOO, *OTHERS])
+def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, others: Path, name: str) -> None:
+    reader = reader_of(folder_of(zoo, others, name))
+    assert reader.last == (name in ("xlnet", "gpt2", "opt"))
+    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=39, device=CPU)
+    net = sharpened(problem.net(dropout=None))
+    rows = problem.rows([Example(text) for text in TEXTS])
+    together = outputs_of(problem, net, rows)["logits"]
+    each = torch.cat([one["logits"] for one in alone(problem, net, rows)])
+    torch.testing.assert_close(together, each, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(together[0], together[1], atol=1e-3)
+
+
+def test_frames_by_hand(zoo: Path, others: Path) -> None:
+    bert, pair = frames_of(reader_of(zoo / "bert").tokenizer)
+    assert bert.around([7, 8]) == ([2, 7, 8, 3], [0, 0, 0, 0], [1])
+    assert pair.around([7], [8, 9]) == ([2, 7, 3, 8, 9, 3], [0, 0, 0, 1, 1, 1], [1, 3])
+    xlnet, pair = frames_of(reader_of(others / "xlnet").tokenizer)
+    assert xlnet.around([7, 8]) == ([7, 8, 5, 4], [0, 0, 0, 2], [0])
+    assert pair.around([7], [8, 9]) == ([7, 5, 8, 9, 5, 4], [0, 0, 1, 1, 1, 2], [0, 2])
+    gpt2, pair = frames_of(reader_of(others / "gpt2").tokenizer)
+    assert (gpt2.room, pair.around([7], [8, 9])[0]) == (0, [7, 8, 9])
+    opt, pair = frames_of(reader_of(others / "opt").tokenizer)
+    assert (opt.around([7])[0], pair.around([7], [8])[0]) == ([0, 7], [0, 7, 0, 8])
+
+
+# ------------------------------------------------------------------ attention
+
+
+SIZE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
+WIDE = SIZE | {"num_attention_heads": 4, "intermediate_size": 48}
+ATTENTIVE: dict[str, Any] = {
+    "bert": transformers.BertConfig(**WIDE),
+    "modernbert": transformers.ModernBertConfig(
+        **WIDE, pad_token_id=0, cls_token_id=2, sep_token_id=3, local_attention=4
+    ),
+    "gpt2": transformers.GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=4),
+    # Two query heads to one key head:
+    "qwen2": transformers.Qwen2Config(**WIDE, num_key_value_heads=2),
+}
+WITH_THEIR_OWN: dict[str, Any] = {
+    "deberta": transformers.DebertaV2Config(**WIDE, relative_attention=True),
+    "gemma2": transformers.Gemma2Config(**WIDE, num_key_value_heads=2, head_dim=8),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIVE)
+def test_plain_attention_is_the_librarys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32 and in bfloat16, and for long rows by the fused kernel."""
+    found: list[Any] = []
+    for implementation in ("sdpa", PLAIN):
+        torch.manual_seed(0)
+        model = transformers.AutoModel.from_config(
+            ATTENTIVE[name], attn_implementation=implementation
+        )
+        found.append(model.eval())
+    ids = torch.randint(4, 50, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(12) < torch.tensor([[12], [7], [1]])).long()
+
+    def states(model: Any, *, bf16: bool = False) -> Tensor:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            found = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return found[mask.bool()].float()
+
+    theirs, ours = (states(model) for model in found)
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)
+    near = states(found[1], bf16=True)
+    assert torch.cosine_similarity(near, theirs, dim=-1).min() > 0.999
+    calls: list[int] = []
+    real = F.scaled_dot_product_attention
+
+    def spy(*args: Any, **named: Any) -> Tensor:
+        calls.append(1)
+        return real(*args, **named)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    assert torch.equal(states(found[1]), ours)
+    assert not calls
+    monkeypatch.setattr(attention, "LONG_ROW", 12)
+    torch.testing.assert_close(states(found[1]), ours, atol=1e-5, rtol=1e-5)
+    assert len(calls) == 2
+
+
+def test_plain_attention_with_dropout_and_values_in_16_bits() -> None:
+    """Autocast leaves the values in bfloat16 where a model rotates queries and keys in float32."""
+    query, key = torch.randn(2, 1, 2, 3, 4)
+    value = torch.randn(1, 2, 3, 4).bfloat16()
+    module = torch.nn.Module().eval()
+    found, _ = plain_attention(module, query, key, value, None, dropout=0.5)
+    want, _ = plain_attention(module, query, key, value.float(), None)
+    assert torch.equal(found, want)
+    dropped, _ = plain_attention(module.train(), query, key, value, None, dropout=0.5)
+    assert not torch.equal(dropped, want)
+
+
+@pytest.mark.parametrize("name", [*ATTENTIVE, *WITH_THEIR_OWN])
+def test_which_classes_have_plain_attention(name: str) -> None:
+    config = (ATTENTIVE | WITH_THEIR_OWN)[name]
+    model: Any = MODEL_MAPPING[type(config)]
+    found = [implementation_for(model, config, torch.device(kind)) for kind in ("cpu", "cuda")]
+    assert found == ([PLAIN, "sdpa"] if name in ATTENTIVE else ["eager", "eager"])
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("kind", ["classification", "answering"])
+def test_the_head_computes_in_float32(zoo: Path, name: str, kind: Any) -> None:
+    net = sharpened(with_fresh_head(reader_of(zoo / name), kind, ("a", "b")))
+    inputs = {"input_ids": torch.tensor([[2, 5, 13, 3]])}
+    with torch.inference_mode():
+        exact = net(inputs)
+        computing_in_bf16(net.encoder)
+        near = net(inputs)
+    assert near.dtype is torch.float32
+    assert not torch.equal(near, near.bfloat16().float())
+    assert not torch.equal(near, exact)
+    torch.testing.assert_close(near, exact, atol=0.1, rtol=0.05)
+
+
+# ------------------------------------------------------------------ saved folders
+
+
+def saved_folder(folder: Path, problem: Any, **more: Any) -> tuple[Any, Path]:
+    """A net with a fresh head, and the folder that it was saved in."""
+    net = sharpened(problem.net(dropout=None))
+    save(net, problem.reader, "toy", folder, reading=Reading(max_seq_length=32), **more)
+    return net, folder
+
+
+@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
+@pytest.mark.parametrize("classes", [2, 3, 9])
+def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: int) -> None:
+    labels = tuple(f"class {k}" for k in range(classes))
+    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    problem = Texts(reader_of(zoo / name), "classification", labels, **how)
+    net, folder = saved_folder(tmp_path / "saved", problem)
+    outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
+    wanted_NC = problem.probabilities(outputs)
+    pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
+    by_the_library = pipeline(TEXTS, top_k=None)
+    ours = predict(folder, TEXTS, bf16="false", device="cpu")
+    for wanted_C, theirs, one in zip(wanted_NC, by_the_library, ours, strict=True):
+        assert isinstance(one, Labelled)
+        wanted = dict(zip(labels, wanted_C.tolist(), strict=True))
+        assert {row["label"]: row["score"] for row in theirs} == pytest.approx(wanted, abs=1e-5)
+        assert one.probabilities == pytest.approx(wanted, abs=1e-6)
+        assert one.label == theirs[0]["label"] == max(wanted, key=lambda label: wanted[label])
+    loaded = load_finetuned(str(folder), device=CPU)
+    assert (loaded.kind, loaded.labels) == ("classification", labels)
+    assert loaded.reading == Reading(max_seq_length=32)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["dtype"] == "float32"
+    assert config["architectures"] == [type(net.library).__name__]
+
+
+@pytest.mark.parametrize("name", ["electra", "roberta", "deberta"])
+def test_pairs_and_several_labels_in_the_librarys_class(
+    zoo: Path, tmp_path: Path, name: str
+) -> None:
+    how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
+    problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **how)
+    net, folder = saved_folder(tmp_path / "saved", problem)
+    rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
+    wanted_NC = problem.probabilities(outputs_of(problem, net, rows))
+    found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false")
+    assert load_finetuned(str(folder), device=CPU).kind == "multilabel"
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(TEXTS, ["it was"] * 3, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        theirs_NC = model(**inputs).logits.sigmoid()
+    torch.testing.assert_close(theirs_NC, wanted_NC, atol=1e-5, rtol=1e-5)
+    for one, wanted_C in zip(found, wanted_NC.tolist(), strict=True):
+        assert list(one.probabilities.values()) == pytest.approx(wanted_C, abs=1e-6)  # type: ignore[union-attr]
+        assert one.labels == tuple(c for c, p in zip("abc", wanted_C, strict=True) if p > 0.5)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> None:
+    """Mean and deviation of the training values are in the saved weights."""
+    reader = reader_of(zoo / name)
+    problem = Texts(reader, "regression", (), max_seq_length=32, device=CPU)
+    problem.fit([Example("a", None, value) for value in (100.0, 110.0, 160.0)])
+    assert (problem.center, problem.scale) == (pytest.approx(370 / 3), pytest.approx(26.2466929))
+    more = {"scale": problem.scale, "center": problem.center}
+    net, folder = saved_folder(tmp_path / "saved", problem, **more)
+    outputs = outputs_of(problem, net, problem.rows([Example(text) for text in TEXTS]))
+    wanted = problem.values(outputs)
+    assert max(wanted) - min(wanted) > 0.1
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.inference_mode():
+        theirs = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits[:, 0].tolist()
+    assert theirs == pytest.approx(wanted, abs=1e-4)
+    pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
+    piped = [row["score"] for row in pipeline(TEXTS, function_to_apply="none")]
+    assert piped == pytest.approx(wanted, abs=1e-4)
+    ours = predict(folder, TEXTS, bf16="false")
+    assert [one.value for one in ours if isinstance(one, Value)] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_head_without_bias_cannot_hold_a_regression(others: Path, tmp_path: Path) -> None:
+    """Decoders have such heads. Before the first update, and only where the model is saved."""
+    examples = [Example("good", None, 1.0), Example("bad", None, 2.0)]
+    task = task_of("regression", examples)
+    settings = FinetuneSettings(num_train_epochs=1, bf16="false")
+    how: dict[str, Any] = {"seed": 0, "settings": settings}
+    with pytest.raises(UserError, match="GPT2ForSequenceClassification has no bias"):
+        finetune_one(str(others / "gpt2"), task, save_to=tmp_path / "saved", **how)
+    assert not (tmp_path / "saved").exists()
+    assert finetune_one(str(others / "gpt2"), task, **how).updates == 1
+
+
+@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
+def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
+    """The class with the largest mean of the logits of a word's tokens."""
+    labels = ("A", "B", "C")
+    problem = Tagging(reader_of(zoo / name), labels, max_seq_length=32, device=CPU)
+    _, folder = saved_folder(tmp_path / "saved", problem)
+    made = [s.words for s in chunks().train[::5]] + [("films", "the", "plotlys", "badly")]  # type: ignore[union-attr]
+    found = predict(folder, made, bf16="false")
+    model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    seen = set()
+    for words, one in zip(made, found, strict=True):
+        inputs = tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
+        with torch.inference_mode():
+            logits_LC = model(**inputs).logits[0]
+        word_L = inputs.word_ids(0)
+        wanted = []
+        for k in range(len(words)):
+            mine_PC = logits_LC[[place for place, word in enumerate(word_L) if word == k]]
+            wanted.append(model.config.id2label[int(mine_PC.mean(0).argmax())])
+        assert isinstance(one, Tagged)
+        assert one.tags == tuple(wanted)
+        seen |= set(wanted)
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
+def test_answers_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -> None:
+    """The span of the context, at most 30 tokens long, with the largest sum of logits."""
+    problem = Answering(reader_of(zoo / name), max_seq_length=32, device=CPU, answerless=False)
+    _, folder = saved_folder(tmp_path / "saved", problem)
+    every = questions(impossible=True)[::3]
+    found = predict(
+        folder, [q.question for q in every], pairs=[q.context for q in every], bf16="false"
+    )
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    for q, one in zip(every, found, strict=True):
+        inputs = tokenizer(q.question, q.context, return_tensors="pt", return_offsets_mapping=True)
+        offsets = inputs.pop("offset_mapping")[0].tolist()
+        context_L = torch.tensor([part == 1 for part in inputs.sequence_ids(0)])
+        with torch.inference_mode():
+            out = model(**inputs)
+        scores_LL = (out.start_logits[0][:, None] + out.end_logits[0]).triu()
+        may_LL = (context_L[:, None] & context_L).triu()
+        best = scores_LL.masked_fill(~may_LL, -1e9).flatten().argmax().item()
+        first, last = divmod(int(best), len(offsets))
+        assert one.answer == q.context[offsets[first][0] : offsets[last][1]]  # type: ignore[union-attr]
+        assert one.score == pytest.approx(float(scores_LL[first, last]), abs=1e-4)  # type: ignore[union-attr]
+
+
+def test_folders_that_were_not_fine_tuned(zoo: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Predictions need a fine-tuned model"):
+        load_finetuned(str(zoo / "bert"), device=CPU)
+    reader = reader_of(zoo / "bert")
+    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=32, device=CPU)
+    _, folder = saved_folder(tmp_path / "saved", problem)
+    edit_weights(folder, lambda t: t.pop("classifier.bias"))
+    with pytest.raises(UserError, match=r"lacks weights of the head \(classifier.bias\)"):
+        load_finetuned(str(folder), device=CPU)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_the_dtype_of_a_configuration_does_not_round(zoo: Path, tmp_path: Path, dtype: str) -> None:
+    """It says how somebody would compute, and not what the weights are."""
+    folder = copied(zoo, "bert", tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": dtype}))
+    reader = reader_of(folder)
+    wanted = load_file(folder / "model.safetensors")
+    key = "embeddings.word_embeddings.weight"
+    assert torch.equal(reader.encoder.state_dict()[key], wanted[f"bert.{key}"])
+    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=32, device=CPU)
+    net, saved = saved_folder(tmp_path / "saved", problem)
+    assert isinstance(net, Net)
+    tensors = load_file(saved / "model.safetensors")
+    assert {t.dtype for t in tensors.values()} == {torch.float32}
+    assert torch.equal(tensors[f"bert.{key}"], net.encoder.state_dict()[key])
+    assert json.loads((saved / "config.json").read_text())["dtype"] == "float32"

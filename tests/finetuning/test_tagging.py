@@ -1,0 +1,232 @@
+"""Tagging: windows, the tokens of words, and the mean of their logits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from toy import ADJECTIVES, CPU, NOUNS, THOROUGH, chunks, outputs_of, reader_of, sharpened, task_of
+
+from electrify.finetuning.known import read_task
+from electrify.finetuning.model import with_fresh_head
+from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.predict import Tagged, predict
+from electrify.finetuning.published import PublishedTagging
+from electrify.finetuning.rows import NO_WORD, Batch
+from electrify.finetuning.tagging import Tagging, means, windows
+from electrify.finetuning.tasks import TASKS, Sentence
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def tagging(zoo: Path, labels: tuple[str, ...], *, length: int = 16, first: bool = False) -> Any:
+    made = PublishedTagging if first else Tagging
+    return made(reader_of(zoo / "bert"), labels, max_seq_length=length, device=CPU)
+
+
+# ------------------------------------------------------------------ windows
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=60),
+    st.integers(9, 30),
+)
+def test_windows_tag_every_word_once_and_fit(pieces: list[int], room: int) -> None:
+    found = windows(pieces, room)
+    assert [k for w in found for k in range(w.first, w.last)] == list(range(len(pieces)))
+    for w in found:
+        assert w.begin <= w.first < w.last <= w.end
+        assert sum(pieces[w.begin : w.end]) <= room
+    for w, following in itertools.pairwise(found):
+        assert sum(pieces[w.begin : w.end + 1]) > room
+        assert w.end < following.end
+
+
+def test_windows_by_hand() -> None:
+    """10 words of one piece and room for 6, half of which overlaps: 0-5, 3-8, 6-9. A word is tagged
+    where it is farther from an edge."""
+    found = [(w.begin, w.end, w.first, w.last) for w in windows([1] * 10, 6)]
+    assert found == [(0, 6, 0, 5), (3, 9, 5, 8), (6, 10, 8, 10)]
+    assert [(w.begin, w.end) for w in windows([6, 6], 6)] == [(0, 1), (1, 2)]
+
+
+def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
+    """A word that the tokenizer drops is [UNK]; words beyond the length are tagged, too."""
+    words = ("films", "the", "\u200b", "plot", "was", "film", "film", "bad", "films")
+    one = Sentence(words, ("A", "B", "A", "B", "A", "B", "A", "B", "A"))
+    problem = tagging(zoo, ("A", "B"), length=8)
+    rows = problem.rows([one])
+    batch = rows.batch(torch.tensor([0]))
+    # [CLS] film ##s the [UNK] plot was [SEP], of which `was` is tagged in the next window
+    assert batch.inputs["input_ids"].tolist() == [[2, 13, 24, 11, 1, 14, 15, 3]]
+    assert batch.places_BL.int().tolist() == [[0, 1, 1, 1, 1, 1, 0, 0]]
+    assert [spot.word for spot in rows.spots] == list(range(9))
+    classes = torch.zeros(len(rows.lengths_N), 8, dtype=torch.int32)
+    for spot in rows.spots:
+        classes[spot.row, spot.place] = spot.word % 2
+    assert problem.tags([one], rows, {"classes": classes}) == [one.tags]
+    task = task_of("tagging", [one], metrics=("accuracy",))
+    assert problem.score(task, [one], rows, {"classes": classes}) == {"accuracy": 1.0}
+    lines = problem.files("t", task, [one], rows, {"classes": classes})["t.txt"].splitlines()
+    assert lines[:2] == ["films A A", "the B B"]
+
+
+# ------------------------------------------------------------------ tokens of words
+
+
+def test_rows_of_one_window_by_hand(zoo: Path) -> None:
+    """[CLS] film ##s the plot ##ly ##s [SEP]."""
+    one = Sentence(("films", "the", "plotlys"), ("A", "B", "A"))
+    rows = tagging(zoo, ("A", "B")).rows([one])
+    batch = rows.batch(torch.tensor([0]))
+    assert batch.places_BL.int().tolist() == [[0, 1, 1, 1, 1, 1, 1, 0]]
+    assert batch.targets.tolist() == [[NO_WORD, 0, NO_WORD, 1, 0, NO_WORD, NO_WORD, NO_WORD]]
+    assert [tuple(spot) for spot in rows.spots] == [(0, 1, 2, 0), (0, 3, 1, 1), (0, 4, 3, 2)]
+    first = tagging(zoo, ("A", "B"), first=True).rows([one]).batch(torch.tensor([0]))
+    assert first.places_BL.int().tolist() == [[0, 1, 0, 1, 1, 0, 0, 0]]
+
+
+def test_means_by_hand() -> None:
+    states_PD = torch.tensor([[2.0, 3], [4, 5], [6, 7], [10, 11]]) ** 2
+    wanted = [[(4 + 16) / 2, (9 + 25) / 2], [36, 49], [100, 121]]
+    assert means(states_PD, torch.tensor([0, 0, 1, 2])).tolist() == wanted
+
+
+class Given(torch.nn.Module):
+    """A net with these logits."""
+
+    def __init__(self, logits_BLC: Tensor) -> None:
+        super().__init__()
+        self.logits_BLC = torch.nn.Parameter(logits_BLC)
+
+    def forward(self, inputs: object) -> Tensor:
+        return self.logits_BLC
+
+
+def test_a_words_logits_are_the_mean_of_its_tokens(zoo: Path) -> None:
+    """Row 0: a word of tokens 1 and 2, one of token 3. Row 1: one of token 1; 3 is not tagged."""
+    torch.manual_seed(0)
+    places = torch.tensor([[0, 1, 1, 1], [0, 1, 0, 0]], dtype=torch.bool)
+    no = NO_WORD
+    targets = torch.tensor([[no, 1, no, 0, no], [no, 1, no, no, no]])
+    batch = Batch({}, torch.tensor([4, 4]), places, targets)
+    each = torch.randn(2, 4, 3)
+    net: Any = Given(each)
+    problem = tagging(zoo, ("A", "B", "C"))
+    wanted_WC = torch.stack([(each[0, 1] + each[0, 2]) / 2, each[0, 3], each[1, 1]])
+    loss = problem.loss(net, batch)
+    wanted = torch.nn.functional.cross_entropy(wanted_WC, torch.tensor([1, 0, 1]))
+    torch.testing.assert_close(loss, wanted)
+    assert problem.weight(batch) == 3
+    found_BL = problem.outputs(net, batch)["classes"]
+    assert found_BL.shape == targets.shape
+    at = ([0, 0, 1], [1, 3, 1])
+    assert found_BL[at].tolist() == wanted_WC.argmax(-1).tolist()
+    assert int(found_BL.sum()) == int(found_BL[at].sum())
+    loss.backward()
+    grad = net.logits_BLC.grad
+    assert torch.equal(grad[0, 1], grad[0, 2])
+    assert not grad[1, 2:].any()
+
+
+@pytest.mark.parametrize("name", ["electra", "bert", "modernbert", "deberta"])
+def test_the_mean_of_logits_is_the_logit_of_the_mean_state(zoo: Path, name: str) -> None:
+    """Where the library's head for tags is one linear layer; ModernBERT's has a hidden layer."""
+    net = sharpened(with_fresh_head(reader_of(zoo / name), "tagging", ("A", "B", "C")))
+    inputs = {"input_ids": torch.tensor([[2, 13, 24, 14, 25, 3]])}
+    with torch.inference_mode():
+        logits_LC = net(inputs)[0]
+        states_LD = net.encoder(**inputs).last_hidden_state[0]
+        if name == "modernbert":
+            states_LD = net.library.head(states_LD)
+        of_mean_C = net.library.classifier(states_LD[3:5].mean(0))
+    torch.testing.assert_close(logits_LC[3:5].mean(0), of_mean_C, atol=1e-5, rtol=1e-5)
+
+
+def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
+    made = [s for s in chunks().train[::3] if isinstance(s, Sentence)]
+    problem = Tagging(reader_of(zoo / "electra"), chunks().labels, max_seq_length=9, device=CPU)
+    net = sharpened(problem.net(dropout=None))
+    rows = problem.rows(made)
+    together = problem.tags(made, rows, outputs_of(problem, net, rows))
+    for one, tags in zip(made, together, strict=True):
+        alone = problem.rows([one])
+        assert problem.tags([one], alone, outputs_of(problem, net, alone)) == [tags]
+    assert len({tag for tags in together for tag in tags}) > 1
+
+
+# ------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize("name", ["electra", "roberta", "modernbert", "deberta"])
+def test_chunks_are_learnt(zoo: Path, name: str) -> None:
+    settings = replace(THOROUGH, learning_rate=1e-2)
+    found = finetune_one(str(zoo / name), chunks(), seed=0, settings=settings)
+    assert found.scores["f1"] > 0.9, found.curve
+    lines = found.files["chunks.txt"].split("\n\n")[0].splitlines()
+    first: Any = chunks().validation[0]
+    assert [tuple(line.split()[:2]) for line in lines] == list(
+        zip(first.words, first.tags, strict=True)
+    )
+
+
+def test_a_tag_that_training_never_showed_is_a_mistake(zoo: Path) -> None:
+    shown, held = (Sentence(("the", "film"), ("D", tag)) for tag in ("N", "X"))
+    task = task_of("tagging", [shown], validation=(held,), metrics=("accuracy",))
+    settings = replace(THOROUGH, num_train_epochs=1.0)
+    found = finetune_one(str(zoo / "bert"), task, seed=0, settings=settings)
+    assert found.scores["accuracy"] <= 0.5
+
+
+def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
+    """`good film` is one word or two, of the same tokens. By its first token alone, one word of
+    five cannot be told. The saved model predicts as it was scored."""
+    made = [
+        sentence
+        for a in ADJECTIVES
+        for b in NOUNS
+        for sentence in (
+            Sentence(("the", a, b), ("DET", "ADJ", "NOUN")),
+            Sentence(("the", f"{a} {b}"), ("DET", "COMPOUND")),
+        )
+    ]
+    task = task_of("tagging", made, name="words", metrics=("accuracy",))
+    settings = replace(THOROUGH, learning_rate=1e-2, num_train_epochs=40.0)
+    saved = tmp_path / "saved"
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
+    assert found.scores["accuracy"] > 0.99, found.curve
+    published = replace(settings, protocol="published", learning_rate=1e-3)
+    first = finetune_one(str(zoo / "electra"), task, seed=0, settings=published)
+    assert 0.5 < first.scores["accuracy"] <= 0.8 + 1e-9
+    scored = [line.split()[-1] for line in found.files["words.txt"].splitlines() if line]
+    predicted = predict(saved, [s.words for s in made], bf16="false")
+    assert [t for one in predicted if isinstance(one, Tagged) for t in one.tags] == scored
+    mark = json.loads((saved / "electrify.json").read_text())
+    assert mark["part"] == "fine-tuned"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "labels"),
+    [
+        ("conll2000", (8936, 2012, 0), 22),
+        ("conll2003", (14041, 3250, 3453), 9),
+        ("wnut17", (3394, 1009, 1287), 13),
+        ("wikiann", (20000, 10000, 10000), 7),
+        ("ud", (12544, 2001, 2077), 17),
+    ],
+)
+def test_the_official_files(name: str, sizes: tuple[int, int, int], labels: int) -> None:
+    if not (DATA / "tagging").is_dir():
+        pytest.skip("no ../shared/data/tagging")
+    task = read_task(TASKS[name], str(DATA))
+    further = sum(len(examples) for _, examples in task.also)
+    assert (len(task.train), len(task.validation), further) == sizes
+    assert len(task.labels) == labels
