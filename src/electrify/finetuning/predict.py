@@ -482,11 +482,11 @@ def as_text(value: Any) -> str:
     match value:
         case None:
             return ""
-        case str():
-            return value
         case list() if all(isinstance(one, str | int | float) for one in value):
             return "|".join(map(str, value))
-    return json.dumps(value, ensure_ascii=False, default=str)
+        case bool() | int() | float() | list() | dict():
+            return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)  # of parquet also times
 
 
 # ------------------------------------------------------------------ from Python
