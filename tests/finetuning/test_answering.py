@@ -1,0 +1,452 @@
+"""Questions: windows of contexts, spans and their scores, and ELECTRA's own head by hand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer
+from torch import Tensor
+from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_of, sharpened
+
+from electrify.errors import UserError
+from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, windows_over
+from electrify.finetuning.metrics import score_answers
+from electrify.finetuning.model import load_finetuned
+from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.predict import Answered, predict
+from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
+from electrify.finetuning.rows import Batch
+from electrify.finetuning.squad import answering_of
+from electrify.finetuning.tasks import Answer, Question
+
+CONTEXT = "it was one film the plot was bad and the film was good"
+TOLD = Question("q", "the film", CONTEXT, (Answer("good", CONTEXT.index("good")),))
+SILENT = Question("r", "the film", CONTEXT, ())
+
+
+def reading(
+    zoo: Path, *, length: int, stride: int, electra: bool = False, answerless: bool = False
+) -> Any:
+    made = ElectraQuestions if electra else Answering
+    return made(
+        reader_of(zoo / "bert"),
+        max_seq_length=length,
+        device=CPU,
+        answerless=answerless,
+        doc_stride=stride,
+        n_best=5,
+        longest_answer=4,
+    )
+
+
+def batch_of(places: list[int], targets: list[int] | None = None) -> Batch:
+    """One row. places: 1 for the tokens of the context."""
+    marks = torch.tensor([places], dtype=torch.bool)
+    return Batch({}, torch.tensor([len(places)]), marks, torch.tensor([targets or [0, 0, 0]]))
+
+
+class Given(torch.nn.Module):
+    """A net with these logits."""
+
+    def __init__(self, logits_BLC: Tensor) -> None:
+        super().__init__()
+        self.logits_BLC = logits_BLC
+
+    def forward(self, inputs: object) -> Tensor:
+        return self.logits_BLC
+
+
+def likely(outputs: dict[str, Tensor]) -> dict[tuple[int, int], float]:
+    """The spans of the first row that are not impossible, with their scores."""
+    columns = (outputs[name][0].tolist() for name in ("starts", "ends", "scores"))
+    return {(s, e): v for s, e, v in zip(*columns, strict=True) if v > NEVER / 10}
+
+
+# ------------------------------------------------------------------ windows and targets
+
+
+def test_windows_by_hand(zoo: Path) -> None:
+    """[CLS] the film [SEP] leaves 8 of 13 tokens for a window; they begin every 3 tokens of 13."""
+    problem = reading(zoo, length=13, stride=3)
+    rows = problem.rows([TOLD])
+    assert [(w.begin, w.end, w.start) for w in rows.spots] == [(0, 8, 4), (3, 11, 4), (6, 13, 4)]
+    # Windows without the answer are left out where every question has one.
+    assert problem.training([TOLD]).targets.tolist() == [[10, 10, 0]]
+    every = reading(zoo, length=13, stride=3, answerless=True).training([TOLD, SILENT])
+    assert every.targets.tolist() == [[0, 0, 1], [0, 0, 1], [10, 10, 0], *[[0, 0, 1]] * 3]
+    batch = rows.batch(torch.tensor([2]))
+    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 7 + [False]]
+    tokens = problem.reader.tokenizer.convert_ids_to_tokens(batch.inputs["input_ids"][0])
+    wanted = "[CLS] the film [SEP] was bad and the film was good [SEP]"
+    assert tokens == wanted.split()
+
+
+def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
+    """All windows are kept, of SQuAD 1.1 too; those without the answer point at the class token."""
+    for answerless in (False, True):
+        problem = reading(zoo, length=13, stride=3, electra=True, answerless=answerless)
+        assert problem.training([TOLD]).targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0]]
+    assert problem.training([SILENT]).targets.tolist() == [[0, 0, 1]] * 3
+    rows = problem.rows([TOLD])
+    assert [w.own for w in rows.spots] == [(0, 6), (6, 9), (9, 13)]
+    # The separator after the context may be chosen.
+    batch = rows.batch(torch.tensor([2]))
+    assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
+    nowhere = Question("n", "film", "\u200b film", (Answer("\u200b", 0),))
+    assert len(problem.training([nowhere, TOLD]).targets) == 3
+
+
+def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, set[int]]]:
+    """Windows and the tokens whose window they are: the rule in its own words, token by token."""
+    spans, begin = [], 0
+    while True:
+        spans.append((begin, min(room, length - begin)))
+        if begin + spans[-1][1] == length:
+            break
+        begin += min(spans[-1][1], stride)
+    owner = {}
+    for token in range(length):
+        best = None
+        for k, (start, size) in enumerate(spans):
+            if start <= token < start + size:
+                score = min(token - start, start + size - 1 - token) + 0.01 * size
+                if best is None or score > best:
+                    best, owner[token] = score, k
+    return [
+        (start, start + size, {t for t, k in owner.items() if k == n})
+        for n, (start, size) in enumerate(spans)
+    ]
+
+
+@given(st.integers(0, 120), st.integers(1, 50), st.integers(1, 60))
+def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
+    length: int, room: int, stride: int
+) -> None:
+    windows, own = owned(length, room, stride)
+    assert windows == windows_over(length, room, stride)
+    both = zip(windows, own, strict=True)
+    found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
+    assert found == most_context(length, room, stride)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(zoo: Path) -> Any:
+    return reader_of(zoo / "bert").tokenizer
+
+
+@given(
+    st.lists(
+        st.sampled_from(["film", "films", "Bad", "plot,", "é", "the\u00a0", "-", "Was", "x"]),
+        min_size=1,
+        max_size=12,
+    ),
+    st.data(),
+)
+def test_an_answer_is_found_again_as_characters(
+    tokenizer: Any, words: list[str], data: st.DataObject
+) -> None:
+    """Any run of words, with capitals, accents and punctuation."""
+    context = " ".join(words)
+    first = data.draw(st.integers(0, len(words) - 1))
+    last = data.draw(st.integers(first, len(words) - 1))
+    start = len(" ".join(words[:first])) + (1 if first else 0)
+    answer = Answer(context[start : len(" ".join(words[: last + 1]))], start)
+    found = tokenizer(context, add_special_tokens=False, return_offsets_mapping=True)
+    offsets = found["offset_mapping"]
+    span = tokens_of(answer, context, offsets)
+    assert span is not None
+    assert context[offsets[span[0]][0] : offsets[span[1]][1]].strip() == answer.text.strip()
+
+
+@pytest.mark.parametrize("text", ["Paris", "Paris ", " Paris", " Paris "])
+def test_a_blank_at_the_end_of_an_answer_is_not_the_next_word(text: str) -> None:
+    """Tokens of a byte-level tokenizer hold the blank before a word."""
+    context = "We saw Paris in May and Paris in June"
+    bpe = ByteLevelBPETokenizer(trim_offsets=False)
+    bpe.train_from_iterator([context] * 99, vocab_size=400, min_frequency=1, show_progress=False)
+    encoding = bpe.encode(context)
+    assert [context[a:b] for a, b in encoding.offsets][:4] == ["We", " saw", " Paris", " in"]
+    span = tokens_of(Answer(text, context.index(text)), context, encoding.offsets)
+    assert span == (2, 2)
+
+
+def test_no_answer_fits(zoo: Path) -> None:
+    context = "one film " * 20
+    question = Question("q", "the film", context, (Answer(context.strip(), 0),))
+    with pytest.raises(UserError, match="no training answer fits into 20 tokens"):
+        reading(zoo, length=20, stride=5).training([question])
+
+
+# ------------------------------------------------------------------ spans
+
+
+def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
+    """Start logits 1 9 3 2 5, end logits 2 9 1 4 0; places 2, 3, 4; the class token is 0."""
+    problem = reading(zoo, length=13, stride=3, answerless=True)
+    problem.n_best, problem.longest_answer = 3, 2
+    net = Given(torch.tensor([[[1.0, 2], [9, 9], [3, 1], [2, 4], [5, 0]]]))
+    places = [0, 0, 1, 1, 1]
+    found = problem.outputs(net, batch_of(places))
+    # (2, 3) 3+4, (3, 3) 2+4, (4, 4) 5+0. (2, 4) has more than 2 tokens, (4, 3) is backward.
+    assert found["scores"].tolist() == [[7, 6, 5]]
+    assert (found["starts"].tolist(), found["ends"].tolist()) == ([[2, 3, 4]], [[3, 3, 4]])
+    assert found["null"].tolist() == [3]
+    start, end = torch.tensor([1.0, 3, 2, 5]), torch.tensor([2.0, 1, 4, 0])
+    for targets, first, last in (([2, 3, 0], 1, 2), ([0, 0, 1], 0, 0)):
+        wanted = -(start.log_softmax(0)[first] + end.log_softmax(0)[last]) / 2
+        torch.testing.assert_close(problem.loss(net, batch_of(places, targets)), wanted)
+
+
+@pytest.mark.parametrize("electra", [False, True])
+def test_padding_does_not_change_an_answer(zoo: Path, electra: bool) -> None:
+    every = list(questions(impossible=True)[:6])
+    problem = reading(zoo, length=32, stride=9, electra=electra, answerless=True)
+    net = sharpened(problem.net(dropout=None))
+    rows = problem.rows(every)
+    together = outputs_of(problem, net, rows)
+    for k, one in enumerate(alone(problem, net, rows)):
+        there = one["scores"][0] > NEVER / 10
+        row = {name: x[k] for name, x in together.items()}
+        near = {"atol": 1e-4, "rtol": 1e-4}
+        torch.testing.assert_close(row["scores"][there], one["scores"][0][there], **near)
+        torch.testing.assert_close(row["null"], one["null"][0], **near)
+        if not electra:  # whose beam may order equal numbers in another way
+            for name in ("starts", "ends"):
+                torch.testing.assert_close(row[name][there], one[name][0][there])
+
+
+@pytest.mark.parametrize("electra", [False, True])
+def test_contexts_of_nothing_and_spans_of_blanks(zoo: Path, electra: bool) -> None:
+    """A context that the tokenizer drops has no answer, and a span of blanks is not one."""
+    every = [
+        Question("q0", "film", "\u200b", ()),
+        Question("q1", "film", "film  \n plot", (Answer("film", 0),)),
+    ]
+    problem = reading(zoo, length=32, stride=9, electra=electra, answerless=True)
+    rows = problem.rows(every)
+    outputs = outputs_of(problem, sharpened(problem.net(dropout=None)), rows)
+    guesses = problem.guesses(every, rows, outputs)
+    assert guesses[0] == []
+    assert {g.text for g in guesses[1]} == {"film", "plot", "film  \n plot"}
+    window = rows.spots[1]
+    blank = replace(window, offsets=[(4, 6), *window.offsets[1:]])
+    guesses = problem.guesses(every, replace(rows, spots=[rows.spots[0], blank]), outputs)
+    assert "" not in {g.text for g in guesses[1]}
+    scores = problem.score(answering_of("t", every, every, epochs=1), every, rows, outputs)
+    assert scores["no_answer_exact"] == 1.0
+
+
+@pytest.mark.parametrize("electra", [False, True])
+def test_a_part_without_one_kind_of_questions(zoo: Path, electra: bool) -> None:
+    """The metrics are those of the whole set, of which a part may have no question of one kind."""
+    good = (Answer("good", 13),)
+    every = [
+        Question(f"q{k}", "film", "the film was good" + " plot" * k, good * (k < 4))
+        for k in range(8)
+    ]
+    task = answering_of("t", every, every, epochs=1)
+    problem = reading(zoo, length=16, stride=4, electra=electra, answerless=True)
+    net = sharpened(problem.net(dropout=None))
+    scores = {}
+    for name, part in (("answered", every[:4]), ("unanswered", every[4:]), ("both", every)):
+        rows = problem.rows(part)
+        outputs = outputs_of(problem, net, rows)
+        scores[name] = problem.score(task, part, rows, outputs)
+        files = problem.files("t", task, part, rows, outputs)
+        of_file = score_answers(part, json.loads(files["t.predictions.json"]))
+        assert of_file["f1"] == pytest.approx(scores[name]["best_f1"]), name
+        assert [key for key in scores[name] if key in task.metrics] == list(task.metrics)
+    assert math.isnan(scores["answered"]["no_answer_exact"])
+    assert scores["answered"]["f1"] <= scores["answered"]["best_f1"]
+    assert math.isnan(scores["unanswered"]["has_answer_f1"])
+    assert scores["unanswered"]["no_answer_exact"] == scores["unanswered"]["exact"]
+    assert all(map(math.isfinite, scores["both"].values()))
+
+
+# ------------------------------------------------------------------ ELECTRA's own head
+
+
+def electra_head(zoo: Path, width: int, *, last: bool = False, std: float | None = None) -> Any:
+    """The head, and states in place of those of an encoder: `states` of the head returns what its
+    attribute `given` holds."""
+    reader = replace(reader_of(zoo / "bert"), last=last)
+    head: Any = ElectraHead(reader, dropout=0.0)
+    head.encoder = None
+    head.start = torch.nn.Linear(width, 1)
+    head.hidden = torch.nn.Linear(2 * width, 512)
+    head.none = torch.nn.Sequential(
+        torch.nn.Linear(2 * width, 512), torch.nn.GELU(), torch.nn.Linear(512, 1)
+    )
+    head.states = lambda batch: head.given
+    problem = ElectraQuestions(reader, max_seq_length=16, device=CPU, answerless=True)
+    return head, problem
+
+
+def gelu(x: float) -> float:
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def log_softmax(logits: list[float]) -> list[float]:
+    total = math.log(sum(math.exp(x) for x in logits))
+    return [x - total for x in logits]
+
+
+def test_the_head_by_hand(zoo: Path) -> None:
+    """Width 1; [CLS], a word of the question, three of the context. One hidden unit works: the
+    start's state - 2 * the token's + 1."""
+    head, problem = electra_head(zoo, 1)
+    with torch.no_grad():
+        for p in head.parameters():
+            p.zero_()
+        head.start.weight.fill_(2.0)
+        head.hidden.weight[7] = torch.tensor([1.0, -2.0])  # the start's state comes first
+        head.hidden.bias[7] = 1.0
+        head.end.weight[0, 7] = 3.0
+        head.none[0].weight[5] = torch.tensor([1.0, 4.0])  # the class token's state comes first
+        head.none[2].weight[0, 5] = 1.0
+        head.none[2].bias.fill_(-0.5)
+    values = [0.3, 9.0, 0.1, 0.9, 0.5]
+    head.given, places, allowed = torch.tensor(values)[None, :, None], [0, 0, 1, 1, 1], [0, 2, 3, 4]
+    start = dict(zip(allowed, log_softmax([2 * values[k] for k in allowed]), strict=True))
+
+    def end(first: int) -> dict[int, float]:
+        logits = [3 * gelu(values[first] - 2 * values[k] + 1) for k in allowed]
+        return dict(zip(allowed, log_softmax(logits), strict=True))
+
+    mean = sum(math.exp(start[k]) * values[k] for k in allowed)
+    none = gelu(values[0] + 4 * mean) - 0.5
+    for first, last, impossible in ((3, 4, 0), (0, 0, 0), (0, 0, 1)):
+        spans = -(start[first] + end(first)[last]) / 2
+        wanted = spans + 0.5 * (math.log1p(math.exp(none)) - impossible * none)
+        found = problem.loss(head, batch_of(places, [first, last, impossible]))
+        assert found.item() == pytest.approx(wanted, abs=1e-5)
+    with torch.no_grad():
+        outputs = problem.outputs(head, batch_of(places))
+    assert outputs["null"].item() == pytest.approx(none, abs=1e-5)
+    # Whatever they are: the end before the start, and the class token.
+    wanted = {(s, e): start[s] + end(s)[e] for s, e in itertools.product(allowed, allowed)}
+    assert likely(outputs) == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("seed", "length", "beam"), [(0, 2, 1), (1, 6, 3), (2, 9, 12), (3, 9, 4)])
+def test_the_beam_is_the_likeliest_of_a_distribution(
+    zoo: Path, seed: int, length: int, beam: int, last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over allowed starts and ends, the class token among them, the probabilities of all pairs sum
+    to 1. The beam holds the likeliest of them."""
+    torch.manual_seed(seed)
+    head, problem = electra_head(zoo, 4, last=last)
+    head.given = torch.randn(1, length, 4)
+    places = (torch.rand(length) < 0.6).int().tolist()
+    null = length - 1 if last else 0
+    allowed = [k for k in range(length) if places[k] or k == null]
+    pairs = list(itertools.product(allowed, allowed))
+    with torch.no_grad():
+        every = likely(problem.outputs(head, batch_of(places)))
+        losses = [problem.loss(head, batch_of(places, [s, e, 0])).item() for s, e in pairs]
+        monkeypatch.setattr("electrify.finetuning.published.BEAM", beam)
+        found = problem.outputs(head, batch_of(places))
+    assert length <= BEAM
+    assert every.keys() == set(pairs)
+    assert sum(math.exp(v) for v in every.values()) == pytest.approx(1, abs=1e-4)
+    nothing = 0.5 * math.log1p(math.exp(found["null"].item()))
+    assert [nothing - every[pair] / 2 for pair in pairs] == pytest.approx(losses, abs=1e-4)
+    kept = likely(found)
+    assert len(kept) == min(beam, len(allowed)) ** 2
+    assert all(value == pytest.approx(every[pair], abs=1e-5) for pair, value in kept.items())
+    starts = {s: sum(math.exp(every[s, e]) for e in allowed) for s in allowed}
+    inside = {s for s, _ in kept}
+    least = min(starts[s] for s in inside)
+    assert all(starts[s] <= least + 1e-5 for s in allowed if s not in inside)
+    for s in inside:
+        least = min(value for (a, _), value in kept.items() if a == s)
+        assert all(every[s, e] <= least + 1e-5 for e in allowed if (s, e) not in kept)
+
+
+def test_which_of_the_beam_are_answers(zoo: Path) -> None:
+    """A span must begin where its window shows most, stay in the context, and be neither backward
+    nor too long; the class token is not an answer."""
+    problem = reading(zoo, length=13, stride=3, electra=True, answerless=True)
+    rows = problem.rows([TOLD])
+    beam = [  # score, row, first and last token of the context
+        (-0.1, 0, 7, 7),  # bad: the second window shows more of what follows
+        (-0.2, 0, 5, 6),  # plot was
+        (-0.3, 1, 7, 7),  # bad
+        (-0.4, 1, 8, 7),  # backward
+        (-0.5, 2, 9, 13),  # the separator
+        (-0.6, 2, 9, 12),  # the film was good
+        (-0.7, 0, 0, 4),  # five tokens, longer than four
+        (-0.8, 0, -4, -4),  # [CLS]
+        (-0.9, 1, 6, 7),  # was bad
+    ]
+    scores, starts, ends = (torch.full((3, 9), fill) for fill in (-1e30, 0, 0))
+    for k, (score, row, first, last) in enumerate(beam):
+        shift = rows.spots[row].start - rows.spots[row].begin if first >= 0 else 4
+        scores[row, k], starts[row, k], ends[row, k] = score, first + shift, last + shift
+    outputs = {"scores": scores, "starts": starts.int(), "ends": ends.int()}
+    outputs["null"] = torch.tensor([0.5, -2.0, 1.0])
+    ((guesses,), none) = problem.best([TOLD], rows, outputs)
+    assert [Guess(g.text, round(g.score, 3)) for g in guesses] == [
+        Guess("plot was", -0.2),
+        Guess("bad", -0.3),
+        Guess("the film was good", -0.6),
+        Guess("was bad", -0.9),
+    ]
+    assert none == [-2.0]  # the least of its windows, the classifier's alone
+
+
+# ------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize("protocol", ["electrify", "published"])
+@pytest.mark.parametrize("impossible", [False, True])
+def test_answers_are_learnt(zoo: Path, tmp_path: Path, protocol: Any, impossible: bool) -> None:
+    """And predicted by the saved model as they were scored."""
+    task = answering(impossible=impossible)
+    settings = replace(THOROUGH, protocol=protocol, learning_rate=5e-3, num_train_epochs=30.0)
+    saved = tmp_path / "saved" if protocol == "electrify" else None
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
+    assert next(iter(found.scores.values())) > 0.9, found.curve
+    predictions = json.loads(found.files["squad.predictions.json"])
+    every = [q for q in task.validation if isinstance(q, Question)]
+    assert predictions.keys() == {q.id for q in every}
+    assert all(predictions[q.id] in q.context for q in every)
+    for guesses in json.loads(found.files["squad.nbest.json"]).values():
+        assert [g["score"] for g in guesses] == sorted((g["score"] for g in guesses), reverse=True)
+    assert ("squad.null_odds.json" in found.files) == impossible
+    if impossible:
+        assert found.scores["no_answer_exact"] > 0.8
+        assert "" in predictions.values()
+    if saved is not None:
+        asked, contexts = [q.question for q in every], [q.context for q in every]
+        again = predict(saved, asked, pairs=contexts, bf16="false", device="cpu")
+        texts = [one.answer for one in again if isinstance(one, Answered)]
+        assert texts == [predictions[q.id] for q in every]
+        noted = load_finetuned(str(saved), device=CPU).reading
+        assert (noted.no_answer_threshold is not None) == impossible
+
+
+@pytest.mark.parametrize("protocol", ["electrify", "published"])
+def test_an_answer_in_one_of_several_short_windows_is_learnt(zoo: Path, protocol: Any) -> None:
+    every = []
+    for k, a in enumerate(("good", "great", "fine", "bad", "awful", "poor") * 4):
+        filler = ["it was one film and"] * 3
+        filler.insert(k % 4, f"the plot is very {a} and")
+        context = " ".join(filler)
+        answer = Answer(f"very {a}", context.index("very"))
+        every.append(Question(f"q{k}", "plot", context, (answer,)))
+    task = answering_of("t", tuple(every), tuple(every), epochs=2)
+    settings = replace(THOROUGH, protocol=protocol, learning_rate=5e-3, max_seq_length=16)
+    settings = replace(settings, doc_stride=6)
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings)
+    assert found.scores["exact"] > 0.9, found.curve
