@@ -483,7 +483,7 @@ def test_what_a_row_says_of_its_examples_belongs_to_a_study(
     """BabyLM's rows name the metric that counts, the passes and the length."""
     row = TASKS["babylm_mrpc"]
     text = json.dumps({"sentence1": "a", "sentence2": "b", "label": 1}) + "\n"
-    for name in (row.train, row.validation):
+    for name in (*row.train, *row.validation):
         (tmp_path / name).write_text(text)
     found = set[str]()
     for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):

@@ -148,10 +148,7 @@ class Report:
             "",
             f"Scores times 100 on the validation examples {when}. std is over seeds.",
             "",
-            "## Resources",
-            "",
-            *_markdown_table(self._resources(), names=2),
-            "",
+            *self._resources(),
             *self._published(),
             *(f"- {inert(note)}" for note in self.notes()),
             "",
@@ -160,8 +157,8 @@ class Report:
         ]
         return "\n".join(lines)
 
-    def _resources(self) -> list[list[str]]:
-        """Parameters, updates and epochs of a run (medians), its median seconds, and the most
+    def _resources(self) -> list[str]:
+        """A table of parameters, updates and epochs of a run (medians), its median seconds, and the most
         memory of any run (on a CPU that of the process)."""
         cells = [["task", "model", "parameters", "updates", "epochs", "seconds", "peak memory"]]
         for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
@@ -180,7 +177,9 @@ class Report:
                     f"{max(r['peak_memory_bytes'] for r in runs) / 2**20:,.0f} MiB",
                 ]
             )
-        return cells
+        if len(cells) == 1:
+            return []
+        return ["## Resources", "", *_markdown_table(cells, names=2), ""]
 
     def _published(self) -> list[str]:
         lines = []

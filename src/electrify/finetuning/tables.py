@@ -197,9 +197,11 @@ def _sequences(path: str, advance: Advance) -> Iterator[Row]:
 def _molecules(path: str, advance: Advance) -> Iterator[Row]:
     """The molecule and what follows it on the line, without a line of headings."""
     for number, line in enumerate(lines(path, advance), 1):
-        molecule, _, name = line.strip().replace("\t", " ").partition(" ")
+        # White space is that of ASCII, as for `prepare`.
+        molecule, *name = (part.decode() for part in line.encode().split(None, 1) or [b""])
         if molecule and (number > 1 or molecule.lower() not in SMILES_HEADERS):
-            yield Row(f"{path}, line {number}", number, {"smiles": molecule, "name": name.strip()})
+            cells = {"smiles": molecule, "name": "".join(name).strip()}
+            yield Row(f"{path}, line {number}", number, cells)
 
 
 def text_of(row: Row, column: str) -> str:
