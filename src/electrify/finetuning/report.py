@@ -158,7 +158,7 @@ class Report:
         return "\n".join(lines)
 
     def _resources(self) -> list[str]:
-        """A table of parameters, updates and epochs of a run (medians), its median seconds, and the most
+        """A table of parameters, of updates, epochs and seconds of a run (medians), and of the most
         memory of any run (on a CPU that of the process)."""
         cells = [["task", "model", "parameters", "updates", "epochs", "seconds", "peak memory"]]
         for task, model in dict.fromkeys((r["task"], r["model"]) for r in self.records):
@@ -253,18 +253,22 @@ def _is_absolute(name: str) -> bool:
 
 def _row(runs: list[dict[str, Any]], metric: str, model: str) -> Row:
     values = [float(r["scores"][metric]) for r in runs]
-    if not all(map(math.isfinite, values)):
+    finite = all(map(math.isfinite, values))
+    if not finite:
         values = [math.nan] * len(values)  # nan has no order
     best, worst = max(values), min(values)
     if is_lower_better(metric):
         best, worst = worst, best
+    std = None
+    if len(values) > 1:
+        std = statistics.stdev(values) if finite else math.nan
     return Row(
         runs[0]["task"],
         metric,
         model,
         statistics.median(values),
         statistics.fmean(values),
-        statistics.stdev(values) if len(values) > 1 else None,
+        std,
         best,
         worst,
         len(values),

@@ -183,7 +183,9 @@ def _models(options: FinetuneConfig) -> list[str]:
             names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
     names += [MAJORITY, TFIDF, OVERLAP] * options.baselines
-    return list(dict.fromkeys(names))
+    out = Path(options.output_dir)
+    # The first of several names of one folder.
+    return list({_label(name, out): name for name in reversed(names)}.values())[::-1]
 
 
 def _planned(

@@ -1,0 +1,665 @@
+"""`electrify finetune` as a whole: which runs there are, resuming, selection, search, baselines,
+saved models, the report and GLUE's submission."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from toy import NOUNS, QUICK, THOROUGH, reader_of, reviews_task, task_of
+
+from electrify import cli
+from electrify.errors import UserError
+from electrify.finetuning import loop, one_run
+from electrify.finetuning import run as command
+from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
+from electrify.finetuning.one_run import finetune_one, shown_examples
+from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
+from electrify.finetuning.predict import predict
+from electrify.finetuning.report import Report, report_of
+from electrify.finetuning.run import finetune
+from electrify.finetuning.tasks import AVERAGES, TASKS, Example
+from electrify.finetuning.texts import Texts
+from small import listing, pretrain_words
+
+Files = tuple[str, str]
+MEASURED = {"seconds": 0, "peak_memory_bytes": 0}
+"""What differs between two runs of the same numbers."""
+
+
+def options(zoo: Path, reviews: Files, out: Path, **more: Any) -> FinetuneConfig:
+    given: dict[str, Any] = {"models": (str(zoo / "electra"),), "seeds": 1, "settings": QUICK}
+    if "task" not in more:
+        given |= {"train_file": reviews[0], "validation_file": reviews[1]}
+    return FinetuneConfig(**given | {"output_dir": str(out), "threads": "1"} | more)
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+
+
+# ------------------------------------------------------------------ resuming
+
+
+def test_an_interrupted_command_repeats_nothing(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records, predictions and saved models are those of a command that was not."""
+    more = {"random_baseline": True, "seeds": 2, "save_model": True, "baselines": True}
+    whole = finetune(options(zoo, reviews, tmp_path / "whole", **more))
+    calls: list[tuple[str, int]] = []
+    real = command.finetune_one
+
+    def stopped_at_third(model: str, *args: Any, **named: Any) -> Any:
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append((model, named["seed"]))
+        return real(model, *args, **named)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "finetune_one", stopped_at_third)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(options(zoo, reviews, out, **more))
+    assert len(records(out)) == 2
+    left = (out / "scores.jsonl").read_bytes()
+
+    def counted(model: str, *args: Any, **named: Any) -> Any:
+        calls.append((model, named["seed"]))
+        return real(model, *args, **named)
+
+    monkeypatch.setattr(command, "finetune_one", counted)
+    resumed = finetune(options(zoo, reviews, out, **more))
+    assert calls == list(
+        itertools.product((str(zoo / "electra"), f"random:{zoo / 'electra'}"), (0, 1))
+    )
+    assert (out / "scores.jsonl").read_bytes().startswith(left)
+    both = [[r | MEASURED for r in records(folder)] for folder in (out, tmp_path / "whole")]
+    assert both[0] == both[1]
+    assert [replace(r) for r in resumed.rows] == list(whole.rows)
+    for folder in ("predictions", "models"):
+        assert listing(out / folder) == listing(tmp_path / "whole" / folder)
+    finetune(options(zoo, reviews, out, **more))
+    assert len(calls) == 4
+    # Models for comparison are not saved, and the model of the first seed is.
+    (saved,) = (out / "models").iterdir()
+    shutil.rmtree(saved)
+    finetune(options(zoo, reviews, out, **more))
+    assert calls[4:] == [(str(zoo / "electra"), 0)]
+    assert listing(out / "models") == listing(tmp_path / "whole" / "models")
+    texts = [
+        p.read_text() for p in out.rglob("*") if p.suffix in (".md", ".json", ".jsonl", ".csv")
+    ]
+    assert str(tmp_path) not in "".join(texts)
+    assert (out / "report.png").stat().st_size > 5000
+    check_report(whole, tmp_path / "whole")
+
+
+def check_report(report: Report, out: Path) -> None:
+    models = list(dict.fromkeys(row.model for row in report.rows))
+    assert len(models) == 5 - 1  # word overlap is for pairs
+    assert models[1] == f"random:{models[0]}"
+    assert [(r.metric, r.seeds) for r in report.rows][:4] == [("accuracy", 2)] * 4
+    whole = json.loads((out / "report.json").read_text())
+    assert whole["rows"][0]["median"] == report.rows[0].median
+    assert len(whole["runs"]) == 8
+    rows = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
+    assert [float(r["median"]) for r in rows] == [r.median for r in report.rows]
+    assert (out / "report.md").read_text().count("| accuracy |") == 4
+    assert report.median(task=report.rows[0].task, model=models[2]) == 0.5  # the majority
+    found = [r for r in records(out) if r["model"].endswith("electra")]
+    assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in found] == [
+        (0, 24, 18),
+        (1, 24, 18),
+    ] * 2
+
+
+def test_other_settings_examples_or_models_are_refused(
+    zoo: Path, reviews: Files, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(zoo / "electra", model)
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out, models=(str(model),))
+    finetune(asked)
+    before = listing(out)
+    with pytest.raises(UserError, match="runs with max_train_samples 24, not None"):
+        finetune(replace(asked, settings=replace(QUICK, max_train_samples=None)))
+    for name in ("model.safetensors", "tokenizer_config.json"):
+        content = (model / name).read_bytes()
+        if name == "model.safetensors":
+            (model / name).write_bytes((zoo / "bert" / name).read_bytes())
+        else:
+            (model / name).write_bytes(content.rstrip() + b"\n\n")
+        with pytest.raises(UserError, match="and the model changed since"):
+            finetune(asked)
+        (model / name).write_bytes(content)
+    held = Path(reviews[1]).read_text()
+    Path(reviews[1]).write_text(Path(reviews[0]).read_text())
+    with pytest.raises(UserError, match="and the examples changed since"):
+        finetune(asked)
+    Path(reviews[1]).write_text(held)
+    assert listing(out) == before
+    with pytest.raises(UserError, match=r"holds no finetune\.json"):
+        finetune(replace(asked, output_dir=str(model)))
+    with pytest.raises(UserError, match="no such folder"):
+        finetune(options(zoo, reviews, tmp_path / "o", models=(str(model), str(tmp_path / "none"))))
+    assert not (tmp_path / "o" / "scores.jsonl").exists()
+
+
+def test_one_model_by_several_names_is_one(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(zoo)
+    (tmp_path / "link").symlink_to(zoo / "bert")
+    names = ("bert", "./bert", str(zoo / "bert"), str(tmp_path / "link"))
+    report = finetune(options(zoo, reviews, tmp_path / "out", models=names))
+    assert {row.seeds for row in report.rows} == {1}
+    assert len(records(tmp_path / "out")) == 1
+
+
+@pytest.mark.parametrize("damage", [b"5", b"{}", b"\xff", b'{"model": "m", "task": "t", "seed": 0'])
+def test_a_damaged_line_is_named(zoo: Path, reviews: Files, tmp_path: Path, damage: bytes) -> None:
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out)
+    rows = finetune(asked).rows
+    line = (out / "scores.jsonl").read_bytes()
+    (out / "scores.jsonl").write_bytes(line + damage)
+    with pytest.raises(UserError, match=r"scores\.jsonl, line 2 is damaged"):
+        finetune(asked)
+    (out / "scores.jsonl").write_bytes(line)
+    assert finetune(asked).rows == rows
+
+
+def test_scores_that_are_not_numbers(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strict JSON, a note, and the same when it is read again."""
+    monkeypatch.setattr(
+        Texts, "score", lambda *args: {"accuracy": math.nan, **dict.fromkeys(args[1].metrics, 0.5)}
+    )
+    real = command.finetune_one
+
+    def odd(*args: Any, **more: Any) -> Any:
+        found = real(*args, **more)
+        return replace(found, scores=found.scores | {"accuracy": math.nan})
+
+    monkeypatch.setattr(command, "finetune_one", odd)
+    out = tmp_path / "out"
+    for _ in range(2):
+        report = finetune(options(zoo, reviews, out))
+        assert math.isnan(next(row for row in report.rows if row.metric == "accuracy").median)
+        assert any("is not a number with seed 0" in note for note in report.notes())
+        for name in ("report.json", "scores.jsonl"):
+            json.loads((out / name).read_text(), parse_constant=pytest.fail)
+    assert records(out)[0]["scores"]["accuracy"] is None
+
+
+# ------------------------------------------------------------------ the best evaluation
+
+SELECTING = replace(
+    THOROUGH,
+    num_train_epochs=6.0,
+    load_best_model_at_end=True,
+    selection_fraction=0.2,
+    eval_steps=4,
+)
+
+
+def scripted(patch: pytest.MonkeyPatch, *scores: float) -> None:
+    """The scores on held-out training examples, one evaluation after the other, the last again."""
+    real, left = Texts.score, itertools.chain(scores, itertools.repeat(scores[-1]))
+
+    def score(self: Texts, task: Any, examples: Any, *rest: Any) -> dict[str, float]:
+        if examples is task.validation:
+            return real(self, task, examples, *rest)
+        return {task.metrics[0]: next(left)}
+
+    patch.setattr(Texts, "score", score)
+
+
+def test_the_chosen_evaluation_is_scored_and_saved(zoo: Path, tmp_path: Path) -> None:
+    """The third is the best. Scores, answers and weights are those of a run that ends there."""
+    task, model = reviews_task(), str(zoo / "electra")
+    how: dict[str, Any] = {"seed": 0, "settings": SELECTING}
+    with pytest.MonkeyPatch.context() as patch:
+        scripted(patch, 0.1, 0.2, 0.9, 0.3)
+        found = finetune_one(model, task, save_to=tmp_path / "saved", **how)
+    assert [p.chosen for p in found.curve].index(True) == 2
+    assert found.scores == found.curve[2].metrics
+    assert found.updates == found.curve[-1].step > 12
+    real = loop.train
+
+    def cut(*args: Any, after: Any, **named: Any) -> None:
+        real(*args, after=lambda step, *rest: after(step, *rest) and step < 12, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        scripted(patch, 0.1, 0.2, 0.9)
+        patch.setattr(loop, "train", cut)
+        ended = finetune_one(model, task, save_to=tmp_path / "cut", **how)
+    assert ended.files == found.files
+    names = ("saved", "cut")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in names]
+    assert weights[0] == weights[1]
+
+
+def test_early_stopping(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the best evaluation, two others end the run, and the progress is complete."""
+    scripted(monkeypatch, 0.1, 0.5, 0.4, 0.5, 0.9)
+    done: list[float] = []
+    bar: Any = type("Bar", (), {"advance": lambda self, count, note: done.append(count)})()
+    settings = replace(SELECTING, early_stopping_patience=2)
+    task = reviews_task()
+    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, progress=bar)
+    assert found.updates == found.curve[-1].step == 16
+    assert found.scores == found.curve[1].metrics
+    assert sum(done) == pytest.approx(one_run.expected_updates(task, settings))
+
+
+def test_an_evaluation_without_a_score_is_not_preferred(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one counts, a run is not stopped for it, and a note tells it."""
+    scripted(monkeypatch, math.nan)
+    settings = replace(SELECTING, early_stopping_patience=1)
+    found = finetune_one(str(zoo / "bert"), reviews_task(), seed=0, settings=settings)
+    assert found.scores == found.curve[-1].metrics
+    assert len(found.curve) > 3
+    assert any("is not a number on the held-out" in note for note in found.notes)
+
+
+def test_held_out_examples_are_not_trained_on() -> None:
+    task = reviews_task()
+    shown, held = shown_examples(task, seed=0, settings=SELECTING)
+    assert len(held) == pytest.approx(0.2 * len(task.train), abs=1)
+    assert not {e.text for e in shown} & {e.text for e in held}
+    assert sorted([*shown, *held], key=task.train.index) == list(task.train)
+    assert shown_examples(task, seed=1, settings=SELECTING)[1] != held
+    assert shown_examples(task, seed=0, settings=QUICK)[1] == ()
+    tenth = replace(SELECTING, selection_fraction=None)
+    # 4 of 200: by its share none would be held out, and an area under a curve would not exist.
+    for rare, seed in itertools.product((2, 4), range(5)):
+        own = [Example(f"t{k}", None, int(k < rare)) for k in range(200)]
+        _, held = shown_examples(task_of("classification", own), seed=seed, settings=tenth)
+        assert [e.label for e in held].count(1) == 1
+        assert len(held) == 21
+
+
+def test_held_out_values_among_which_nothing_can_be_chosen(tmp_path: Path) -> None:
+    """Of every seed, before the first run."""
+    values = [0.0, 1.0, 2.0, 3.0, 4.0, *[5.5] * 15]
+    tenth = replace(SELECTING, selection_fraction=0.1)
+    own = task_of("regression", [Example(f"t{k}", None, v) for k, v in enumerate(values)])
+    odd = []
+    for seed in range(10):
+        try:
+            shown_examples(own, seed=seed, settings=tenth)
+        except UserError as e:
+            assert "all held-out labels are equal" in str(e)  # noqa: PT017
+            odd.append(seed)
+    assert 0 < len(odd) < 10
+    first = next(k for k in range(9) if k not in odd and k + 1 in odd)
+    asked = FinetuneConfig(
+        models=(str(tmp_path / "none"),),
+        output_dir=str(tmp_path / "out"),
+        train_file="a.csv",
+        validation_file="b.csv",
+        seed=first,
+        seeds=2,
+        settings=tenth,
+    )
+    with pytest.raises(UserError, match="all held-out labels are equal"):
+        finetune(asked, [own])
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------ search
+
+
+def test_the_grid_by_hand() -> None:
+    grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
+    assert [name for name, _ in grid] == [
+        f"learning_rate={rate},num_train_epochs={epochs}"
+        for rate in ("0.0001", "0.0003")
+        for epochs in (2, 1)
+    ]
+    values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
+    assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
+    assert len(search_grid("auto", FinetuneSettings())) == 8
+    given = FinetuneSettings(layerwise_lr_decay=1.0)
+    for text, fault in (
+        ("learning_rate", r"is NAME=VALUE,VALUE"),
+        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
+        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
+        ("learning_rate=fast", r"learning_rate .*'fast'"),
+        ("num_train_epochs=0", r"num_train_epochs "),
+        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
+        ("device=cpu", r"no setting 'device'"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            search_grid(text, given)
+
+
+def test_a_search_reports_the_best_and_writes_the_grid(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    settings = replace(THOROUGH, num_train_epochs=None, learning_rate=None)
+    grid = "learning_rate=1e-9,5e-3;num_train_epochs=1,12"
+    models = (str(zoo / "bert"),)
+    asked = options(
+        zoo, reviews, out, models=models, settings=settings, seeds=2, hyperparameter_search=grid
+    )
+    report = finetune(asked)
+    assert len(records(out)) == 4 * 2
+    assert len(report.records) == 2
+    best, worst = (
+        "learning_rate=0.005,num_train_epochs=12",
+        "learning_rate=1e-09,num_train_epochs=1",
+    )
+    for name in dict.fromkeys(row.model for row in report.rows):
+        points = {r.point: r.median for r in report.grid if r.model == name}
+        assert len(points) == 4
+        (mine,) = (r for r in report.rows if (r.model, r.metric) == (name, "accuracy"))
+        assert mine.point == best
+        assert mine.median == max(points.values()) == points[best] > points[worst]
+        of_runs = [
+            r["scores"]["accuracy"] for r in report.records if report.shown(r["model"]) == name
+        ]
+        assert mine.mean == pytest.approx(sum(of_runs) / 2)
+        assert any(f"{name}: {best} is the best of 4 settings" in note for note in report.notes())
+    page = (out / "search.md").read_text().splitlines()
+    assert [line.count("*") for line in page if line.startswith("| reviews")] == [1]
+    kept = json.loads((out / "finetune.json").read_text())
+    assert kept["settings"]["learning_rate"] is None
+    monkeypatch.setattr(command, "finetune_one", pytest.fail)
+    assert finetune(asked).rows == report.rows
+    with pytest.raises(UserError, match="runs with"):
+        finetune(replace(asked, hyperparameter_search="learning_rate=1e-3"))
+
+
+# ------------------------------------------------------------------ options and notes
+
+
+def test_options_that_no_task_uses(zoo: Path, reviews: Files, tmp_path: Path) -> None:
+    for name, fields in (
+        ("doc_stride", {"doc_stride": 64}),
+        ("max_seq_length|most 40", {"max_seq_length": 41}),
+    ):
+        with pytest.raises(UserError, match=name):
+            finetune(options(zoo, reviews, tmp_path / "out", settings=replace(QUICK, **fields)))
+    values = tmp_path / "values.csv"
+    values.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
+    weighted = replace(QUICK, class_weights="balanced")
+    with pytest.raises(UserError, match="class_weights is for"):
+        finetune(options(zoo, (str(values),) * 2, tmp_path / "out", settings=weighted))
+    for given, fault in (
+        ({"early_stopping_patience": 3}, "needs load_best"),
+        ({"selection_fraction": 0.2}, "needs load_best"),
+        ({"load_best_model_at_end": True, "selection_fraction": 1.0}, "selection_fraction "),
+        ({"min_train_steps": 5, "num_train_epochs": 2.0}, "exclude each other"),
+        ({"frozen_encoder": "last", "layerwise_lr_decay": 0.9}, "no effect"),
+        ({"frozen_encoder": "last", "protocol": "published"}, "exclude each other"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"max_seq_length": 3}, "max_seq_length"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            FinetuneSettings(**given)  # type: ignore[arg-type]
+    published = replace(QUICK, protocol="published")
+    with pytest.raises(UserError, match="save_model and protocol exclude each other"):
+        options(zoo, reviews, tmp_path / "out", settings=published, save_model=True)
+
+
+def test_truncated_texts_and_unknown_words_are_told(zoo: Path) -> None:
+    """The share, and the length that holds all: 30 words and two special tokens."""
+    made = [Example("very " * (30 if k % 4 == 0 else 3), None, k % 2) for k in range(40)]
+    task = task_of("classification", made)
+    settings = replace(QUICK, max_train_samples=None)
+    (note,) = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings).notes
+    wanted = "25.0% of the texts (10 of 40) were truncated to 16 tokens. --max-seq-length 32 "
+    assert note == f"training: {wanted}holds all of them"
+    frozen = replace(settings, frozen_encoder="last")
+    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=frozen).notes == (note,)
+    longer = replace(settings, max_seq_length=40)
+    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=longer).notes == ()
+    strange = task_of("classification", [replace(e, text="кино good") for e in made])
+    (note,) = finetune_one(str(zoo / "electra"), strange, seed=0, settings=settings).notes
+    assert "50.0% of the characters are unknown" in note
+
+
+# ------------------------------------------------------------------ saved models, initial values
+
+
+def test_several_labels_are_learnt_and_saved(zoo: Path, tmp_path: Path) -> None:
+    """`film` or `plot` is one label, how it was another, and a text without either has none."""
+    rows = [
+        {
+            "text": f"{opening} {thing} {word}",
+            "label": [thing] * (thing in NOUNS) + ["good"] * (word == "good"),
+        }
+        for opening in ("it is the", "not a", "one", "the very")
+        for thing in ("film", "plot", "one")
+        for word in ("good", "bad", "was")
+    ]
+    path = tmp_path / "several.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    settings = replace(THOROUGH, learning_rate=5e-3, num_train_epochs=60.0)
+    out = tmp_path / "out"
+    more = {"models": (str(zoo / "roberta"),), "settings": settings, "save_model": True}
+    report = finetune(options(zoo, (str(path),) * 2, out, **more))
+    medians = {row.metric: row.median for row in report.rows}
+    assert medians["accuracy"] > 0.8, medians
+    (saved,) = (out / "models").iterdir()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(saved)
+    assert model.config.problem_type == "multi_label_classification"
+    (table,) = out.glob("predictions/*/*/*-validation.csv")
+    with table.open(newline="") as f:
+        scored = list(csv.DictReader(f))
+    found = predict(out, [row["text"] for row in rows], bf16="false", device="cpu")
+    for one, was in zip(found, scored, strict=True):
+        assert "|".join(one.labels) == was["prediction"]  # type: ignore[union-attr]
+        for label, p in one.probabilities.items():  # type: ignore[union-attr]
+            assert p == pytest.approx(float(was[f"probability of {label}"]), abs=1e-6)
+
+
+def test_the_initial_values_of_a_run(
+    zoo: Path, reviews: Files, small_data: Path, tmp_path: Path
+) -> None:
+    """Word vectors of the corpus, before the first update: neither the trained nor random ones."""
+    run = tmp_path / "run"
+    fields = {"init_words": "cooccurrence", "max_steps": 2, "logging_steps": 2}
+    assert cli.main(pretrain_words(small_data, run, **fields)) == 0
+    model = str(run / "discriminator")
+    assert has_initial_words(model)
+    assert not has_initial_words(str(zoo / "bert"))
+    given = {"models": (model, str(zoo / "bert")), "random_baseline": True}
+    out = tmp_path / "out"
+    report = finetune(options(zoo, reviews, out, corpus=str(small_data), **given))
+    models = list(dict.fromkeys(row.model.rpartition(":")[0] for row in report.rows))
+    assert models == ["", "initial", "random"]
+    assert len({row.model for row in report.rows}) == 5
+    with initial_model(INITIAL + model, str(small_data)) as folder:
+        initial = reader_of(folder)
+    trained = reader_of(model)
+    torch.manual_seed(0)
+    random = reader_of(f"random:{model}")
+    key = "embeddings.word_embeddings.weight"
+    first, last, drawn = (r.encoder.state_dict()[key] for r in (initial, trained, random))
+    assert first.shape == last.shape == drawn.shape
+    near = torch.cosine_similarity(first.flatten(), last.flatten(), dim=0)
+    far = torch.cosine_similarity(first.flatten(), drawn.flatten(), dim=0)
+    assert near > 0.9 > 0.2 > abs(far)
+    assert not torch.equal(first, last)
+    with (
+        pytest.raises(UserError, match="is not the corpus of the run"),
+        initial_model(INITIAL + model, str(other_corpus(tmp_path))),
+    ):
+        pass
+
+
+def other_corpus(tmp_path: Path) -> Path:
+    from small import prepare_small
+
+    return prepare_small(tmp_path / "other", seed=5)
+
+
+# ------------------------------------------------------------------ the report
+
+
+def record(model: str, seed: int, accuracy: float, **more: Any) -> dict[str, Any]:
+    given = {"model": model, "task": "sst2", "seed": seed, "point": "", "notes": []}
+    given |= {"scores": {"accuracy": accuracy}, "train_examples": 500, "parameters": 0}
+    return given | {"validation_examples": 872} | more
+
+
+def reported(runs: list[dict[str, Any]], **names: str) -> Report:
+    return report_of(runs, {"sst2": ("accuracy",)}, settings={}, names=names)
+
+
+def test_median_mean_deviation_and_best_by_hand() -> None:
+    runs = [record("../m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))]
+    report = reported([*runs, record("/abs", 0, 0.4)], **{"../m": "m"})
+    row, single = report.rows
+    assert (row.model, row.median, row.best, row.worst, row.seeds) == ("m", 0.7, 0.9, 0.5, 5)
+    assert (row.mean, row.std) == (pytest.approx(0.7), pytest.approx(math.sqrt(0.1 / 4)))
+    assert single.std is None
+    assert report.median(task="sst2", model="m") == 0.7
+    page = report.markdown()
+    assert "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in page
+    assert "ELECTRA-Small++ 91.2" in page
+    assert "| 40.0 | 40.0 | - | 40.0 |" in page
+    odd = reported([record("m", s, x) for s, x in enumerate((math.nan, 0.5, 0.7))])
+    assert math.isnan(odd.rows[0].median)
+    assert "nan" in odd.table()
+
+
+def test_resources() -> None:
+    runs = [
+        record("../m", s, 0.5, seconds=x, parameters=13_548_800, peak_memory_bytes=2**30 + x)
+        | {"updates": 1200, "curve": [{"epoch": 1.0}, {"epoch": 2.5}]}
+        for s, x in enumerate((9, 3, 4))
+    ]
+    page = reported([*runs, record("majority", 0, 0.4)], **{"../m": "m"}).markdown()
+    assert "| sst2 | m | 13.5 M | 1,200 | 2.5 | 4.0 | 1,024 MiB |" in page
+    assert "| sst2 | majority | 13.5 M" not in page
+
+
+# ------------------------------------------------------------------ GLUE
+
+HEADERS = {
+    "sst2": "sentence\tlabel",
+    "mrpc": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+    "stsb": "index\tgenre\tsentence1\tsentence2\tscore",
+    "qqp": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+    "mnli": "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label",
+    "qnli": "index\tquestion\tsentence\tlabel",
+    "rte": "index\tsentence1\tsentence2\tlabel",
+}
+
+
+def glue_text(name: str, rows: int) -> str:
+    """Rows whose label is told by one word."""
+    row, header = TASKS[name], HEADERS.get(name)
+    labels = row.labels or ("1.0", "4.5")
+    lines = [] if header is None else [header]
+    for k in range(rows):
+        words = ("good film", "bad plot", "fine one")[k % len(labels)]
+        if header is None:
+            lines.append(f"gj04\t{labels[k % 2]}\t\tthe {words}")
+            continue
+        cells = {column.removeprefix("\ufeff"): "-" for column in header.split("\t")}
+        cells |= {str(row.text): f"the {words}", str(row.label): labels[k % len(labels)]}
+        cells |= {str(row.pair): "it was"} if row.pair else {}
+        lines.append("\t".join(cells.values()))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def glue(tmp_path: Path) -> Path:
+    root = tmp_path / "glue"
+    for name in AVERAGES["GLUE"].tasks:
+        row = TASKS[name]
+        (root / row.folders[0]).mkdir(parents=True)
+        dev = row.validation[0] if name == "mnli" else "dev.tsv"
+        for file in ("train.tsv", dev, *row.also.values()):
+            (root / row.folders[0] / file).write_text(glue_text(name, 12))
+    return root
+
+
+SHORT = FinetuneSettings(
+    num_train_epochs=1, max_seq_length=16, bf16="false", per_device_train_batch_size=8
+)
+
+
+def test_the_published_average(zoo: Path, glue: Path, tmp_path: Path) -> None:
+    tasks = AVERAGES["GLUE"].tasks
+    more = {"task": tasks, "data_dir": str(glue), "settings": SHORT}
+    report = finetune(options(zoo, ("", ""), tmp_path / "out", **more))
+    shown = {(r.task, r.metric) for r in report.rows}
+    assert shown == {(name, m) for name in tasks for m in TASKS[name].metrics} | {
+        ("mnli", "accuracy_mismatched")
+    }
+    (average,) = report.averages("GLUE").values()
+    model = report.rows[0].model
+    medians = [report.median(task=name, model=model) for name in tasks]
+    assert average == pytest.approx(sum(medians) / 8, nan_ok=True)
+    assert "Published: ELECTRA-Small 79.9" in (tmp_path / "out" / "report.md").read_text()
+    some = report_of(
+        [r for r in report.records if r["task"] != "rte"],
+        {name: TASKS[name].metrics for name in tasks if name != "rte"},
+        settings={},
+        names={},
+    )
+    assert some.averages("GLUE") == {}
+
+
+def test_a_submission(
+    zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
+    none."""
+    (glue / "RTE" / "test.tsv").write_text(
+        "index\tsentence1\tsentence2\n" + "".join(f"{k}\tthe film\tit was\n" for k in range(3))
+    )
+    (glue / "STS-B" / "test.tsv").write_text("index\tsentence1\tsentence2\n0\tthe film\tit was\n")
+    (glue / "diagnostic").mkdir()
+    (glue / "diagnostic" / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n")
+    out = tmp_path / "out"
+    more: dict[str, Any] = {"task": ("rte", "stsb", "mnli"), "data_dir": str(glue), "seeds": 2}
+    more |= {"settings": SHORT, "predict_test": True, "random_baseline": True, "baselines": True}
+    finetune(options(zoo, ("", ""), out, **more))
+    (archive,) = out.glob("submission-*.zip")
+    assert "random" not in archive.name
+    assert "GLUE's server also wants CoLA" in capsys.readouterr().err
+    with zipfile.ZipFile(io.BytesIO(archive.read_bytes())) as z:
+        assert z.namelist() == ["AX.tsv", "RTE.tsv", "STS-B.tsv"]
+        lines = z.read("RTE.tsv").decode().splitlines()
+        value = z.read("STS-B.tsv").decode().splitlines()[1]
+    assert lines[0] == "index\tprediction"
+    assert [line.split("\t")[0] for line in lines[1:]] == ["0", "1", "2"]
+    assert {line.split("\t")[1] for line in lines[1:]} <= set(TASKS["rte"].labels)
+    assert 1 <= float(value.split("\t")[1]) <= 5
+    mine = [r for r in records(out) if r["task"] == "rte" and r["parameters"]]
+    mine = [r for r in mine if not r["model"].startswith("random")]
+    best = max(mine, key=lambda r: r["scores"]["accuracy"])
+    (chosen,) = (
+        p
+        for p in out.glob(f"predictions/*/rte-seed{best['seed']}/RTE.tsv")
+        if "random" not in p.parts[-3]
+    )
+    assert chosen.read_text().splitlines() == lines
+    before = archive.read_bytes()
+    chosen.unlink()  # a missing file of predictions is predicted again
+    finetune(options(zoo, ("", ""), out, **more))
+    assert archive.read_bytes() == before
