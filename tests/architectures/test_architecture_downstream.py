@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from electrify.inference.saved import load_saved
 
 from electrify import cli, embed
-from electrify.inference.saved import load_saved
 from small import pretrain_words, run
 
 GOOD = ("chef", "meal", "bread")

@@ -111,9 +111,9 @@ def test_of_prepared_data(small_data: Path, tmp_path: Path) -> None:
     names = [
         n
         for n in sorted(listing(folder))
-        if n.endswith((".bin", ".npy")) or n == "tokenizer/tokenizer.json"
+        if n.endswith((".bin", ".npy")) or n in ("manifest.json", "tokenizer/tokenizer.json")
     ]
-    assert len(names) == 6
+    assert len(names) == 7
     assert (
         believed(folder, names, open_data, rounds=CORRUPTIONS // 2, chance=random.Random(1)) == []
     )

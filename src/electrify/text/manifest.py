@@ -79,8 +79,12 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Writes the manifest last and with one rename, so a folder with a manifest is complete."""
-    text = json_text(asdict(manifest), indent=1)
-    write(folder / MANIFEST, text + "\n")
+    fields = asdict(manifest)
+    write(folder / MANIFEST, json_text({**fields, "sha256": _hash_of(fields)}, indent=1) + "\n")
+
+
+def _hash_of(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json_text(fields).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -94,8 +98,11 @@ def read_manifest(folder: Path) -> Manifest:
     )
     from pydantic import TypeAdapter, ValidationError
 
+    fields = read_json(path)
+    if fields.pop("sha256", None) != _hash_of(fields):
+        raise UserError(f"{path} is damaged or was edited: its checksum differs", AGAIN)
     try:
-        return TypeAdapter(Manifest).validate_python(read_json(path))
+        return TypeAdapter(Manifest).validate_python(fields)
     except ValidationError as e:
         wrong = e.errors(include_url=False)[0]
         where = ".".join(map(str, wrong["loc"]))
