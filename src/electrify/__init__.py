@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .errors import UserError
     from .export.hf import export as export_run
     from .finetuning.embed import embed, embed_files
-    from .finetuning.options import EmbedConfig, FinetuneConfig, PredictConfig
+    from .finetuning.options import EmbedConfig, FinetuneConfig, FinetuneSettings, PredictConfig
     from .finetuning.predict import predict, predict_files
     from .finetuning.run import finetune
     from .recipe import Recipe, override
@@ -33,6 +33,7 @@ POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 _HOMES = {
     "EmbedConfig": "finetuning.options",
     "FinetuneConfig": "finetuning.options",
+    "FinetuneSettings": "finetuning.options",
     "PredictConfig": "finetuning.options",
     "PrepareConfig": "text.options",
     "Recipe": "recipe",
@@ -52,6 +53,7 @@ _HOMES = {
 __all__ = [
     "EmbedConfig",
     "FinetuneConfig",
+    "FinetuneSettings",
     "PredictConfig",
     "PrepareConfig",
     "Recipe",

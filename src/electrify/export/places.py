@@ -17,6 +17,7 @@ MARK = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
 "fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run."""
 RANDOM = "random:"  # before the name of a model: its shape with random weights
+INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
 
 def mark_of(name: str) -> dict[str, Any]:

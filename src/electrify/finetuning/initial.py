@@ -15,6 +15,7 @@ from pathlib import Path
 from ..build import dropout_of
 from ..errors import UserError
 from ..export.hf import read_run, special_ids, write_model
+from ..export.places import INITIAL
 from ..tables import KEPT
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus
@@ -22,17 +23,11 @@ from ..text.tokenizer_files import copy_tokenizer
 from ..train import CONFIG
 from ..train.start import starting_point, starts_of, with_shapes
 
-INITIAL = "initial:"
-"""Before the name of a model that a run exported (RUN/discriminator)."""
-
 
 @contextmanager
 def initial_model(model: str, corpus: str | None) -> Iterator[str]:
-    """`initial:RUN/discriminator` as a folder that lasts as long as the block; any other model as
-    it is. corpus: that of the run, for the word vectors. Raises UserError if it is another one."""
-    if not model.startswith(INITIAL):
-        yield model
-        return
+    """`initial:RUN/discriminator` as a folder that lasts as long as the block. corpus: that of the
+    run, for the word vectors. Raises UserError if it is another one."""
     folder = Path(model.removeprefix(INITIAL))
     config, facts = read_run(folder.parent)
     data = Corpus(Path(corpus or ""), "train")

@@ -135,10 +135,11 @@ class FinetuneConfig(Options):
     """Column of the text, by name or number [default: text, sentence, sentence1, content, document,
     sequence, seq, smiles, code, review, utterance, tweet or body]."""
     pair_column: str | None = None
-    """Column of the second text [default: sentence2, if there is one]."""
+    """Column of the second text [default: the one that belongs to that of the text: sentence2,
+    hypothesis, passage, text_pair, ...]."""
     label_column: str | None = None
     """Column of the label, by name or number [default: label, labels, category, class, target,
-    intent or sentiment]. Several columns are one class each, with 0, 1 or nothing (unknown)."""
+    intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or nothing (unknown)."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"
@@ -276,7 +277,7 @@ class PredictConfig(Options):
     text_column: str | None = None
     """Column of the text [default: one that finetune knows by name]."""
     pair_column: str | None = None
-    """Column of the second text [default: sentence2, if the model was trained on pairs]."""
+    """Column of the second text [default: as of finetune, if the model was trained on pairs]."""
     output_file: str | None = None
     """Predictions as csv, tsv or jsonl, with the columns of the input [default: standard output, as
     tsv]."""

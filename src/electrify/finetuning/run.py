@@ -18,6 +18,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import torch
 
 from ..errors import UserError
 from ..export.folders import load_config
-from ..export.places import MARK, RANDOM
+from ..export.places import INITIAL, MARK, RANDOM
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
@@ -34,7 +35,6 @@ from ..text.tokenizer_files import VOCABULARY_FILES
 from ..train.machine import choose, computing_with
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashes, is_baseline
-from .initial import INITIAL, has_initial_words, initial_model
 from .known import read_asked
 from .one_run import Outcome, drawn_examples, expected_updates, finetune_one, shown_examples
 from .options import FinetuneConfig, FinetuneSettings, search_grid
@@ -180,6 +180,8 @@ def _models(options: FinetuneConfig) -> list[str]:
     if options.random_baseline:
         own = [name for name in names if not name.startswith(PREFIXES)]
         if options.corpus is not None:
+            from .initial import has_initial_words
+
             names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
     names += [MAJORITY, TFIDF, OVERLAP] * options.baselines
@@ -366,7 +368,12 @@ def _outcome(run: Run, progress: Progress, corpus: str | None) -> Outcome:
         examples = drawn_examples(task, seed=run.seed, settings=settings)
         scores = answer(run.model, task, examples, class_weights=settings.class_weights)
         return Outcome(scores, (), len(examples), 0, time.monotonic() - began)
-    with initial_model(run.model, corpus) as model:
+    with ExitStack() as held:
+        model = run.model
+        if model.startswith(INITIAL):
+            from .initial import initial_model
+
+            model = held.enter_context(initial_model(model, corpus))
         return finetune_one(
             model,
             task,
