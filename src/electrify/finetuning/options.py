@@ -139,7 +139,8 @@ class FinetuneConfig(Options):
     hypothesis, passage, text_pair, ...]."""
     label_column: str | None = None
     """Column of the label, by name or number [default: label, labels, category, class, target,
-    intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or nothing (unknown)."""
+    intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or
+    nothing (unknown)."""
     problem_type: Literal[
         "auto", "classification", "multilabel", "regression", "tagging", "answering"
     ] = "auto"
