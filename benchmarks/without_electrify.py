@@ -2,22 +2,23 @@
 that electrify wrote for the same examples.
 
     electrify finetune ENCODER --train-file TRAIN.jsonl --validation-file VALIDATION.jsonl \\
-        --seeds 1 --bf16 false --dropout 0 --encoder-dropout 0 --learning-rate 1e-3 \\
-        --num-train-epochs 3 --save-model --output-dir TUNED
+        --seeds 1 --bf16 false --dropout 0 --learning-rate 1e-3 --num-train-epochs 3 \\
+        --save-model --output-dir TUNED
     electrify finetune ENCODER --train-file TRAIN.jsonl --validation-file VALIDATION.jsonl \\
         --seeds 1 --bf16 false --dropout 0 --frozen-encoder last --output-dir PROBED
     python benchmarks/without_electrify.py ENCODER TRAIN.jsonl VALIDATION.jsonl \\
         --learning-rate 1e-3 --num-train-epochs 3 --fine-tuned TUNED --probed PROBED
 
-ENCODER is a folder of `electrify pretrain` or `export`. A line of the files is {"text": ...,
-"label": ...}, a pair of texts with "sentence2" too, or {"tokens": [...], "tags": [...]}. This
-process never imports electrify, and nothing is handed over but ENCODER: what follows is the
-protocol of docs/finetuning.md written down a second time, for texts with classes and for tags.
+ENCODER is a folder of `electrify pretrain` or `export` whose config.json has no dropout (pretrain
+--dropout 0 --attention-dropout 0, or edit it), because two programs do not draw the same. A line of
+the files is {"text": ..., "label": ...}, a pair of texts with "sentence2" too, or {"tokens": [...],
+"tags": [...]}. This process never imports electrify, and nothing is handed over but ENCODER: what
+follows is the protocol of docs/finetuning.md written a second time, for texts with classes and for
+tags.
 
-- fine-tuning: AutoModelForSequenceClassification or AutoModelForTokenClassification of ENCODER, of
-  which the library's own head is replaced by one linear layer. A seed decides its first weights
-  (`linear_layer`) and the order of the examples (`batches`). There is no dropout, because two
-  programs do not draw the same.
+- fine-tuning: AutoModelForSequenceClassification or AutoModelForTokenClassification of ENCODER. A
+  seed decides the first weights of its head (`with_new_head`) and the order of the examples
+  (`batches`).
 - saved: the folder in TUNED/models, as the library's classes load it, without training.
 - probe: the states of the last layer, computed once, and a linear layer trained on them.
 
@@ -201,11 +202,6 @@ def train(
     return losses
 
 
-class FirstToken(nn.Module):
-    def forward(self, states_BLD: Tensor, **_: Any) -> Tensor:
-        return states_BLD[:, 0]
-
-
 def without_dropout(folder: str, **options: Any) -> Any:
     config = transformers.AutoConfig.from_pretrained(folder, **options)
     for name, value in config.to_dict().items():
@@ -215,27 +211,18 @@ def without_dropout(folder: str, **options: Any) -> Any:
 
 
 def with_new_head(folder: str, *, classes: int, words: bool, seed: int) -> Any:
-    """The library's class with the encoder of the folder, and a linear layer in place of its head
-    (those of whole texts, and ModernBERT's, have a hidden layer)."""
+    """The library's class with the encoder of the folder. Its other weights are those that the
+    class draws from torch's generator."""
     config = without_dropout(folder, num_labels=classes, problem_type="single_label_classification")
     kind = "TokenClassification" if words else "SequenceClassification"
-    model, info = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
-        folder, config=config, ignore_mismatched_sizes=True, output_loading_info=True
-    )
-    lacking = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
-    lacking = [name for name in lacking if name.startswith(model.base_model_prefix + ".")]
+    torch.manual_seed(seed)
+    model = getattr(transformers, f"AutoModelFor{kind}").from_config(config)
+    encoder, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    lacking = [name for name in info["missing_keys"] if "pooler" not in name]
     if lacking:
         raise SystemExit(f"{folder} lacks weights of the encoder: {', '.join(lacking)}")
-    std = config.initializer_range
-    layer = linear_layer(config.hidden_size, classes, std=std, seed=seed)
-    model.classifier = layer
-    match config.model_type:
-        case "electra" if not words:
-            model.classifier = nn.Sequential(FirstToken(), layer)
-        case "deberta-v2" if not words:
-            model.pooler = FirstToken()
-        case "modernbert":
-            model.head = nn.Identity()
+    state = {name: x for name, x in encoder.state_dict().items() if "pooler" not in name}
+    model.base_model.load_state_dict(state, strict=False)
     return model
 
 
@@ -244,7 +231,7 @@ def rates_of(model: Any, peak: float) -> dict[float, list[nn.Parameter]]:
     depth, found = model.config.num_hidden_layers, defaultdict(list)
     for name, parameter in model.named_parameters():
         layer = re.search(r"\.layers?\.(\d+)\.", name)
-        if not name.startswith(model.base_model_prefix + "."):
+        if not name.startswith(model.base_model_prefix + ".") or "pooler" in name:
             below = 0
         elif layer:
             below = depth - int(layer[1])

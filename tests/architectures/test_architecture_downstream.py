@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from electrify.inference.saved import load_saved
 
 from electrify import cli, embed
+from electrify.finetuning.model import load_finetuned
 from small import pretrain_words, run
 
 GOOD = ("chef", "meal", "bread")
@@ -34,14 +34,12 @@ TEXTS = ["the chef ate a meal", "a road", "the bread is of the wheel and of the 
 
 @dataclass(frozen=True)
 class Case:
-    """An architecture. own: its options; classes: how the library's are called; head: what the
-    configuration of a fine-tuned model says of its head; block: a weight of the last one; rate: at
-    which it learns the examples."""
+    """An architecture. own: its options; classes: how the library's are called; block: a weight of
+    the last one; rate: at which it learns the examples."""
 
     name: str
     classes: str
     own: dict[str, Any]
-    head: dict[str, Any]
     block: str
     rate: str
 
@@ -51,7 +49,6 @@ CASES = [
         name="modernbert",
         classes="ModernBert",
         own={"local_attention": 4},
-        head={"classifier_activation": "linear", "classifier_bias": True},
         block="model.layers.3.attn.Wqkv.weight",
         rate="3e-3",
     ),
@@ -59,7 +56,6 @@ CASES = [
         name="deberta",
         classes="DebertaV2",
         own={"position_buckets": 8},
-        head={},
         block="deberta.encoder.layer.3.attention.self.query_proj.weight",
         rate="1e-2",
     ),
@@ -94,7 +90,7 @@ def test_a_run_starts_from_a_fine_tuned_encoder(
     start = tmp_path / "start"
     with quiet():
         transformers.AutoModelForSequenceClassification.from_pretrained(
-            exported / "discriminator", ignore_mismatched_sizes=True, num_labels=3, **case.head
+            exported / "discriminator", ignore_mismatched_sizes=True, num_labels=3
         ).save_pretrained(start)
     fields = {"init_discriminator": start, "max_steps": 1, "eval_steps": 0}
     line = pretrain_words(small_data, tmp_path / "run", recipe=f"bert-{case.name}-tiny", **fields)
@@ -154,7 +150,6 @@ def test_fine_tuned_and_predicted(
     line = ["finetune", str(exported / "discriminator"), "--output-dir", str(out), "--seeds", "1"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--save-model"]
     line += ["--num-train-epochs", "12", "--learning-rate", case.rate, "--bf16", "false"]
-    line += ["--answer-head", "plain"] if kind == "answering" else []
     assert cli.main([*line, "--max-seq-length", "24"]) == 0
     (folder,) = (out / "models").iterdir()
     assert run("doctor", str(folder)) == 0, capsys.readouterr().out
@@ -166,27 +161,26 @@ def test_fine_tuned_and_predicted(
 
 
 def same_logits(kind: str, case: Case, folder: Path) -> None:
-    """The library's class, which finds every weight, and our encoder with our head."""
+    """The library's class, which finds every weight, with the library's attention, and the net that
+    predicts."""
     config = json.loads((folder / "config.json").read_text())
     assert config["architectures"] == [f"{case.classes}For{CLASSES[kind]}"]
     auto = f"AutoModelFor{CLASSES[kind]}"
     model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
-    saved = load_saved(str(folder), device=torch.device("cpu"))
-    assert type(saved.net.head.out) is torch.nn.Linear, "our own head"
+    loaded = load_finetuned(str(folder), device=torch.device("cpu"))
+    assert loaded.kind == kind
     inputs = transformers.AutoTokenizer.from_pretrained(folder)(
         TEXTS, padding=True, return_tensors="pt"
     )
     with torch.inference_mode():
         output = model.eval()(**inputs)
-        states_BLD = saved.net.encoder(**inputs).last_hidden_state
-        ours = saved.net.head.out(states_BLD) * saved.scale + saved.center
+        ours = loaded.net(dict(inputs))
     if kind == "answering":
         theirs = torch.stack([output.start_logits, output.end_logits], -1)
     else:
         theirs = output.logits
-    ours = ours if theirs.ndim == 3 else ours[:, 0]
     real = inputs["attention_mask"].bool() if theirs.ndim == 3 else slice(None)
     assert float(theirs[real].std()) > 0.05, "outputs that say nothing agree about everything"
     largest = max(1.0, float(ours[real].abs().max()))
