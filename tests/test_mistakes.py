@@ -199,7 +199,7 @@ def test_prepare_into_another_corpus(
     assert "holds another run" in mistake(capsys, "prepare", other, "--output-dir", small_data)
     source = small_data.with_name("data.txt")
     options = flags(vocab_size=512, valid_fraction=0.05)
-    assert "vocab_size" in mistake(
+    assert "--vocab-size is 512" in mistake(
         capsys, "prepare", source, "--output-dir", small_data, *options, "--vocab-size", "400"
     )
     assert listing(small_data) == before
@@ -230,7 +230,7 @@ def finetune_nothing(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
 
 def finetune_missing_file(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
     files = ["--train-file", tmp / "a.csv", "--validation-file", tmp / "b.csv"]
-    return ["finetune", tmp / "nowhere", *files, "--output-dir", tmp / "out"], "no such f"
+    return ["finetune", tmp / "nowhere", *files, "--output-dir", tmp / "out"], "a.csv cannot be read"
 
 
 def finetune_unknown_task(tmp: Path, data: Path) -> tuple[list[str | Path], str]:

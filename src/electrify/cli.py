@@ -139,14 +139,16 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
 
 
 def as_flag(sentence: str, command: str) -> str:
-    """The sentence with the field that it begins with as the flag that sets it."""
+    """The sentence with its fields as the flags that set them: the one that it begins with, and
+    any other that is no word of English. Fields of files, as train.max_steps, stay."""
     flags = {option.word for option in options_of(class_of(command))}
 
     def flag(found: re.Match[str]) -> str:
         word = "--" + found[0].replace("_", "-")
         return word if word in flags else found[0]
 
-    return re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
+    first, further = r"(?<=^error: )[a-z_0-9]+(?=[ :])", r"(?<![\w/'.-])[a-z]+(?:_[a-z0-9]+)+"
+    return re.sub(rf"{first}|{further}(?![\w/'.-])", flag, sentence)
 
 
 def run(words: list[str]) -> int:
