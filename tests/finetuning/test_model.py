@@ -393,6 +393,20 @@ def test_frames_by_hand(zoo: Path, others: Path) -> None:
     assert (opt.around([7])[0], pair.around([7], [8])[0]) == ([0, 7], [0, 7, 0, 8])
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta", *OTHERS])
+def test_a_frame_puts_around_a_text_what_its_tokenizer_does(
+    zoo: Path, others: Path, name: str
+) -> None:
+    tokenizer = reader_of(folder_of(zoo, others, name)).tokenizer
+    single, pair = frames_of(tokenizer)
+    texts = ("good film", "the plot")
+    parts = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    whole = tokenizer(texts[0], return_token_type_ids=True)
+    assert single.around(parts[0])[:2] == (whole["input_ids"], whole["token_type_ids"])
+    whole = tokenizer(*texts, return_token_type_ids=True)
+    assert pair.around(*parts)[:2] == (whole["input_ids"], whole["token_type_ids"])
+
+
 # ------------------------------------------------------------------ attention
 
 

@@ -26,11 +26,13 @@ from electrify.finetuning import run as command
 from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
+from electrify.finetuning.plot import write_plot
 from electrify.finetuning.predict import predict
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
 from electrify.finetuning.texts import Texts
+from electrify.hub import file_of, must_be_reachable
 from small import listing, pretrain_words
 
 Files = tuple[str, str]
@@ -167,6 +169,58 @@ def test_one_model_by_several_names_is_one(
     report = finetune(options(zoo, reviews, tmp_path / "out", models=names))
     assert {row.seeds for row in report.rows} == {1}
     assert len(records(tmp_path / "out")) == 1
+
+
+def test_other_metrics_are_other_settings(zoo: Path, reviews: Files, tmp_path: Path) -> None:
+    """Records hold the metrics that were asked for, and the first one chooses an evaluation."""
+    out = tmp_path / "out"
+    finetune(options(zoo, reviews, out, metrics=("accuracy", "ece")))
+    for metrics in (("ece", "accuracy"), ("accuracy", "roc_auc"), ()):
+        with pytest.raises(UserError, match="holds runs with metrics"):
+            finetune(options(zoo, reviews, out, metrics=metrics))
+    assert len(finetune(options(zoo, reviews, out, metrics=("accuracy", "ece"))).rows) == 2
+
+
+def test_another_commit_of_the_hub_is_another_model(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest in the cache, where the Hub cannot be reached."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    top = tmp_path / "hub" / "models--me--model"
+    (top / "refs").mkdir(parents=True)
+    asked = options(zoo, reviews, tmp_path / "out", models=("me/model",))
+    for commit in ("1" * 40, "2" * 40):
+        shutil.copytree(zoo / "bert", top / "snapshots" / commit)
+        (top / "refs" / "main").write_text(commit)
+        for asked_once in (file_of, must_be_reachable):
+            asked_once.cache_clear()
+        if commit.startswith("1"):
+            finetune(asked)
+            assert records(tmp_path / "out")[0]["weights"] == f"me/model@{commit}"
+            continue
+        with pytest.raises(UserError, match="and the model changed since"):
+            finetune(asked)
+
+
+@pytest.mark.parametrize("mine", ["file", "folder"])
+def test_a_place_of_a_saved_model_that_holds_something_else(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: str
+) -> None:
+    """It is refused before the training."""
+    out = tmp_path / "out"
+    asked = options(zoo, reviews, out, save_model=True)
+    finetune(asked)
+    (place,) = (out / "models").iterdir()
+    shutil.rmtree(place)
+    if mine == "folder":
+        place.mkdir()
+        (place / "thesis.tex").touch()
+    else:
+        place.touch()
+    monkeypatch.setattr(command, "finetune_one", pytest.fail)
+    with pytest.raises(UserError, match=r"electrify\.json"):
+        finetune(asked)
 
 
 @pytest.mark.parametrize("damage", [b"5", b"{}", b"\xff", b'{"model": "m", "task": "t", "seed": 0'])
@@ -542,6 +596,20 @@ def test_median_mean_deviation_and_best_by_hand() -> None:
     odd = reported([record("m", s, x) for s, x in enumerate((math.nan, 0.5, 0.7))])
     assert math.isnan(odd.rows[0].median)
     assert "nan" in odd.table()
+
+
+@pytest.mark.parametrize("name", ["/data/x:y", "random:/data/x:y", "/m"])
+def test_no_absolute_path_is_written(tmp_path: Path, name: str) -> None:
+    """And the name of a model is not a formula."""
+    label = name.replace("/", "../$\\frac$/", 1)
+    report = reported([record(label, 0, 0.5)], **{label: name})
+    report.write(tmp_path)
+    write_plot(report, tmp_path / "report.png")
+    for path in (tmp_path / "report.csv", tmp_path / "report.json"):
+        text = path.read_text()
+        assert f",{name}," not in text
+        assert f'"{name}"' not in text
+    assert [row.model for row in report.rows] == [label]
 
 
 def test_resources() -> None:

@@ -248,7 +248,7 @@ def report_of(
 
 
 def _is_absolute(name: str) -> bool:
-    return os.path.isabs(name.rpartition(":")[2])
+    return os.path.isabs(name) or os.path.isabs(name.partition(":")[2])  # random:/data/model
 
 
 def _row(runs: list[dict[str, Any]], metric: str, model: str) -> Row:

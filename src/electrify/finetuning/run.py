@@ -253,24 +253,23 @@ def _hash(value: Any) -> str:
 
 
 def _kept(options: FinetuneConfig, grid: Sequence[tuple[str, FinetuneSettings]]) -> dict[str, Any]:
-    """The settings that all runs of an output folder share; None where a search varies one."""
+    """The settings that all runs of an output folder share; None where a search varies one. The
+    metrics are among them: records hold no others, and the first one chooses an evaluation."""
     all_of = [dataclasses.asdict(settings) for _, settings in grid]
     shared = {k: v if all(one[k] == v for one in all_of) else None for k, v in all_of[0].items()}
     shared.pop("device")
-    return {"settings": shared, "hyperparameter_search": options.hyperparameter_search}
+    search, metrics = options.hyperparameter_search, list(options.metrics)
+    return {"settings": shared, "hyperparameter_search": search, "metrics": metrics}
 
 
 def _must_be_the_same(out: Path, kept: dict[str, Any]) -> None:
     """Raises UserError if the folder holds runs with other settings."""
     if not (out / SETTINGS).exists():
         return
-    flat = [
-        {**which["settings"], "hyperparameter_search": which["hyperparameter_search"]}
-        for which in (kept, read_json(out / SETTINGS))
-    ]
+    flat = [which | which["settings"] for which in (kept, read_json(out / SETTINGS))]
     for name, here in flat[0].items():
         there = flat[1].get(name)
-        if here != there:
+        if here != there and name != "settings":
             raise UserError(
                 f"{out} holds runs with {name} {there}, not {here}. Choose another --output-dir"
             )
