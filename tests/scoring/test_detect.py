@@ -276,3 +276,12 @@ def test_threads_are_measured_for_long_texts_only(
     detect(discriminator, ["the chef"])
     assert (asked, inside) == (["2", "auto"], [before, 2, 2])
     assert torch.get_num_threads() == before
+
+
+def test_texts_that_the_tokenizer_does_not_know(
+    discriminator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detect(discriminator, ["the the"])
+    assert "unknown" not in capsys.readouterr().err
+    detect(discriminator, ["สวัสดี"])
+    assert "of the characters are unknown to the tokenizer" in capsys.readouterr().err

@@ -38,7 +38,7 @@ from ..export.positions import made_for, positions_of
 from ..export.quiet import quiet
 from ..files import json_text, written
 from ..text.tokenizer_files import read_settings, without_origin, write_settings
-from ..text.unknown import WARNING
+from ..text.unknown import note_on_unknown
 from .attention import implementation_for
 from .frames import Frame, frames_of, reads_last
 from .saved import CLASSES, KEY, PROBLEMS, class_ending, kind_of
@@ -58,8 +58,6 @@ DROPOUTS = (
 )
 """The names that model classes use for the dropout of their layers and of attention."""
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
-SAMPLE = 1_000
-"""Texts in which unknown words are counted."""
 
 
 @dataclass(frozen=True)
@@ -446,28 +444,6 @@ def _noted(config: Any) -> Reading:
     return Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
 
 
-# ------------------------------------------------------------------ unknown words
-
-
 def unknown_note(reader: Reader, texts: Iterable[str]) -> str:
-    """A warning if many characters of the texts are unknown to the tokenizer ([UNK]), as `prepare`
-    warns; otherwise empty. Reads the first SAMPLE texts."""
-    unknown = reader.tokenizer.unk_token_id
-    if unknown is None or not reader.tokenizer.is_fast:
-        return ""
-    some = [text for text, _ in zip(texts, range(SAMPLE), strict=False)]
-    if not some:
-        return ""
-    with quiet():
-        found = reader.tokenizer(some, add_special_tokens=False, return_offsets_mapping=True)
-    lost = visible = 0
-    for text, ids, offsets in zip(some, found["input_ids"], found["offset_mapping"], strict=True):
-        visible += len("".join(text.split()))
-        lost += sum(b - a for i, (a, b) in zip(ids, offsets, strict=True) if i == unknown)
-    share = lost / max(1, visible)
-    if share <= WARNING:
-        return ""
-    return (
-        f"warning: {share:.1%} of the characters are unknown to the tokenizer of {reader.name} "
-        "([UNK]). Use a model made for this language or alphabet"
-    )
+    """A warning if many characters of the texts are unknown to the tokenizer, else empty."""
+    return note_on_unknown(reader.name, reader.tokenizer, texts)

@@ -19,6 +19,7 @@ from ..errors import UserError
 from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
 from ..progress import say
 from ..tables import KEPT
+from ..text.unknown import note_on_unknown
 from ..train.machine import Threads, choose, computing_with
 from .given import given_texts
 from .options import DetectConfig
@@ -81,6 +82,8 @@ def detect(
         _encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text")
         for i, text in enumerate(texts)
     ]
+    if note := note_on_unknown(model, tokenizer, texts):
+        say(note)
     windows = [
         (i, start, stop)
         for i, e in enumerate(encoded)

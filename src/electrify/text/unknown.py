@@ -3,7 +3,8 @@ share is a mistake in the choice of the tokenizer, and not in the text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from ..errors import UserError
@@ -16,6 +17,7 @@ from .options import PrepareConfig
 WARNING = 0.01
 REFUSAL = 0.1
 SAMPLE = 1_000_000  # characters
+SAMPLE_TEXTS = 1_000
 
 
 def share_of(counts: Mapping[str, float]) -> float:
@@ -75,4 +77,25 @@ def _cure(options: PrepareConfig) -> str:
     return (
         "give a larger --vocab-size or a lower --min-frequency, or take --tokenizer character, or "
         "--tokenizer byte, which has no [UNK]"
+    )
+
+
+def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
+    """A warning if so many characters of texts that a model is to read are unknown to its
+    tokenizer (of transformers); else empty. Reads the first SAMPLE_TEXTS."""
+    unknown = tokenizer.unk_token_id
+    some = list(islice(texts, SAMPLE_TEXTS))
+    if unknown is None or not tokenizer.is_fast or not some:
+        return ""
+    found = tokenizer(some, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    lost = visible = 0
+    for text, ids, offsets in zip(some, found["input_ids"], found["offset_mapping"], strict=True):
+        visible += len("".join(text.split()))
+        lost += sum(b - a for i, (a, b) in zip(ids, offsets, strict=True) if i == unknown)
+    share = lost / max(1, visible)
+    if share <= WARNING:
+        return ""
+    return (
+        f"warning: {share:.1%} of the characters are unknown to the tokenizer of {model} ([UNK]). "
+        "Use a model made for this language or alphabet"
     )
