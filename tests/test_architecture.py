@@ -231,6 +231,7 @@ def run(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_module_imports():
     names = [".".join(("electrify", *parts(p))) for p in FILES if p.name != "__main__.py"]
     run("import importlib\n" + "\n".join(f"importlib.import_module({name!r})" for name in names))

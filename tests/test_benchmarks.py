@@ -161,6 +161,7 @@ def test_launches_and_bytes_of_an_update(tmp_path: Path) -> None:
     assert gigabytes == pytest.approx([1.95, 2.76, 0.26], abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_loader(tmp_path: Path) -> None:
     run(tmp_path, "loader.py", "--json", "loader.json")
@@ -588,6 +589,7 @@ def test_cells_with_long_names_are_not_one_recipe(
         assert row_of(folder, folder / "stsb" / "stsb-validation.csv") == f"{name}, stsb"
 
 
+@pytest.mark.slow
 def test_overlap(tmp_path: Path) -> None:
     """Predictions that are the share of common words, and the scores, by hand; cells of one recipe
     are one row, and predictions of other examples are left out."""

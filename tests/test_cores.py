@@ -39,6 +39,7 @@ def spins(*words: str, **variables: str) -> list[str]:
     return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ran.stderr)
 
 
+@pytest.mark.slow
 @GNU
 def test_the_command_line_tells_libgomp_before_it_loads() -> None:
     assert spins("-m", "electrify", "flops", "electra-tiny") == [SPINS]

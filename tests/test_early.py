@@ -136,6 +136,7 @@ def run(folder: Path, cases: list[list[str]]) -> list[tuple[int, str, list[str]]
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_before_anything_heavy(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     for (words, says), (status, err, heavy) in zip(

@@ -308,6 +308,7 @@ def test_standard_input_that_cannot_be_read(tmp_path: Path, end: str) -> None:
     assert "standard input" in one_sentence(done.stderr)
 
 
+@pytest.mark.slow
 def test_a_full_standard_output() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(

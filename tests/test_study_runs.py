@@ -74,6 +74,7 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     assert (run / "selector").exists() == (name == "teams")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["coco-lm", "fast-electra"])
 def test_stopped_and_cut_in_two(name: str, small_data: Path, tmp_path: Path) -> None:
     """A run that is stopped ends with the same bytes, and one of two passes for each batch with the
@@ -95,6 +96,7 @@ def test_stopped_and_cut_in_two(name: str, small_data: Path, tmp_path: Path) -> 
     same_numbers(whole, cut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
@@ -452,6 +454,7 @@ def test_an_energy_comes_back_from_its_folder(
     assert "a head of another objective" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_generator_from_the_hub(small_data: Path, tmp_path: Path) -> None:
     """By its id, as it lies in the Hub's cache once it is downloaded: frozen, it stays the same,
     its card names where it is from, and run.json its commit."""

@@ -159,6 +159,7 @@ def test_a_run_that_goes_on_to_the_bit(
     assert records(tmp_path / "run") == records(electra)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each("bert", "corrective", "teams", but=("electra",)))
 def test_each_goes_on_to_the_bit(name: str, case: Case, small_data: Path, tmp_path: Path) -> None:
     """With dropout; of two stages, the first is stopped."""

@@ -72,6 +72,7 @@ def test_a_run_that_goes_on_to_the_bit(small_data: Path, decoder: Path, tmp_path
     assert records(tmp_path / "run") == records(decoder)
 
 
+@pytest.mark.slow
 def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
     for name, parts in (("one", 1), ("two", 2)):
         line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)

@@ -60,6 +60,7 @@ def test_a_run_that_goes_on_to_the_bit(small_data: Path, v3: Path, tmp_path: Pat
     assert records(tmp_path / "run") == records(v3)
 
 
+@pytest.mark.slow
 def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
     for name, parts in (("one", 1), ("two", 2)):
         line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)

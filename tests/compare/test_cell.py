@@ -278,6 +278,7 @@ def test_examples_that_changed_since_the_plan_give_no_score(
             measures.measure("blimp", Path(model), whole, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_not_measured_ends_well(small_data: Path, tmp_path: Path) -> None:
     """A probe of the rate whose training is over before it is told to stop."""
     config = override(tiny("bert-tiny"), {"max_steps": 2, "warmup_steps": 0, "eval_steps": 0})

@@ -285,6 +285,7 @@ def test_minutes_go_by_flops(
     assert sum(cell.starts_at is not None for cell in cells) == 1
 
 
+@pytest.mark.slow
 def test_a_probe_begins_with_the_first_update(
     small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

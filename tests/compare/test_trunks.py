@@ -37,6 +37,7 @@ def trained(study: Study, cell: Cell) -> Work:
     return work
 
 
+@pytest.mark.slow
 def test_a_run_whose_start_is_damaged_is_run_whole(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -306,6 +306,7 @@ export(sys.argv[2], output_dir=sys.argv[3])
 """
 
 
+@pytest.mark.slow
 def test_code_that_a_folder_names_is_run_only_if_it_is_imported(
     small_data: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from electrify.text.shards import Corpus, verify_sample
 from electrify.train import checkpoint
 from small import listing, pretrain_words, same_ending
 
-CORRUPTIONS = 500
+CORRUPTIONS = 200
 
 
 def cut(data: bytes, chance: random.Random) -> bytes:

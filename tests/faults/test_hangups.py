@@ -111,6 +111,7 @@ NUMBERS = [signal.SIGHUP, signal.SIGTERM]
 DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[5], signal.SIGTERM)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
 def test_every_verb(
     small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals

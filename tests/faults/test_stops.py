@@ -90,6 +90,7 @@ def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_signal_at_the_end_of_a_first_stage(
     small_data: Path, both_stages: Path, tmp_path: Path
 ) -> None:

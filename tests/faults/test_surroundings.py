@@ -106,6 +106,7 @@ def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
+@pytest.mark.slow
 def test_foreign_things_in_the_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     """Named as checkpoints or not: passed over, and left alone."""
     folder = tmp_path / "run"

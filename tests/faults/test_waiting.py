@@ -40,6 +40,7 @@ def says(process: Process, text: str) -> bool:
     return process.wait_for(lambda: text in process.errors.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "number"),
     [

@@ -22,7 +22,7 @@ from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, w
 from electrify.finetuning.metrics import score_answers
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.predict import Answered, predict
+from electrify.finetuning.predict import predict
 from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
 from electrify.finetuning.rows import Batch
 from electrify.finetuning.squad import answering_of
@@ -430,7 +430,7 @@ def test_answers_are_learnt(zoo: Path, tmp_path: Path, protocol: Any, impossible
     if saved is not None:
         asked, contexts = [q.question for q in every], [q.context for q in every]
         again = predict(saved, asked, pairs=contexts, bf16="false", device="cpu")
-        texts = [one.answer for one in again if isinstance(one, Answered)]
+        texts = [one["predicted_answer"] for one in again]
         assert texts == [predictions[q.id] for q in every]
         noted = load_finetuned(str(saved), device=CPU).reading
         assert (noted.no_answer_threshold is not None) == impossible

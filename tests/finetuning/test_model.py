@@ -46,7 +46,7 @@ from electrify.finetuning.model import (
 )
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
-from electrify.finetuning.predict import Labelled, Tagged, Value, predict
+from electrify.finetuning.predict import predict
 from electrify.finetuning.tagging import Tagging
 from electrify.finetuning.tasks import Example
 from electrify.finetuning.texts import Texts
@@ -520,13 +520,16 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
     wanted_NC = problem.probabilities(outputs)
     pipeline = transformers.pipeline("text-classification", model=str(folder), device="cpu")
     by_the_library = pipeline(TEXTS, top_k=None)
-    ours = predict(folder, TEXTS, bf16="false", device="cpu")
+    ours = predict(folder, TEXTS, bf16="false", device="cpu", probabilities=True)
     for wanted_C, theirs, one in zip(wanted_NC, by_the_library, ours, strict=True):
-        assert isinstance(one, Labelled)
         wanted = dict(zip(labels, wanted_C.tolist(), strict=True))
         assert {row["label"]: row["score"] for row in theirs} == pytest.approx(wanted, abs=1e-5)
-        assert one.probabilities == pytest.approx(wanted, abs=1e-6)
-        assert one.label == theirs[0]["label"] == max(wanted, key=lambda label: wanted[label])
+        assert one["probabilities"] == pytest.approx(wanted, abs=1e-6)
+        assert (
+            one["predicted_label"]
+            == theirs[0]["label"]
+            == max(wanted, key=lambda label: wanted[label])
+        )
     loaded = load_finetuned(str(folder), device=CPU)
     assert (loaded.kind, loaded.labels) == ("classification", labels)
     assert loaded.reading == Reading(max_seq_length=32)
@@ -544,7 +547,7 @@ def test_pairs_and_several_labels_in_the_librarys_class(
     net, folder = saved_folder(tmp_path / "saved", problem)
     rows = problem.rows([Example(text, "it was", ()) for text in TEXTS])
     wanted_NC = problem.probabilities(outputs_of(problem, net, rows))
-    found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false")
+    found = predict(folder, TEXTS, pairs=["it was"] * 3, bf16="false", probabilities=True)
     assert load_finetuned(str(folder), device=CPU).kind == "multilabel"
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -553,8 +556,9 @@ def test_pairs_and_several_labels_in_the_librarys_class(
         theirs_NC = model(**inputs).logits.sigmoid()
     torch.testing.assert_close(theirs_NC, wanted_NC, atol=1e-5, rtol=1e-5)
     for one, wanted_C in zip(found, wanted_NC.tolist(), strict=True):
-        assert list(one.probabilities.values()) == pytest.approx(wanted_C, abs=1e-6)  # type: ignore[union-attr]
-        assert one.labels == tuple(c for c, p in zip("abc", wanted_C, strict=True) if p > 0.5)  # type: ignore[union-attr]
+        assert list(one["probabilities"].values()) == pytest.approx(wanted_C, abs=1e-6)
+        on = [c for c, p in zip("abc", wanted_C, strict=True) if p > 0.5]
+        assert one["predicted_labels"] == on
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -578,7 +582,7 @@ def test_a_regression_on_its_own_scale(zoo: Path, tmp_path: Path, name: str) -> 
     piped = [row["score"] for row in pipeline(TEXTS, function_to_apply="none")]
     assert piped == pytest.approx(wanted, abs=1e-4)
     ours = predict(folder, TEXTS, bf16="false")
-    assert [one.value for one in ours if isinstance(one, Value)] == pytest.approx(wanted, abs=1e-4)
+    assert [one["predicted_value"] for one in ours] == pytest.approx(wanted, abs=1e-4)
 
 
 def test_a_head_without_bias_cannot_hold_a_regression(others: Path, tmp_path: Path) -> None:
@@ -613,8 +617,7 @@ def test_tags_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str) -
         for k in range(len(words)):
             mine_PC = logits_LC[[place for place, word in enumerate(word_L) if word == k]]
             wanted.append(model.config.id2label[int(mine_PC.mean(0).argmax())])
-        assert isinstance(one, Tagged)
-        assert one.tags == tuple(wanted)
+        assert one["predicted_tags"] == wanted
         seen |= set(wanted)
     assert len(seen) > 1
 
@@ -640,8 +643,8 @@ def test_answers_by_plain_transformers_code(zoo: Path, tmp_path: Path, name: str
         may_LL = (context_L[:, None] & context_L).triu()
         best = scores_LL.masked_fill(~may_LL, -1e9).flatten().argmax().item()
         first, last = divmod(int(best), len(offsets))
-        assert one.answer == q.context[offsets[first][0] : offsets[last][1]]  # type: ignore[union-attr]
-        assert one.score == pytest.approx(float(scores_LL[first, last]), abs=1e-4)  # type: ignore[union-attr]
+        assert one["predicted_answer"] == q.context[offsets[first][0] : offsets[last][1]]
+        assert one["answer_score"] == pytest.approx(float(scores_LL[first, last]), abs=1e-4)
 
 
 def test_folders_that_were_not_fine_tuned(zoo: Path, tmp_path: Path) -> None:

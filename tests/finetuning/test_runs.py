@@ -203,26 +203,6 @@ def test_another_commit_of_the_hub_is_another_model(
             finetune(asked)
 
 
-@pytest.mark.parametrize("mine", ["file", "folder"])
-def test_a_place_of_a_saved_model_that_holds_something_else(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: str
-) -> None:
-    """It is refused before the training."""
-    out = tmp_path / "out"
-    asked = options(zoo, reviews, out, save_model=True)
-    finetune(asked)
-    (place,) = (out / "models").iterdir()
-    shutil.rmtree(place)
-    if mine == "folder":
-        place.mkdir()
-        (place / "thesis.tex").touch()
-    else:
-        place.touch()
-    monkeypatch.setattr(command, "finetune_one", pytest.fail)
-    with pytest.raises(UserError, match=r"electrify\.json"):
-        finetune(asked)
-
-
 @pytest.mark.parametrize("damage", [b"5", b"{}", b"\xff", b'{"model": "m", "task": "t", "seed": 0'])
 def test_a_damaged_line_is_named(zoo: Path, reviews: Files, tmp_path: Path, damage: bytes) -> None:
     out = tmp_path / "out"
@@ -520,10 +500,10 @@ def test_several_labels_are_learnt_and_saved(zoo: Path, tmp_path: Path) -> None:
     (table,) = out.glob("predictions/*/*/*-validation.csv")
     with table.open(newline="") as f:
         scored = list(csv.DictReader(f))
-    found = predict(out, [row["text"] for row in rows], bf16="false", device="cpu")
+    found = predict(out, [row["text"] for row in rows], bf16="false", probabilities=True)
     for one, was in zip(found, scored, strict=True):
-        assert "|".join(one.labels) == was["prediction"]  # type: ignore[union-attr]
-        for label, p in one.probabilities.items():  # type: ignore[union-attr]
+        assert "|".join(one["predicted_labels"]) == was["prediction"]
+        for label, p in one["probabilities"].items():
             assert p == pytest.approx(float(was[f"probability of {label}"]), abs=1e-6)
 
 

@@ -18,7 +18,7 @@ from toy import ADJECTIVES, CPU, NOUNS, THOROUGH, chunks, outputs_of, reader_of,
 from electrify.finetuning.known import read_task
 from electrify.finetuning.model import with_fresh_head
 from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.predict import Tagged, predict
+from electrify.finetuning.predict import predict
 from electrify.finetuning.published import PublishedTagging
 from electrify.finetuning.rows import NO_WORD, Batch
 from electrify.finetuning.tagging import Tagging, means, windows
@@ -208,7 +208,7 @@ def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
     assert 0.5 < first.scores["accuracy"] <= 0.8 + 1e-9
     scored = [line.split()[-1] for line in found.files["words.txt"].splitlines() if line]
     predicted = predict(saved, [s.words for s in made], bf16="false")
-    assert [t for one in predicted if isinstance(one, Tagged) for t in one.tags] == scored
+    assert [t for one in predicted for t in one["predicted_tags"]] == scored
     mark = json.loads((saved / "electrify.json").read_text())
     assert mark["part"] == "fine-tuned"
 

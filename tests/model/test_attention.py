@@ -442,6 +442,7 @@ def products(row_length: int, window: int | None) -> int:
     return counter.get_total_flops()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [16, 64])
 def test_local_attention_grows_with_the_length(window: int) -> None:
     """And not with its square: what is computed, and what is kept to mask it."""

@@ -168,6 +168,7 @@ def test_one_block() -> None:
         torch.testing.assert_close(found_TD[slots], wanted_LD, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_longer_row_than_single_distances() -> None:
     """60 tokens: distances that share a bucket, and those beyond the last one."""

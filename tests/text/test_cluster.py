@@ -101,6 +101,7 @@ class Pretended:
         self.cancelled += 1
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.integers(0, 1000),

@@ -85,6 +85,7 @@ def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
     assert {m.split(".")[0] for m in set(sys.modules) - before} <= {"pydoc_data"}
 
 
+@pytest.mark.slow
 def test_workers_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:150]
     monkeypatch.setattr(pydocs, "source_files", lambda: files)

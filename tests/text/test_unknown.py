@@ -138,6 +138,7 @@ def ideographs(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokenizer", "vocab_size", "advised"),
     [

@@ -85,6 +85,7 @@ def test_batches_change_no_vocabulary(kind: str, monkeypatch: pytest.MonkeyPatch
 # ------------------------------------------------------------------ unigram
 
 
+@pytest.mark.slow
 def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

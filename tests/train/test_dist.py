@@ -217,6 +217,7 @@ def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
         dist.start(CPU, timeout_s=60.0)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
     """Or a run of three processes would go on from a checkpoint with other bits."""

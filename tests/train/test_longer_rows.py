@@ -165,6 +165,7 @@ def test_a_folder_decides_how_long_rows_are(small_data: Path, begun: Path, tmp_p
     assert not (tmp_path / "long").exists()
 
 
+@pytest.mark.slow
 def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: Path) -> None:
     """Only the kept encoder says that it reads as many rows already: what is advised then works,
     whichever of the two reads less."""

@@ -96,6 +96,7 @@ def test_what_is_asked_for_wins(
     assert written(tmp_path / "other") is False
 
 
+@pytest.mark.slow
 def test_a_run_that_leaves_a_trunk_computes_as_that(
     small_data: Path, tmp_path: Path, machine: Callable[[bool], None]
 ) -> None:
