@@ -219,6 +219,19 @@ def test_models_that_read_no_tokens(zoo: Path, tmp_path: Path, kind: str) -> Non
         reader_of(folder)
 
 
+def test_a_class_without_a_part_of_the_encoder(zoo: Path, tmp_path: Path) -> None:
+    """Funnel's class for texts has no decoder, that for tags has one."""
+    kept = shutil.ignore_patterns("*.safetensors", "config.json")
+    folder = Path(shutil.copytree(zoo / "bert", tmp_path / "model", ignore=kept))
+    fields = {"block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": 16, "n_head": 2}
+    config = transformers.FunnelConfig(vocab_size=26, d_head=8, d_inner=32, **fields)
+    transformers.FunnelModel(config).save_pretrained(folder)
+    reader = reader_of(folder)
+    assert with_fresh_head(reader, "tagging", ("a", "b"))
+    with pytest.raises(UserError, match="does not have the whole encoder"):
+        with_fresh_head(reader, "classification", ("a", "b"))
+
+
 def test_inputs_and_dropout_of_an_encoder(zoo: Path) -> None:
     found = {name: reader_of(zoo / name) for name in ("electra", "bert", "roberta")}
     assert [r.segments for r in found.values()] == [True, True, False]
