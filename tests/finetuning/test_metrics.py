@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,48 +16,62 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.finetuning import metrics
-from electrify.finetuning.metrics import METRICS, UNKNOWN, better, chosen, ece, pr_auc, roc_auc
+from electrify.finetuning.metrics import METRICS, UNKNOWN, better, chosen
 from electrify.finetuning.tasks import Example
 
 classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
-def test_classes_by_hand() -> None:
-    # tp 2, tn 1, fp 1, fn 0: (2*1 - 1*0) / sqrt(3*2*2*1)
-    assert metrics.matthews([1, 1, 0, 0], [1, 1, 1, 0]) == pytest.approx(2 / math.sqrt(12))
-    assert metrics.f1([1, 1, 0, 0], [1, 1, 1, 0]) == pytest.approx(0.8)
-    assert metrics.accuracy([1, 1, 0, 0], [1, 1, 1, 0]) == 0.75
-    assert metrics.macro_f1([1, 1, 0, 0], [1, 1, 1, 0]) == pytest.approx((0.8 + 2 / 3) / 2)
-    assert metrics.micro_f1([0, 0, 1, 2, 2, 2], [0, 0, 2, 2, 2, 2]) == pytest.approx(5 / 6)
-    assert metrics.balanced_accuracy([0] * 8 + [1] * 2, [0] * 10) == 0.5
-    assert metrics.balanced_accuracy([0, 0, 0, 1], [0, 0, 1, 1]) == pytest.approx((2 / 3 + 1) / 2)
+def of(name: str, labels: Any, predictions: Any) -> float:
+    return metrics.score([name], labels, predictions)[name]
 
 
-def test_correlations_by_hand() -> None:
-    assert metrics.pearson([1, 2, 3], [1, 2, 4]) == pytest.approx(3 / math.sqrt(2 * (42 / 9)))
-    assert metrics.spearman([1, 2, 3, 4], [10, 20, 40, 30]) == pytest.approx(1 - 6 * 2 / (4 * 15))
-    assert metrics.spearman([1, 2, 3], [0.1, 0.2, 9e9]) == pytest.approx(1.0)
+def sure(name: str, labels: Any, probabilities: Any) -> float:
+    return metrics.score([name], labels, None, probabilities)[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "predictions", "wanted"),
+    [
+        # tp 2, tn 1, fp 1, fn 0: (2*1 - 1*0) / sqrt(3*2*2*1)
+        ("matthews", [1, 1, 0, 0], [1, 1, 1, 0], 2 / math.sqrt(12)),
+        ("f1", [1, 1, 0, 0], [1, 1, 1, 0], 0.8),
+        ("accuracy", [1, 1, 0, 0], [1, 1, 1, 0], 0.75),
+        ("macro_f1", [1, 1, 0, 0], [1, 1, 1, 0], (0.8 + 2 / 3) / 2),
+        ("micro_f1", [0, 0, 1, 2, 2, 2], [0, 0, 2, 2, 2, 2], 5 / 6),
+        ("balanced_accuracy", [0] * 8 + [1] * 2, [0] * 10, 0.5),
+        ("balanced_accuracy", [0, 0, 0, 1], [0, 0, 2, 1], (2 / 3 + 1) / 2),
+        ("pearson", [1, 2, 3], [1, 2, 4], 3 / math.sqrt(2 * (42 / 9))),
+        ("spearman", [1, 2, 3, 4], [10, 20, 40, 30], 1 - 6 * 2 / (4 * 15)),
+        ("spearman", [1, 2, 3], [0.1, 0.2, 9e9], 1.0),
+        ("spearman", [1], [1], 0.0),
+    ],
+)
+def test_by_hand(name: str, labels: Any, predictions: Any, wanted: float) -> None:
+    assert of(name, labels, predictions) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
-def test_a_constant_scores_zero_on_either_side(name: str) -> None:
-    for constant in (0, 1):
-        same = [constant] * 4
-        for pair in (([0, 1, 1, 0], same), (same, [0, 1, 1, 0]), (same, same)):
-            assert METRICS[name].score(*pair) == 0.0
+@pytest.mark.parametrize("constant", [0, 1])
+def test_a_constant_scores_zero_on_either_side(name: str, constant: int) -> None:
+    same = [constant] * 4
+    for pair in (([0, 1, 1, 0], same), (same, [0, 1, 1, 0]), (same, same)):
+        assert of(name, *pair) == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:A single label")
 @given(classes)
-def test_classes_as_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+def test_classes_by_counting(pairs: list[tuple[int, int]]) -> None:
     y, p = zip(*pairs, strict=True)
-    assert metrics.accuracy(y, p) == pytest.approx(sklearn.metrics.accuracy_score(y, p))
-    constant = len(set(y)) == 1 or len(set(p)) == 1
-    wanted = 0.0 if constant else sklearn.metrics.matthews_corrcoef(y, p)
-    assert metrics.matthews(y, p) == pytest.approx(wanted, abs=1e-12)
+    right = sum(a == b for a, b in pairs) / len(pairs)
+    assert of("accuracy", y, p) == of("micro_f1", y, p) == pytest.approx(right)
     tp = sum(a == b == 1 for a, b in pairs)
-    assert metrics.f1(y, p) == pytest.approx(2 * tp / max(1, y.count(1) + p.count(1)), abs=1e-12)
-    micro = sklearn.metrics.f1_score(y, p, average="micro")
-    assert metrics.micro_f1(y, p) == pytest.approx(micro)
+    wanted = 2 * tp / max(1, y.count(1) + p.count(1))
+    assert of("f1", y, p) == pytest.approx(wanted, abs=1e-12)
+    found = [[b for a, b in pairs if a == k] for k in set(y)]
+    shares = [b.count(k) / len(b) for k, b in zip(set(y), found, strict=True)]
+    assert of("balanced_accuracy", y, p) == pytest.approx(sum(shares) / len(shares))
+    assert of("matthews", y, p) == pytest.approx(sklearn.metrics.matthews_corrcoef(y, p))
 
 
 rows = st.integers(1, 4).flatmap(
@@ -70,20 +85,20 @@ rows = st.integers(1, 4).flatmap(
 def test_several_labels_by_counting(pairs: list[tuple[tuple[int, int], ...]]) -> None:
     y, p = (np.array([[cell[k] for cell in row] for row in pairs]) for k in (0, 1))
     right, both = (y & p).sum(0), y.sum(0) + p.sum(0)
-    assert metrics.micro_f1(y, p) == pytest.approx(2 * right.sum() / max(1, both.sum()), abs=1e-12)
+    micro = 2 * right.sum() / max(1, both.sum())
+    assert of("micro_f1", y, p) == pytest.approx(micro, abs=1e-12)
     macro = np.mean(2 * right / np.maximum(1, both))
-    assert metrics.macro_f1(y, p) == pytest.approx(macro, abs=1e-12)
-    assert metrics.accuracy(y, p) == pytest.approx((y == p).all(1).mean())
+    assert of("macro_f1", y, p) == pytest.approx(macro, abs=1e-12)
+    assert of("accuracy", y, p) == pytest.approx((y == p).all(1).mean())
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=3, max_size=30))
 def test_correlations_as_scipy(pairs: list[tuple[int, int]]) -> None:
     x, y = zip(*pairs, strict=True)
     if len(set(x)) > 1 and len(set(y)) > 1:
-        wanted = scipy.stats.pearsonr(x, y).statistic
-        assert metrics.pearson(x, y) == pytest.approx(wanted, abs=1e-9)
-        wanted = scipy.stats.spearmanr(x, y).statistic
-        assert metrics.spearman(x, y) == pytest.approx(wanted, abs=1e-9)
+        for name in ("pearson", "spearman"):
+            wanted = getattr(scipy.stats, f"{name}r")(x, y).statistic
+            assert of(name, x, y) == pytest.approx(wanted, abs=1e-9)
 
 
 # ------------------------------------------------------------------ probabilities
@@ -95,13 +110,12 @@ def two(*second: float) -> np.ndarray:
 
 
 def test_areas_by_hand() -> None:
-    labels = np.array([0, 0, 1, 1])
     # Of four pairs of an example of each class, three are in the right order.
-    assert roc_auc(labels, two(0.1, 0.4, 0.35, 0.8)) == pytest.approx(3 / 4)
+    assert sure("roc_auc", [0, 0, 1, 1], two(0.1, 0.4, 0.35, 0.8)) == pytest.approx(3 / 4)
     # The first of the second class has precision 1, the second one 2 / 3, each half of the recall.
-    assert pr_auc(labels, two(0.1, 0.4, 0.35, 0.8)) == pytest.approx((1 + 2 / 3) / 2)
-    assert math.isnan(roc_auc(np.array([1, 1]), two(0.5, 0.6)))
-    assert math.isnan(pr_auc(np.array([0, 0]), two(0.5, 0.6)))
+    assert sure("pr_auc", [0, 0, 1, 1], two(0.1, 0.4, 0.35, 0.8)) == pytest.approx((1 + 2 / 3) / 2)
+    assert math.isnan(sure("roc_auc", [1, 1], two(0.5, 0.6)))
+    assert math.isnan(sure("pr_auc", [0, 0], two(0.5, 0.6)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), *[st.integers(1, 9)] * 3), min_size=3, max_size=30))
@@ -115,16 +129,16 @@ def test_the_area_counts_pairs_in_order(rows: list[tuple[int, ...]]) -> None:
         if len(yes) and len(no):
             pairs = [(a > b) + (a == b) / 2 for a in yes for b in no]
             areas.append(sum(pairs) / len(pairs))
-    found = roc_auc(labels, given_NC)
+    found = sure("roc_auc", labels, given_NC)
     assert math.isnan(found) if not areas else found == pytest.approx(np.mean(areas))
 
 
 def test_calibration_by_hand() -> None:
     """Three examples in the bin that ends at 0.6, two of them right; one in the last bin, wrong."""
-    labels = np.array([1, 1, 0, 0])
     # 3 / 4 of |0.6 - 2 / 3|, and 1 / 4 of |1 - 0|.
-    assert ece(labels, two(0.6, 0.6, 0.6, 1.0)) == pytest.approx(0.75 * (2 / 3 - 0.6) + 0.25)
-    assert ece(np.array([1, 0]), two(1.0, 0.0)) == 0.0
+    wanted = 0.75 * (2 / 3 - 0.6) + 0.25
+    assert sure("ece", [1, 1, 0, 0], two(0.6, 0.6, 0.6, 1.0)) == pytest.approx(wanted)
+    assert sure("ece", [1, 0], two(1.0, 0.0)) == 0.0
 
 
 def test_unknown_labels_are_not_scored() -> None:
@@ -137,16 +151,14 @@ def test_unknown_labels_are_not_scored() -> None:
     labels = metrics.several(examples, 2)
     assert labels.tolist() == [[1, UNKNOWN], [0, 1], [UNKNOWN, 0], [1, 1]]
     predictions = np.array([[1, 0], [0, 1], [1, 1], [0, 1]])
-    sure = np.array([[0.9, 0.2], [0.2, 0.7], [0.8, 0.6], [0.1, 0.9]])
+    given = np.array([[0.9, 0.2], [0.2, 0.7], [0.8, 0.6], [0.1, 0.9]])
     names = ["accuracy", "micro_f1", "macro_f1", "roc_auc"]
-    found = metrics.score(names, labels, predictions, sure)
-    assert found["accuracy"] == 0.5
+    found = metrics.score(names, labels, predictions, given)
     # Known: 1 0 1 and 1 0 1; predicted: 1 0 0 and 1 1 1. Three of four are found, one is wrong.
-    assert found["micro_f1"] == pytest.approx(2 * 3 / (4 + 4))
-    assert found["macro_f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
-    assert found["roc_auc"] == pytest.approx((1 / 2 + 1) / 2)
+    micro, macro = 2 * 3 / (4 + 4), (2 / 3 + 4 / 5) / 2
+    assert list(found.values()) == pytest.approx([0.5, micro, macro, (1 / 2 + 1) / 2])
     changed = np.where(labels == UNKNOWN, 1 - predictions, predictions)
-    assert metrics.score(names, labels, changed, sure) == found
+    assert metrics.score(names, labels, changed, given) == found
 
 
 # ------------------------------------------------------------------ the table
@@ -160,7 +172,7 @@ def test_what_is_better() -> None:
     assert not better("accuracy", math.nan, 0.1)
 
 
-def test_metrics_of_a_kind() -> None:
+def test_metrics_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen(["roc_auc", "ece", "roc_auc"], "classification") == ("roc_auc", "ece")
     with pytest.raises(UserError, match=r"multilabel has no metric 'ece'\. Choose from accuracy,"):
         chosen(["ece"], "multilabel")
@@ -168,8 +180,6 @@ def test_metrics_of_a_kind() -> None:
         chosen(["f1"], "tagging")
     metrics.require(list(METRICS))
 
-
-def test_a_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 

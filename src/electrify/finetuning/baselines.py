@@ -57,12 +57,11 @@ def answer(
 ) -> dict[str, float]:
     """Fits a baseline to training examples and scores it on the task's validation set and further
     sets. class_weights: none or balanced."""
+    weights = None if class_weights == "none" else class_weights
     if task.kind == "tagging":
         fitted = _frequent_tags(examples)
     else:
-        fitted = _of_texts(
-            model, task, examples, None if class_weights == "none" else class_weights
-        )
+        fitted = _of_texts(model, task, examples, weights)
     scores = _scores(task, task.validation, fitted)
     for name, further in task.also:
         scores |= {f"{k}_{name}": v for k, v in _scores(task, further, fitted).items()}
@@ -111,19 +110,18 @@ def _of_texts(
         ridge = Ridge(1 / STRENGTH).fit(rows, targets)
         return lambda held: (ridge.predict(features(held)), None)
     # With several labels, each class is a classification of its own.
-    several_labels = task.kind == "multilabel"
-    classes = 2 if several_labels else len(task.labels)
-    columns = [
-        _logistic(rows, c, classes, weights) for c in (targets.T if several_labels else [targets])
-    ]
+    single = task.kind == "classification"
+    classes = len(task.labels) if single else 2
+    columns = [targets] if single else targets.T
+    models = [_logistic(rows, column, classes, weights) for column in columns]
 
     def fitted(held: Sequence[Example]) -> tuple[Array, Array]:
         rows = features(held) if features else None
-        found = [column(rows, len(held)) for column in columns]
-        if several_labels:
-            probabilities_NC = np.stack([found_N2[:, 1] for found_N2 in found], 1)
-            return (probabilities_NC > 0.5).astype(int), probabilities_NC
-        return found[0].argmax(1), found[0]
+        found = [model(rows, len(held)) for model in models]
+        if single:
+            return found[0].argmax(1), found[0]
+        probabilities_NC = np.stack([found_N2[:, 1] for found_N2 in found], 1)
+        return (probabilities_NC > 0.5).astype(int), probabilities_NC
 
     return fitted
 

@@ -16,8 +16,8 @@ import string
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from ..errors import UserError
 from .tasks import Example, Kind, Question
 
 Array = np.ndarray[Any, Any]
-Numbers = Sequence[float] | Array
 UNKNOWN = -1
 """The label of a class of which nobody knows whether it applies (multilabel)."""
 BINS = 15
@@ -37,10 +36,9 @@ def need(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as e:
-        raise UserError(
-            f"metrics need {module.split('.')[0]}, which is not installed: pip install "
-            "'electrify[eval]'"
-        ) from e
+        name = module.split(".")[0]
+        how = "pip install 'electrify[eval]'"
+        raise UserError(f"metrics need {name}, which is not installed: {how}") from e
 
 
 def several(examples: Sequence[Example], classes: int) -> Array:
@@ -55,77 +53,59 @@ def several(examples: Sequence[Example], classes: int) -> Array:
 # ------------------------------------------------------------------ classes and values
 
 
-def accuracy(labels: Numbers, predictions: Numbers) -> float:
+def accuracy(labels: Array, predictions: Array) -> float:
     """Share of the predictions that equal the label. Multilabel: share of the examples of which
     every known class is right."""
-    wanted = np.asarray(labels)
-    right = np.asarray(predictions) == wanted
-    return float((right | (wanted == UNKNOWN)).all(1).mean() if wanted.ndim == 2 else right.mean())
+    right = (predictions == labels) | (labels == UNKNOWN)
+    return float(right.reshape(len(labels), -1).all(1).mean())
 
 
-def balanced_accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Mean over the classes that occur of the share of their examples that are found."""
-    recall = need("sklearn.metrics").recall_score
-    present = np.unique(labels)
-    return float(recall(labels, predictions, labels=present, average="macro", zero_division=0))
-
-
-def matthews(labels: Numbers, predictions: Numbers) -> float:
-    """Matthews correlation, for any number of classes. 0 if either side is constant."""
-    if _constant(labels) or _constant(predictions):
-        return 0.0
-    return float(need("sklearn.metrics").matthews_corrcoef(labels, predictions))
-
-
-def f1(labels: Numbers, predictions: Numbers) -> float:
+def f1(labels: Array, predictions: Array) -> float:
     """F1 of class 1. 0 if class 1 neither occurs nor is predicted."""
-    score = need("sklearn.metrics").f1_score
-    return float(score(labels, predictions, labels=[1], average="macro", zero_division=0))
+    how = {"labels": [1], "average": "macro", "zero_division": 0}
+    return _of_sklearn("f1_score", labels, predictions, **how)
 
 
-def macro_f1(labels: Numbers, predictions: Numbers) -> float:
+def macro_f1(labels: Array, predictions: Array) -> float:
     """Mean F1 of the classes that occur. Multilabel: of those with a known label."""
-    wanted, found = np.asarray(labels), np.asarray(predictions)
-    if wanted.ndim == 1:
-        score = need("sklearn.metrics").f1_score
-        return float(score(wanted, found, average="macro", zero_division=0))
-    known = wanted != UNKNOWN
-    columns = [(k, known[:, k]) for k in range(wanted.shape[1]) if known[:, k].any()]
-    return _mean([f1(wanted[n, k], found[n, k]) for k, n in columns])
+    if labels.ndim == 2:
+        return _mean([f1(y, p) for y, p in _by_class(labels, predictions) if len(y)])
+    return _of_sklearn("f1_score", labels, predictions, average="macro", zero_division=0)
 
 
-def micro_f1(labels: Numbers, predictions: Numbers) -> float:
+def micro_f1(labels: Array, predictions: Array) -> float:
     """F1 over all classes of all examples together. With one class per example: the accuracy."""
-    wanted = np.asarray(labels)
-    if wanted.ndim == 1:
-        return accuracy(wanted, predictions)
-    known = wanted != UNKNOWN
-    return f1(wanted[known], np.asarray(predictions)[known]) if known.any() else math.nan
+    if labels.ndim == 1:
+        return accuracy(labels, predictions)
+    known = labels != UNKNOWN
+    return f1(labels[known], predictions[known]) if known.any() else math.nan
 
 
-def pearson(labels: Numbers, predictions: Numbers) -> float:
-    """Linear correlation. 0 if either side is constant."""
-    return _correlation("pearsonr", labels, predictions)
+def _of_sklearn(name: str, wanted: Array, given: Array, **options: Any) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # predicted classes that do not occur
+        return float(getattr(need("sklearn.metrics"), name)(wanted, given, **options))
 
 
-def spearman(labels: Numbers, predictions: Numbers) -> float:
-    """Correlation of ranks, ties sharing their mean rank. 0 if either side is constant."""
-    return _correlation("spearmanr", labels, predictions)
-
-
-def _correlation(name: str, labels: Numbers, predictions: Numbers) -> float:
+def _correlation(name: str, labels: Any, predictions: Any) -> float:
     x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    if len(x) < 2 or _constant(x) or _constant(y):
+    if len(x) < 2:
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nearly constant: the value is taken as it is
+        warnings.simplefilter("ignore")  # constant: NaN; nearly constant: the value is taken
         value = float(getattr(need("scipy.stats"), name)(x, y)[0])
     return value if math.isfinite(value) else 0.0
 
 
-def _constant(numbers: Numbers) -> bool:
-    values = np.asarray(numbers)
-    return bool((values == values[:1]).all())
+spearman = partial(_correlation, "spearmanr")
+"""Correlation of ranks, ties sharing their mean rank."""
+
+
+def _by_class(labels_NC: Array, given_NC: Array) -> Iterator[tuple[Array, Array]]:
+    """The known labels of each class, and what is given for them."""
+    for labels_N, given_N in zip(labels_NC.T, given_NC.T, strict=True):
+        known_N = labels_N != UNKNOWN
+        yield labels_N[known_N], given_N[known_N]
 
 
 def _mean(values: Collection[float]) -> float:
@@ -135,18 +115,18 @@ def _mean(values: Collection[float]) -> float:
 # ------------------------------------------------------------------ probabilities
 
 
-def roc_auc(labels: Array, probabilities_NC: Array) -> float:
-    """Area under the ROC curve: of the second of two classes, else the mean over the classes, each
-    against the rest. NaN if no class has examples of both sides.
+def _area(name: str, labels: Array, probabilities_NC: Array) -> float:
+    """An area under a curve of probabilities: of the second of two classes, else the mean over the
+    classes, each against the rest. NaN if no class has examples of both sides.
 
     labels: class numbers [N], or [N, C] as of `several`.
     """
-    return _area("roc_auc_score", labels, probabilities_NC)
-
-
-def pr_auc(labels: Array, probabilities_NC: Array) -> float:
-    """Average precision (area under precision and recall). Classes and NaN as in `roc_auc`."""
-    return _area("average_precision_score", labels, probabilities_NC)
+    if labels.ndim == 1:
+        first = 1 if probabilities_NC.shape[1] == 2 else 0
+        labels = labels[:, None] == np.arange(probabilities_NC.shape[1])
+        labels, probabilities_NC = labels[:, first:], probabilities_NC[:, first:]
+    classes = _by_class(labels, probabilities_NC)
+    return _mean([_of_sklearn(name, y, p) for y, p in classes if 0 < y.sum() < len(y)])
 
 
 def ece(labels: Array, probabilities_NC: Array) -> float:
@@ -162,33 +142,15 @@ def ece(labels: Array, probabilities_NC: Array) -> float:
     return float(np.abs(gaps).sum() / len(sure_N))
 
 
-def _area(name: str, labels: Array, probabilities_NC: Array) -> float:
-    area = getattr(need("sklearn.metrics"), name)
-    sides = _against_the_rest(labels, probabilities_NC)
-    return _mean([float(area(yes, p)) for yes, p in sides if 0 < yes.sum() < len(yes)])
-
-
-def _against_the_rest(labels: Array, probabilities_NC: Array) -> Iterator[tuple[Array, Array]]:
-    """For each class: whether it is right, where that is known, and its probability."""
-    classes = probabilities_NC.shape[1]
-    for k in range(classes) if labels.ndim == 2 or classes > 2 else (classes - 1,):
-        if labels.ndim == 2:
-            known_N = labels[:, k] != UNKNOWN
-            yield labels[known_N, k] == 1, probabilities_NC[known_N, k]
-        else:
-            yield labels == k, probabilities_NC[:, k]
-
-
 # ------------------------------------------------------------------ the table
 
 
-@dataclass(frozen=True)
-class Metric:
-    """of: what is compared with the labels, predicted classes (or values) or probabilities."""
+class Metric(NamedTuple):
+    """score: of labels, and predicted classes or values, or of labels and probabilities."""
 
-    score: Callable[[Any, Any], float]
+    score: Callable[[Array, Array], float]
     kinds: tuple[Kind, ...]
-    of: Literal["choices", "probabilities"] = "choices"
+    of_probabilities: bool = False
     lower: bool = False  # whether lower is better
 
 
@@ -197,28 +159,31 @@ _TEXTS: tuple[Kind, ...] = ("classification", "multilabel")
 _VALUES: tuple[Kind, ...] = ("regression",)
 METRICS: dict[str, Metric] = {
     "accuracy": Metric(accuracy, _TEXTS),
-    "balanced_accuracy": Metric(balanced_accuracy, _CLASSES),
-    "matthews": Metric(matthews, _CLASSES),
+    "balanced_accuracy": Metric(partial(_of_sklearn, "balanced_accuracy_score"), _CLASSES),
+    "matthews": Metric(partial(_of_sklearn, "matthews_corrcoef"), _CLASSES),
     "f1": Metric(f1, _CLASSES),
     "macro_f1": Metric(macro_f1, _TEXTS),
     "micro_f1": Metric(micro_f1, _TEXTS),
-    "roc_auc": Metric(roc_auc, _TEXTS, "probabilities"),
-    "pr_auc": Metric(pr_auc, _TEXTS, "probabilities"),
-    "ece": Metric(ece, _CLASSES, "probabilities", lower=True),
-    "pearson": Metric(pearson, _VALUES),
+    "roc_auc": Metric(partial(_area, "roc_auc_score"), _TEXTS, of_probabilities=True),
+    "pr_auc": Metric(partial(_area, "average_precision_score"), _TEXTS, of_probabilities=True),
+    "ece": Metric(ece, _CLASSES, of_probabilities=True, lower=True),
+    "pearson": Metric(partial(_correlation, "pearsonr"), _VALUES),
     "spearman": Metric(spearman, _VALUES),
 }
 """The metrics of texts. Tags and answers have their own, see `span_scores`, `score_answers`."""
 
 
 def score(
-    names: Sequence[str], labels: Numbers, predictions: Numbers, probabilities: Any = None
+    names: Sequence[str], labels: Any, predictions: Any, probabilities: Any = None
 ) -> dict[str, float]:
     """The named metrics, in order. labels, predictions: class numbers or values [N], or [N, C] as
     of `several`. probabilities: [N, C], for metrics that need them."""
-    given = {"choices": predictions, "probabilities": np.asarray(probabilities)}
+    labels, predictions, sure = map(np.asarray, (labels, predictions, probabilities))
     rows = {name: METRICS[name] for name in names}
-    return {name: row.score(np.asarray(labels), given[row.of]) for name, row in rows.items()}
+    return {
+        name: row.score(labels, sure if row.of_probabilities else predictions)
+        for name, row in rows.items()
+    }
 
 
 def chosen(names: Sequence[str], kind: Kind) -> tuple[str, ...]:
@@ -269,19 +234,15 @@ def spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     (CoNLL-2000); for IOBES and BILOU the scheme's own, as in seqeval, where conlleval differs: it
     takes E-X B-X, and S-X S-X, for one chunk.
     """
+    outside = ("E", "")  # what follows begins a chunk, as after the end of one
     found: list[tuple[str, int, int]] = []
-    before: tuple[str, str] | None = None
+    before = outside
     for i, tag in enumerate(tags):
         here = chunk_of(tag)
         if here is not None:
-            goes_on = (
-                before is not None
-                and before[1] == here[1]
-                and before[0] not in CLOSING
-                and here[0] not in OPENING
-            )
-            found.append((here[1], found.pop()[1] if goes_on else i, i + 1))
-        before = here
+            begins = before[0] in CLOSING or here[0] in OPENING or before[1] != here[1]
+            found.append((here[1], i if begins else found.pop()[1], i + 1))
+        before = here or outside
     return found
 
 
@@ -290,16 +251,15 @@ def span_scores(
 ) -> dict[str, float]:
     """f1, precision and recall of chunks (type and both ends right) over all sentences, and
     accuracy of tags: fractions, 0 where undefined. gold, predicted: the tags of each sentence."""
-    there = called = right = 0
-    same: list[bool] = []
-    for g, p in zip(gold, predicted, strict=True):
-        same += [a == b for a, b in zip(g, p, strict=True)]
-        a, b = set(spans(g)), set(spans(p))
-        there, called, right = there + len(a), called + len(b), right + len(a & b)
+    there = {(i, *span) for i, tags in enumerate(gold) for span in spans(tags)}
+    called = {(i, *span) for i, tags in enumerate(predicted) for span in spans(tags)}
+    right = len(there & called)
+    pairs = zip(gold, predicted, strict=True)
+    same = [a == b for wanted, found in pairs for a, b in zip(wanted, found, strict=True)]
     return {
-        "f1": 2 * right / max(1, there + called),
-        "precision": right / max(1, called),
-        "recall": right / max(1, there),
+        "f1": 2 * right / max(1, len(there) + len(called)),
+        "precision": right / max(1, len(called)),
+        "recall": right / max(1, len(there)),
         "accuracy": sum(same) / max(1, len(same)),
     }
 
@@ -323,16 +283,11 @@ def exact_match(gold: str, predicted: str) -> float:
 def word_f1(gold: str, predicted: str) -> float:
     """F1 of the words in common, with repetitions. If a side has no words: 1 if neither has any,
     else 0."""
-    wanted = normalize(gold).split()
-    given = normalize(predicted).split()
+    wanted, given = normalize(gold).split(), normalize(predicted).split()
     if not wanted or not given:
         return float(wanted == given)
     common = sum((Counter(wanted) & Counter(given)).values())
-    if not common:
-        return 0.0
-    precision = common / len(given)
-    recall = common / len(wanted)
-    return 2 * precision * recall / (precision + recall)
+    return 2 * common / (len(wanted) + len(given))
 
 
 def score_answers(
@@ -360,16 +315,20 @@ def score_answers(
     scores = {"exact": _mean(exacts.values()), "f1": _mean(f1s.values())}
     has = [q.id for q in questions if q.answers]
     has_not = [q.id for q in questions if not q.answers]
-    if not has_not:
-        return scores
-    if has:
+    if has and (has_not or no_answer is not None):
         scores["has_answer_exact"] = _mean([exacts[k] for k in has])
         scores["has_answer_f1"] = _mean([f1s[k] for k in has])
-    scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
+    if has_not:
+        scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
     if no_answer is not None:
+        order = sorted(no_answer, key=lambda k: no_answer[k])
         wrong = {k: -1.0 if predictions[k] else 0.0 for k in has_not}
         for name, gains in (("best_exact", exacts | wrong), ("best_f1", f1s | wrong)):
-            best, threshold = _best(gains, no_answer, len(has_not))
+            total, best, threshold = float(len(has_not)), float(len(has_not)), 0.0
+            for k in order:
+                total += gains[k]
+                if total > best:
+                    best, threshold = total, float(no_answer[k])
             scores |= {name: best / len(questions), f"{name}_threshold": threshold}
     return scores
 
@@ -377,21 +336,6 @@ def score_answers(
 def _golds(question: Question) -> list[str]:
     """The gold answers. Those that normalise to nothing count only if there are no others."""
     return [a.text for a in question.answers if normalize(a.text)] or [""]
-
-
-def _best(
-    gains: Mapping[str, float], no_answer: Mapping[str, float], start: float
-) -> tuple[float, float]:
-    """The highest value of start plus the first gains, in ascending order of no-answer scores, and
-    the score at which it is reached."""
-    total = best = float(start)
-    threshold = 0.0
-    for k in sorted((k for k in no_answer if k in gains), key=lambda k: no_answer[k]):
-        total += gains[k]
-        if total > best:
-            best = total
-            threshold = float(no_answer[k])
-    return best, threshold
 
 
 def threshold_of(
@@ -418,11 +362,7 @@ def answer_scores(
 ) -> dict[str, float]:
     """The scores with the official threshold, 0, and the best ones. best: the best answer other
     than none by question id; none: the no-answer scores."""
-    found = score_answers(questions, silenced(best, none, 0.0))
-    if not all(q.answers for q in questions):
-        return score_answers(questions, best, none) | found
-    found |= {f"has_answer_{name}": value for name, value in found.items()}
-    at = threshold_of(questions, best, none)
-    given = score_answers(questions, silenced(best, none, at))
-    found |= {f"best_{name}": value for name, value in given.items()}
-    return found | {f"best_{name}_threshold": at for name in given}
+    official = score_answers(questions, silenced(best, none, 0.0))
+    if all(q.answers for q in questions):
+        official |= {f"has_answer_{name}": value for name, value in official.items()}
+    return score_answers(questions, best, none) | official
