@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ def finetune_one(
     settings: FinetuneSettings,
     progress: Progress | None = None,
     save_to: Path | None = None,
+    finished: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
     """Fine-tunes an encoder on a task once. A pure function of its arguments on one machine;
     torch's own generator is left as it was.
@@ -104,6 +106,7 @@ def finetune_one(
         model: folder, Hub id, or `random:` and one of them.
         progress: advanced by the number of updates that `expected_updates` predicts.
         save_to: where the fine-tuned model is saved as a Hugging Face folder.
+        finished: called with the outcome before the model is saved, which may fail.
 
     Raises:
         UserError: the model cannot be loaded, or does not suit the task.
@@ -128,6 +131,7 @@ def finetune_one(
             files,
             tuple(run.notes),
         )
+        finished(outcome)
         if save_to is not None:
             run.save(save_to)
     return outcome
@@ -225,7 +229,7 @@ class _Run:
         return f"training: {cut.text()}" if cut.truncated else ""
 
     def _unknown(self) -> str:
-        note = unknown_note(self.reader, (_text(e) for e in self.task.train))
+        note = unknown_note(self.reader, map(text_of, self.task.train))
         return note.removeprefix("warning: ")
 
     def train(self, progress: Progress | None) -> None:
@@ -358,7 +362,8 @@ class _Run:
         )
 
 
-def _text(example: Any) -> str:
+def text_of(example: Any) -> str:
+    """All words of an example."""
     match example:
         case Sentence():
             return " ".join(example.words)

@@ -9,6 +9,7 @@ files are there is not repeated.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -17,7 +18,7 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -321,8 +322,8 @@ def _is_done(run: Run, record: dict[str, Any] | None) -> bool:
 
 
 def _run_all(todo: list[Run], done: dict[Any, Any], options: FinetuneConfig, out: Path) -> None:
-    """Does the runs. After each of them, its model and predictions and then its record are on
-    disk."""
+    """Does the runs. After each of them, its predictions and then its record are on disk, and then
+    its model."""
     encoders = dict.fromkeys(run.model for run in todo if not is_baseline(run.model))
     widths = [load_config(_place(name), causal=True).hidden_size for name in encoders]
     device = loop.device_named(options.settings.device)
@@ -341,17 +342,20 @@ def _run_all(todo: list[Run], done: dict[Any, Any], options: FinetuneConfig, out
     )
     with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
         for run in todo:
-            outcome = _outcome(run, progress, options.corpus)
-            for name, content in outcome.files.items():
-                run.predictions.mkdir(parents=True, exist_ok=True)
-                write(run.predictions / name, content)
-            done[run.key] = _record(run, outcome)
-            lines = (json_text(record) + "\n" for record in done.values())
-            write(out / SCORES, "".join(lines))
-            shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
-            say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
+            _do(run, progress, options.corpus, functools.partial(_keep, run, done, out))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
+
+
+def _keep(run: Run, done: dict[Any, Any], out: Path, outcome: Outcome) -> None:
+    """Writes the predictions and the record of a run."""
+    for name, content in outcome.files.items():
+        run.predictions.mkdir(parents=True, exist_ok=True)
+        write(run.predictions / name, content)
+    done[run.key] = _record(run, outcome)
+    write(out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
+    say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
 
 
 def _place(model: str) -> str:
@@ -360,26 +364,30 @@ def _place(model: str) -> str:
     return model
 
 
-def _outcome(run: Run, progress: Progress, corpus: str | None) -> Outcome:
+def _do(
+    run: Run, progress: Progress, corpus: str | None, finished: Callable[[Outcome], None]
+) -> None:
     task, settings = run.task, run.settings
     if is_baseline(run.model):
         began = time.monotonic()
         examples = drawn_examples(task, seed=run.seed, settings=settings)
         scores = answer(run.model, task, examples, class_weights=settings.class_weights)
-        return Outcome(scores, (), len(examples), 0, time.monotonic() - began)
+        finished(Outcome(scores, (), len(examples), 0, time.monotonic() - began))
+        return
     with ExitStack() as held:
         model = run.model
         if model.startswith(INITIAL):
             from .initial import initial_model
 
             model = held.enter_context(initial_model(model, corpus))
-        return finetune_one(
+        finetune_one(
             model,
             task,
             seed=run.seed,
             settings=settings,
             progress=progress,
             save_to=run.save_to,
+            finished=finished,
         )
 
 
