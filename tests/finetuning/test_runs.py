@@ -221,15 +221,8 @@ def test_scores_that_are_not_numbers(
 ) -> None:
     """Strict JSON, a note, and the same when it is read again."""
     monkeypatch.setattr(
-        Texts, "score", lambda *args: {"accuracy": math.nan, **dict.fromkeys(args[1].metrics, 0.5)}
+        Texts, "score", lambda *args: dict.fromkeys(args[1].metrics, 0.5) | {"accuracy": math.nan}
     )
-    real = command.finetune_one
-
-    def odd(*args: Any, **more: Any) -> Any:
-        found = real(*args, **more)
-        return replace(found, scores=found.scores | {"accuracy": math.nan})
-
-    monkeypatch.setattr(command, "finetune_one", odd)
     out = tmp_path / "out"
     for _ in range(2):
         report = finetune(options(zoo, reviews, out))
@@ -238,6 +231,20 @@ def test_scores_that_are_not_numbers(
         for name in ("report.json", "scores.jsonl"):
             json.loads((out / name).read_text(), parse_constant=pytest.fail)
     assert records(out)[0]["scores"]["accuracy"] is None
+
+
+def test_a_score_outlives_a_model_that_cannot_be_saved(
+    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saving = replace(options(zoo, reviews, tmp_path / "out"), save_model=True)
+    with monkeypatch.context() as m:
+        m.setattr(transformers.PreTrainedModel, "save_pretrained", lambda *_: 1 / 0)
+        with pytest.raises(UserError, match="could not be written"):
+            finetune(saving)
+    before = records(tmp_path / "out")
+    finetune(saving)
+    assert before[0]["scores"] == records(tmp_path / "out")[0]["scores"]
+    assert (tmp_path / "out" / "models").is_dir()
 
 
 # ------------------------------------------------------------------ the best evaluation
