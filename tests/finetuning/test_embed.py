@@ -32,15 +32,6 @@ def test_vectors_are_pooled_states(zoo: Path, name: str, pooling: Any) -> None:
         np.testing.assert_allclose(vector, wanted.numpy(), atol=1e-5)
 
 
-def test_a_folder_of_finetune(zoo: Path, tmp_path: Path) -> None:
-    scores = tmp_path / "scores"
-    (scores / "models").mkdir(parents=True)
-    (scores / "scores.jsonl").touch()
-    (scores / "models" / "one").symlink_to(zoo / "bert")
-    wanted = embed(zoo / "bert", TEXTS, bf16="false")
-    np.testing.assert_array_equal(embed(scores, TEXTS, bf16="false"), wanted)
-
-
 def corpus() -> list[str]:
     rng = np.random.default_rng(0)
     words = ["good", "bad", "film", "plot", "very", "not", "one", "two", "three", "is", "the"]

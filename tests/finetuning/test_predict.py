@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
-    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -34,8 +33,8 @@ ROWS = [("1", "the film was good"), ("2", 'a "very, very" bad\nplot'), ("3", "")
 
 def trained(model: Path, task: TaskData, folder: Path, **more: Any) -> dict[str, str]:
     """Saves a model; the predictions for the validation examples, as the run writes them."""
-    given: dict[str, Any] = {"num_train_epochs": 3, "per_device_train_batch_size": 4}
-    settings = FinetuneSettings(**(given | {"max_seq_length": 16} | more))
+    given: dict[str, Any] = {"num_train_epochs": 3, "max_seq_length": 16} | more
+    settings = FinetuneSettings(per_device_train_batch_size=4, **given)
     return finetune_one(str(model), task, seed=0, settings=settings, save_to=folder).files
 
 
@@ -140,81 +139,56 @@ def test_answers_are_predicted_as_validated(zoo: Path, tmp_path: Path, unanswera
 # ------------------------------------------------------------------ models of the library
 
 
-@pytest.fixture
-def foreign(tmp_path: Path, zoo: Path) -> Any:
-    """A model of the library whose head has weights that are large enough to decide."""
-
-    def made(cls: Any, base: str = "bert", **labels: Any) -> tuple[Path, Any, Any]:
-        torch.manual_seed(3)
-        model = cls.from_pretrained(zoo / base, **labels)
-        for name, parameter in model.named_parameters():
-            if "classifier" in name or "qa_outputs" in name:
-                torch.nn.init.normal_(parameter, std=0.5)
-        tokenizer = AutoTokenizer.from_pretrained(zoo / base)
-        folder = tmp_path / f"foreign-{base}"
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return folder, model.eval(), tokenizer
-
-    return made
-
-
-def test_a_classifier_of_the_library(foreign: Any) -> None:
-    folder, model, tokenizer = foreign(AutoModelForSequenceClassification, num_labels=3)
-    with torch.inference_mode():
-        wanted = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
-    found = predict(folder, TEXTS, probabilities=True, bf16="false")
-    for one, row in zip(found, wanted, strict=True):
-        assert list(one["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-5)
-        assert one["predicted_label"] == f"LABEL_{int(row.argmax())}"
-
-
-@pytest.mark.parametrize("base", ["bert", "modernbert"])
-def test_a_tagger_of_the_library(foreign: Any, base: str) -> None:
-    """ModernBERT has layers between encoder and classifier."""
-    folder, model, tokenizer = foreign(AutoModelForTokenClassification, base, num_labels=4)
-    with torch.inference_mode():
-        ids = tokenizer("the film was good", return_tensors="pt").input_ids
-        wanted = model(input_ids=ids).logits[0, 1:-1].argmax(-1)
-    (found,) = predict(folder, [["the", "film", "was", "good"]], bf16="false")
-    assert found == {"predicted_tags": [f"LABEL_{k}" for k in wanted]}
-    for pairs, texts in ((None, [["a"], "a film"]), (["one"], [["a"]])):
-        with pytest.raises(UserError, match="the model tags words"):
-            predict(folder, texts, pairs=pairs)
-
-
-def test_answers_of_the_library(foreign: Any) -> None:
-    folder, model, tokenizer = foreign(AutoModelForQuestionAnswering)
-    context = "the film was good and it is not one very bad plot"
-    encoded = tokenizer(
-        "it is ?", context, return_tensors="pt", return_offsets_mapping=True,
-        return_token_type_ids=True,
-    )  # fmt: skip
-    offsets = encoded.pop("offset_mapping")[0].tolist()
-    with torch.inference_mode():
-        output = model(**encoded)
-    inside = [k for k, s in enumerate(encoded.sequence_ids(0)) if s == 1]
-    start, end = output.start_logits[0], output.end_logits[0]
-    scores = {(a, b): float(start[a] + end[b]) for a in inside for b in inside if a <= b}
-    a, b = max(scores, key=lambda span: scores[span])
-    (found,) = predict(folder, ["it is ?"], pairs=[context], bf16="false")
-    assert found["predicted_answer"] == context[offsets[a][0] : offsets[b][1]]
-    assert found["answer_score"] == pytest.approx(scores[a, b], abs=1e-4)
-
-
-# ------------------------------------------------------------------ files
-
-
 @pytest.fixture(scope="module")
 def models(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    root = tmp_path_factory.mktemp("models")
+    """Folders that the library wrote, with heads whose weights are large enough to decide."""
+    folders = {}
     for name, cls in (
         ("classes", AutoModelForSequenceClassification),
         ("tags", AutoModelForTokenClassification),
     ):
-        cls.from_pretrained(zoo / "bert", num_labels=2).save_pretrained(root / name)
-        AutoTokenizer.from_pretrained(zoo / "bert").save_pretrained(root / name)
-    return {"classes": str(root / "classes"), "tags": str(root / "tags")}
+        folders[name] = str(tmp_path_factory.mktemp(name))
+        model = cls.from_pretrained(zoo / "bert", num_labels=2)
+        torch.nn.init.normal_(model.classifier.weight, std=0.5)
+        model.save_pretrained(folders[name])
+        AutoTokenizer.from_pretrained(zoo / "bert").save_pretrained(folders[name])
+    return folders
+
+
+def test_models_of_the_library(models: dict[str, str]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(models["classes"])
+    model = AutoModelForSequenceClassification.from_pretrained(models["classes"]).eval()
+    with torch.inference_mode():
+        wanted = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1)
+    found = predict(models["classes"], TEXTS, probabilities=True, bf16="false")
+    for one, row in zip(found, wanted, strict=True):
+        assert list(one["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-5)
+        assert one["predicted_label"] == f"LABEL_{int(row.argmax())}"
+        assert one["probability"] == max(one["probabilities"].values())
+    tagger = AutoModelForTokenClassification.from_pretrained(models["tags"]).eval()
+    with torch.inference_mode():
+        logits_LC = tagger(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0, 1:-1]
+    found = predict(models["tags"], [TEXTS[0].split()], bf16="false")
+    assert found == [{"predicted_tags": [f"LABEL_{k}" for k in logits_LC.argmax(-1)]}]
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "pairs", "says"),
+    [
+        ("tags", [["a"], "a film"], None, "the model tags words"),
+        ("tags", [["a"]], ["one"], "the model tags words"),
+        ("classes", "a film", None, "texts must be a list"),
+        ("classes", ["a"], ["b", "c"], "1 texts and 2 pairs"),
+    ],
+)
+def test_mistakes_in_python(
+    models: dict[str, str], model: str, texts: Any, pairs: Any, says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        predict(models[model], texts, pairs=pairs)
+
+
+# ------------------------------------------------------------------ files
 
 
 def table(path: Path) -> Path:
@@ -232,6 +206,8 @@ def predicted(model: str, path: Path, ending: str, **more: Any) -> str:
 
 
 def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) -> None:
+    from pyarrow import Table, parquet
+
     path = table(tmp_path / "new.csv")
     found = list(csv.reader(predicted(models["classes"], path, ".csv").splitlines(keepends=True)))
     assert found[0] == ["id", "text", "predicted_label", "probability"]
@@ -245,11 +221,6 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert {len(row) for row in tabs} == {6}
     assert tabs[2][1] == 'a "very, very" bad plot'  # a blank replaces the line break
     assert sum(map(float, tabs[1][4:])) == pytest.approx(1, abs=1e-6)
-
-
-def test_parquet_as_input(models: dict[str, str], tmp_path: Path) -> None:
-    from pyarrow import Table, parquet
-
     path = tmp_path / "new.parquet"
     parquet.write_table(Table.from_pylist([{"text": t, "n": k} for k, t in enumerate(TEXTS)]), path)
     rows = [json.loads(x) for x in predicted(models["classes"], path, ".jsonl").splitlines()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +151,6 @@ def agree_with_seqeval(gold: Tagged, predicted: Tagged) -> None:
         precision, recall, f1, _ = support(gold, predicted, average="micro", zero_division=0)
         accuracy = seqeval.accuracy_score(gold, predicted)
         assert span_scores(gold, predicted) == scored(f1, precision, recall, accuracy)
-
-
-@given(st.lists(st.one_of(st.sampled_from(IOBES), st.text(max_size=5)), max_size=12))
-def test_spans_are_in_order_and_do_not_overlap(tags: list[str]) -> None:
-    found = spans(tags)
-    assert all(0 <= start < stop <= len(tags) for _, start, stop in found)
-    assert all(a[2] <= b[1] for a, b in pairwise(found))
 
 
 # ------------------------------------------------------------------ real data

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,13 +21,11 @@ from ..export.quiet import quiet
 from ..files import written
 from ..scoring.given import given_texts
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
+from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of
 from .saved import kept
 from .tables import ending_of
 from .tasks import Example
-
-if TYPE_CHECKING:
-    from .options import EmbedConfig
 
 Array = np.ndarray[Any, Any]
 After = Callable[[float], None]
@@ -72,7 +70,7 @@ class Embedder:
         places_B = class_tokens(batch, last=self.reader.last)
         return {"vectors": states_BLD.take_along_dim(places_B[:, None, None], 1)[:, 0]}
 
-    def __call__(self, examples: Sequence[Any], after: After = lambda share: None) -> Array:
+    def __call__(self, examples: list[Any], after: After = lambda _: None) -> Array:
         """[N, D], float32. Raises UserError if they are not numbers."""
         from . import loop
 
@@ -111,7 +109,7 @@ class SentenceEmbedder:
         self.reader: Any = SimpleNamespace(tokenizer=self.model.tokenizer, **known)
         self.truncation = Truncation(self.reader, length)
 
-    def __call__(self, examples: Sequence[Any], after: After = lambda share: None) -> Array:
+    def __call__(self, examples: list[Any], after: After = lambda _: None) -> Array:
         """[N, D], float32."""
         import torch
 
@@ -255,7 +253,6 @@ def embed(
     Raises UserError.
     """
     from .model import unknown_note
-    from .options import EmbedConfig
 
     config = EmbedConfig(model=os.fspath(model), files=(), output_file=".npy", **options)
     if center is not None and whiten is not None:

@@ -362,7 +362,6 @@ def answer_scores(
 ) -> dict[str, float]:
     """The scores with the official threshold, 0, and the best ones. best: the best answer other
     than none by question id; none: the no-answer scores."""
-    official = score_answers(questions, silenced(best, none, 0.0))
-    if all(q.answers for q in questions):
-        official |= {f"has_answer_{name}": value for name, value in official.items()}
-    return score_answers(questions, best, none) | official
+    official = score_answers(questions, silenced(best, none, 0.0), none)
+    found = score_answers(questions, best, none)
+    return official | {name: x for name, x in found.items() if name.startswith("best_")}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from ..console import harmless
 from ..errors import UserError
@@ -21,11 +21,9 @@ from ..files import written
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts
 from .new_texts import Files, Head, Item
+from .options import EmbedConfig, PredictConfig
 from .saved import kept, kind_in, pairs_in
 from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence
-
-if TYPE_CHECKING:
-    from .options import EmbedConfig, PredictConfig
 
 MEGABYTE = 1e6
 USED_BY = {
@@ -39,6 +37,8 @@ Prediction = dict[str, Any]
 `probabilities`, by label."""
 After = Callable[[float], None]
 """Called after each forward pass with the share of the work that it did."""
+Row = dict[str, Any] | list[str]
+"""Of the output: cells by column, or without."""
 _BREAKS = str.maketrans("\t\n\r", "   ")
 
 
@@ -83,9 +83,7 @@ class Predictor:
         self.long_questions: list[int] = []
         """Lengths in tokens of the questions that were truncated."""
 
-    def __call__(
-        self, examples: Sequence[Any], after: After = lambda share: None
-    ) -> list[Prediction]:
+    def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Prediction]:
         """A prediction for each example, whose label or tags are ignored."""
         from . import loop
 
@@ -206,8 +204,8 @@ def predict_files(options: PredictConfig) -> Summary:
         predicted = (pair for block in blocks for pair in zip(*block, strict=True))
         write_rows(stream, rows_of(predicted, ending), ending, shown=shown)
     tell(predictor.notes())
-    facts = predictor.truncation.facts() if predictor.truncation.texts else {}
-    return Summary(predictor.examples, time.monotonic() - began, options.output_file, facts)
+    seconds, facts = time.monotonic() - began, predictor.truncation.facts()
+    return Summary(predictor.examples, seconds, options.output_file, facts)
 
 
 def checked_model(options: PredictConfig | EmbedConfig) -> str:
@@ -260,6 +258,7 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
     Shows a progress bar, and warns if many words of the first block are unknown to the
     tokenizer."""
     from .model import unknown_note
+    from .one_run import text_of
 
     files.bytes_read = before = 0
     with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
@@ -270,16 +269,6 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
             read = (files.bytes_read - before) / MEGABYTE
             before = files.bytes_read
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))
-
-
-def text_of(example: Example | Sentence | Question) -> str:
-    """All words of an example."""
-    match example:
-        case Sentence():
-            return " ".join(example.words)
-        case Question():
-            return f"{example.question} {example.context}"
-    return f"{example.text} {example.pair or ''}"
 
 
 # ------------------------------------------------------------------ output
@@ -295,9 +284,7 @@ def opened(output_file: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def rows_of(
-    predicted: Iterable[tuple[Item, Prediction]], ending: str
-) -> Iterator[dict[str, Any] | list[str]]:
+def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Row]:
     """What an output file with this ending holds: by column those of the input, then those of the
     prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
     with the tag appended and a blank line after each sentence."""
@@ -323,9 +310,7 @@ def rows_of(
                 yield joined({"sentence": number, "word": word, "predicted_tag": tag}, others)
 
 
-def write_rows(
-    stream: TextIO, rows: Iterable[dict[str, Any] | list[str]], ending: str, *, shown: bool
-) -> None:
+def write_rows(stream: TextIO, rows: Iterable[Row], ending: str, *, shown: bool) -> None:
     """shown: whether somebody may see them on a terminal, which they must not control."""
     if ending == ".jsonl":
         stream.writelines(f"{json.dumps(row, ensure_ascii=shown, default=str)}\n" for row in rows)
@@ -337,7 +322,7 @@ def write_rows(
             stream.write((harmless(line, keep="\t") if shown else line) + "\n")
 
 
-def in_columns(rows: Iterable[dict[str, Any] | list[str]]) -> Iterator[list[str]]:
+def in_columns(rows: Iterable[Row]) -> Iterator[list[str]]:
     """The cells of rows in the columns of the first, after a header. Lists stay as they are."""
     columns: list[str] = []
     for row in rows:
@@ -407,7 +392,7 @@ def predict(
     Raises UserError.
     """
     from .model import unknown_note
-    from .options import PredictConfig
+    from .one_run import text_of
 
     config = PredictConfig(model=os.fspath(model), files=(), **options)
     predictor = Predictor(kept(config.model), config)
