@@ -21,8 +21,7 @@ from electrify import PredictConfig, UserError, predict, predict_files
 from electrify.finetuning import new_texts
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
-from electrify.finetuning.sentences import tagging_of
-from electrify.finetuning.tasks import Answer, Example, Question, Sentence, TaskData
+from electrify.finetuning.tasks import Answer, Example, Question, TaskData
 from small import mistake, run
 
 GOOD = ("good", "great", "fine")
@@ -86,28 +85,6 @@ def test_texts_are_predicted_as_validated(
         assert one["probabilities"] == pytest.approx(sure, abs=1e-6)
         label = one.get("predicted_label") or "|".join(one["predicted_labels"])
         assert row["prediction"] == label
-
-
-def test_tags_are_predicted_as_validated(zoo: Path, tmp_path: Path) -> None:
-    """Also of sentences that are read through windows, from Python and from a column file, whose
-    lines are repeated with the tag appended."""
-    many = tuple(
-        Sentence(("the", word, "film", "was", "not") * times, ("O", tag, "O", "O", "O") * times)
-        for times in (1, 2, 6)
-        for word, tag in (("good", "X"), ("bad", "Y"), ("fine", "X"), ("poor", "Y"))
-    )
-    task = tagging_of("words", many, many[3:], epochs=1)
-    saved = tmp_path / "saved"
-    files = trained(zoo / "electra", task, saved, num_train_epochs=10, learning_rate=3e-3)
-    rows = [line.split(" ") for line in files["words.txt"].splitlines()]
-    assert len({row[-1] for row in rows if row != [""]}) > 1
-    path = tmp_path / "held.conll"
-    path.write_text("".join(" ".join(row[:2]) + "\n" for row in rows))
-    found = [line.split("\t") for line in predicted(str(saved), path, ".tsv").splitlines()]
-    assert [row for row in found if row != [""]] == [row for row in rows if row != [""]]
-    again = predict(str(saved), [s.words for s in many[3:]] + [()])
-    tags = [tag for one in again for tag in one["predicted_tags"]]
-    assert tags == [row[2] for row in rows if row != [""]]
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])
