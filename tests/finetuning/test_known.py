@@ -1,4 +1,4 @@
-"""The known tasks, in folders in their own layouts and as data sets of the Hub."""
+"""The known tasks: their rows, in folders in their own layouts, as data sets of the Hub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ import pytest
 from electrify.errors import UserError
 from electrify.finetuning import known
 from electrify.finetuning.known import folder_of, read_task
-from electrify.finetuning.tasks import GROUPS, TASKS, Answer, Example, Question, Sentence, TaskData
+from electrify.finetuning.tasks import (
+    AVERAGES,
+    GROUPS,
+    TASKS,
+    Answer,
+    Example,
+    Question,
+    Sentence,
+    TaskData,
+    tasks_named,
+)
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 COLA = 'gj04\t1\t\tThe "book.\ngj04\t0\t*\tBook \'the"\n'
@@ -58,7 +68,7 @@ def test_further_sets_subsets_and_test_sets(tmp_path: Path) -> None:
     more = {"train": MNLI, "dev_mismatched": MNLI, "test_matched": test}
     found = task(tmp_path, "mnli", test=True, **more)
     assert found.also == (("mismatched", found.train),)
-    assert found.notes == ()
+    assert found.notes == ("test_mismatched.tsv is missing: MNLI-mm has no predictions",)
     assert found.test == (("MNLI-m", (Example("a", "b"),)), ("AX", (Example("a", "b"),)))
     assert read_task(TASKS["mnli"], str(tmp_path)).test == ()
 
@@ -74,7 +84,9 @@ def test_malformed_lines(tmp_path: Path) -> None:
 
     found = task(tmp_path, "qqp", train=qqp(98, 99, 300), dev=qqp())
     assert len(found.train) == 397
-    assert found.notes == ("train.tsv: 3 malformed lines left out (line 98 has 3 of 4 columns)",)
+    assert found.notes == (
+        "train.tsv: 3 malformed lines left out (line 98: 3 columns, expected 4)",
+    )
     with pytest.raises(UserError, match=r"line 5: 3 columns, expected 4 \(5 of 401 lines"):
         task(tmp_path, "qqp", train=qqp(5, 9, 20, 30, 50))
     with pytest.raises(UserError, match=r"line 401: 3 columns, .* the file is cut"):
@@ -86,11 +98,11 @@ def test_malformed_lines(tmp_path: Path) -> None:
     [
         ("cola", {"train": "gj04\t*\t1\tmoved\n"}, r"line 1: label '\*' is not one of 0, 1"),
         ("cola", {"train": ""}, "task 'cola' has no train examples"),
-        ("sst2", {"train": "sentence\na\n"}, r"train.tsv, line 1: no column 'label'; found: sent"),
+        ("sst2", {"train": "sentence\na\n"}, r"train.tsv, line 2: no column 'label'; found: sent"),
         ("sst2", {"train": "sentence\tlabel\na\t2\n"}, r"line 2: label '2' is not one of 0, 1"),
-        ("stsb", {"train": STSB.replace("4.500", "much")}, "label 'much' is not a number"),
-        ("rte", {}, r"no RTE there; --data-dir must hold it for rte"),
-        ("sst2", {"train": "sentence\tlabel\na\t1\n"}, r"SST-2: no dev.tsv for task 'sst2'"),
+        ("stsb", {"train": STSB.replace("4.500", "much")}, "line 2: label 'much' is not a number"),
+        ("rte", {}, r"no RTE/train.tsv for rte there"),
+        ("sst2", {"train": "sentence\tlabel\na\t1\n"}, r"task 'sst2': no dev.tsv there"),
     ],
 )
 def test_broken_folders_of_glue(
@@ -115,7 +127,10 @@ def test_tags(tmp_path: Path) -> None:
     assert found.validation == (Sentence(("a", "b"), ("O", "B-LOC")),)
     assert [name for name, _ in found.also] == ["test"]
     (tmp_path / "wikiann-de").mkdir()
-    with pytest.raises(UserError, match="several fit task 'wikiann': wikiann-de, wikiann-en"):
+    (tmp_path / "wikiann-de" / "train").write_text("en:it O\n")
+    with pytest.raises(
+        UserError, match=r"several fit task 'wikiann': wikiann-de/train, wikiann-en"
+    ):
         read_task(TASKS["wikiann"], str(tmp_path))
 
 
@@ -142,7 +157,7 @@ def test_babylm(tmp_path: Path, name: str, place: str) -> None:
     found = read_task(TASKS[f"babylm_{name}"], str(tmp_path))
     assert found.train == found.validation == (wanted,)
     (tmp_path / place / f"{name}.valid.jsonl").write_text(json.dumps(row | {"label": 3}) + "\n")
-    with pytest.raises(UserError, match=r"valid.jsonl, line 1: 'label' must be 0 to \d, not 3"):
+    with pytest.raises(UserError, match=r"valid.jsonl, line 1: label '3' is not one of \w+, "):
         read_task(TASKS[f"babylm_{name}"], str(tmp_path))
 
 
@@ -170,9 +185,7 @@ def test_squad(tmp_path: Path) -> None:
     assert validation.startswith("dev-v2.0-half.json (2 questions) stands in for")
     assert shared.startswith("1 contexts of validation questions also occur in the training set.")
     file("dev-v2.0.json", "Paris")
-    with pytest.raises(
-        UserError, match="has no unanswerable questions, so it is not that of squad2"
-    ):
+    with pytest.raises(UserError, match="has no unanswerable questions, so it is not squad2's"):
         read_task(TASKS["squad2"], str(tmp_path))
 
 
@@ -215,12 +228,14 @@ def test_glue_of_the_hub(tmp_path: Path, hub: Any) -> None:
     assert found.train == tuple(Example(f"p{k}", "h", k % 3) for k in range(4))
     assert found.also == (("mismatched", found.train),)
     assert [name for name, _ in found.test] == ["MNLI-m", "MNLI-mm"]
-    assert found.notes == ("AX is missing: the diagnostic set has no predictions",)
+    assert found.notes == ("diagnostic.tsv is missing: AX has no predictions",)
     cola = [{"sentence": "a", "label": 1}, {"sentence": "b", "label": 2}]
     source = clone(tmp_path / "c", "cola", {"train": cola, "validation": cola})
-    with pytest.raises(UserError, match=r"cola train, row 2: label 2 is none of 0, 1"):
+    with pytest.raises(UserError, match=r"cola train, row 2: label '2' is not one of 0, 1"):
         read_task(TASKS["cola"], source)
-    with pytest.raises(UserError, match=r"data set .* rte cannot be loaded \(ValueError: .*rte"):
+    with pytest.raises(
+        UserError, match=r"data set .* rte cannot be loaded; .* \(ValueError: .*rte"
+    ):
         read_task(TASKS["rte"], source)
 
 
@@ -245,15 +260,16 @@ def test_places_that_do_not_exist(
 
     monkeypatch.setattr(hub, "load_dataset", refuse)
     monkeypatch.chdir(tmp_path)
-    for name in (str(tmp_path / "gleu"), "./gleu"):
-        with pytest.raises(UserError, match=r"gleu: no such folder"):
-            read_task(TASKS["cola"], name)
+    with pytest.raises(UserError, match=r"gleu: no such folder"):
+        read_task(TASKS["cola"], str(tmp_path / "gleu"))
     with pytest.raises(UserError, match="--data-dir tagging: no such folder"):
         read_task(TASKS["ud"], "tagging")
     with pytest.raises(UserError, match="--data-dir is missing: the folder that holds ud_"):
         read_task(TASKS["ud"], None)
     for name, source in (("cola", "nyu-mll/glue"), ("squad1", "rajpurkar/squad")):
-        with pytest.raises(UserError, match=rf"{source} .*\(ConnectionError: no network\); --data"):
+        with pytest.raises(
+            UserError, match=rf"{source} .*; --data-dir .*\(ConnectionError: no network"
+        ):
             read_task(TASKS[name], None)
 
 
@@ -275,3 +291,54 @@ def test_the_official_files(name: str) -> None:
     if name in GROUPS["glue"]:
         labels = {e.label for e in (*found.train, *found.validation)}  # type: ignore[union-attr]
         assert (min(labels), max(labels)) == (0, len(found.labels) - 1 if found.labels else 5)
+
+
+def test_the_rows() -> None:
+    assert {group: len(names) for group, names in GROUPS.items()} == {
+        "glue": 9, "tagging": 5, "squad": 2, "babylm": 7,
+    }  # fmt: skip
+    assert [name for name, row in TASKS.items() if row.symmetric] == ["mrpc", "stsb"]
+    glue = [TASKS[name] for name in GROUPS["glue"]]
+    assert {row.name: row.epochs for row in glue if row.epochs != 3} == {"stsb": 10, "rte": 10}
+    assert TASKS["mnli"].labels == ("entailment", "neutral", "contradiction")
+    assert TASKS["stsb"].value_range == (0.0, 5.0)
+    assert TASKS["babylm_wsc"].epochs == 30
+    assert TASKS["babylm_boolq"].max_seq_length == 512
+    by_f1 = [name for name in GROUPS["babylm"] if TASKS[name].metrics[0] == "f1"]
+    assert by_f1 == ["babylm_mrpc", "babylm_qqp"]
+
+
+def test_the_published_average_is_that_of_the_rows() -> None:
+    assert set(AVERAGES["GLUE"].tasks) == set(GROUPS["glue"]) - {"wnli"}
+    assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
+    of_base = [TASKS[name].published["BERT-Base"] for name in AVERAGES["GLUE"].tasks]
+    assert sum(of_base) / 8 == pytest.approx(82.2, abs=0.1)
+
+
+def test_names() -> None:
+    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
+    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
+    with pytest.raises(UserError, match="no task 'colla'; did you mean 'cola'"):
+        tasks_named(["colla"])
+
+
+def task_of(kind: str, labels: tuple[str, ...], *values: float) -> TaskData:
+    examples: Any = tuple(Example(f"t{k}", None, value) for k, value in enumerate(values))
+    named: Any = {"kind": kind, "labels": labels, "train": examples, "validation": examples}
+    return TaskData(name="t", metrics=("accuracy",), epochs=3, **named)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "values", "says"),
+    [
+        ("classification", ("x",), (0, 0), "has the labels: x; there is nothing to learn"),
+        ("multilabel", (), (0,), "has the labels: none; there"),
+        ("regression", (), (1.5, 1.5), "every train label is 1.5; there is nothing to learn"),
+        ("regression", (), (), "has no train examples"),
+    ],
+)
+def test_nothing_to_learn(
+    kind: str, labels: tuple[str, ...], values: tuple[float, ...], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        task_of(kind, labels, *values)

@@ -634,8 +634,8 @@ def glue_text(name: str, rows: int) -> str:
             lines.append(f"gj04\t{labels[k % 2]}\t\tthe {words}")
             continue
         cells = {column.removeprefix("\ufeff"): "-" for column in header.split("\t")}
-        cells |= {str(row.text): f"the {words}", str(row.label): labels[k % len(labels)]}
-        cells |= {str(row.pair): "it was"} if row.pair else {}
+        cells |= {row.text.strip("{}"): f"the {words}", row.label: labels[k % len(labels)]}
+        cells |= {row.pair.strip("{}"): "it was"} if row.pair else {}
         lines.append("\t".join(cells.values()))
     return "\n".join(lines) + "\n"
 

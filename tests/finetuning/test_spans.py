@@ -160,8 +160,8 @@ def tagged_words(file: str) -> list[list[tuple[str, str]]]:
     """The second column and the last of each word's line."""
     if not TAGGING.is_dir():
         pytest.skip("no ../shared/data/tagging")
-    found = column_sentences(TAGGING / file)
-    return [[(cells[1], cells[-1]) for _, cells in sentence] for sentence in found]
+    columns = [list(row.cells.values()) for row in column_sentences(TAGGING / file)]
+    return [list(zip(column[1], column[-1], strict=True)) for column in columns]
 
 
 @pytest.mark.filterwarnings("ignore")

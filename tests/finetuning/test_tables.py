@@ -13,19 +13,12 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.finetuning.columns import Columns
 from electrify.finetuning.metrics import spans
-from electrify.finetuning.own import read_own
-from electrify.finetuning.sentences import (
-    has_chunks,
-    read_sentence_rows,
-    read_sentences,
-    to_iob2,
-)
+from electrify.finetuning.sentences import has_chunks, read_sentences, to_iob2
 from electrify.finetuning.tables import lines, rows
 from electrify.finetuning.tasks import Sentence
 
@@ -55,8 +48,7 @@ def written(folder: Path, name: str, content: str | bytes) -> str:
 
 
 def sentences(folder: Path, content: str | bytes, name: str = "t.txt", **given: Any) -> Any:
-    path = written(folder, name, content)
-    return read_sentence_rows(path) if ".jsonl" in name else read_sentences(path, **given)
+    return read_sentences(written(folder, name, content), **given)
 
 
 def sentence(*pairs: str) -> Sentence:
@@ -97,19 +89,15 @@ def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: st
         ("t.csv", "text,label\na,1\nb\n", r"t\.csv, line 3: 1 columns, expected 2"),
         ("t.csv", 'text,label\n"a,1\n', r"t\.csv, line 2: broken CSV"),
         ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
-        ("t.csv", "a;b\na,x;b\n", r"line 2: 2 columns, .* by ';': save it with commas"),
-        ("t.csv", b"text\na\n\xff\n", r"t\.csv, line 3: not UTF-8 \(byte 0xff\)"),
-        ("t.csv", b"text\na\0\n", r"line 2: a zero byte"),
+        ("t.csv", "a;b\na,x;b\n", r"line 1: one column; .* by ';': save it with commas"),
+        ("t.csv", b"text\na\n\xff\n", r"t\.csv, line 3: not UTF-8"),
         ("t.csv", "text\na\n".encode("utf-16"), r"is UTF-16 text"),
         ("t.csv", gzip.compress(b"text\n", mtime=0), r"is gzip data; give it the ending \.gz"),
-        ("t.csv.gz", gzip.compress(b"text\n" * 999, mtime=0)[:-12], r"t\.csv\.gz is truncated"),
+        ("t.csv.gz", gzip.compress(b"text\n" * 999)[:-12], r"t\.csv\.gz is truncated"),
         ("t.jsonl", '{"a": 1}\n{"b"\n', r"t\.jsonl, line 2: broken JSON"),
         ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
         ("t.jsonl", "3\n", r"line 1: not a JSON object"),
-        ("t.jsonl", '{"a": 1}\n{"text": "a", "label": 1, "label": 0}\n',
-         r"t\.jsonl, line 2: broken JSON \(the key 'label' occurs twice\)"),
-        ("t.jsonl", '{"a": {"b": 1, "b": 2}}', r"the key 'b' occurs twice"),
-        ("t.xlsx", "x", r"ending '\.xlsx' is not known; read are \.csv"),
+        ("t.xlsx", "x", r"ending '\.xlsx' is not known; electrify reads \.csv"),
         ("t.fasta", "\nACGT\n>x\n", r"t\.fasta, line 2 comes before the first '>'"),
     ],
 )  # fmt: skip
@@ -143,8 +131,8 @@ def test_lines_of_any_length_are_whole(tmp_path: Path) -> None:
         ("\n\na X\n\n \t \n\n", {}, [sentence("a/X")]),
         ("a\tX\n\t\nb\tY\n", {}, [sentence("a/X"), sentence("b/Y")]),
         ("a  N   X \n b V Y\n", {}, [sentence("a/X", "b/Y")]),
-        ("a N X\nb V Y\n", {"tag": 1}, [sentence("a/N", "b/V")]),
-        ("a N X\nb V Y\n", {"word": -1, "tag": 0}, [sentence("X/a", "Y/b")]),
+        ("a N X\nb V Y\n", {"tag": "1"}, [sentence("a/N", "b/V")]),
+        ("a N X\nb V Y\n", {"word": "2", "tag": "0"}, [sentence("X/a", "Y/b")]),
         ("-DOCSTART- -X- O\n\na N X\n-DOCSTART- O\nb N Y\n", {},
          [sentence("a/X"), sentence("b/Y")]),
         ("-DOCSTART-s N\nb V\n", {}, [sentence("-DOCSTART-s/N", "b/V")]),
@@ -163,13 +151,13 @@ def test_column_files(
 
 def test_conllu(tmp_path: Path) -> None:
     upos = (sentence("He/PRON", "ca/AUX", "n't/PART", "./PUNCT"), sentence("10 000/NUM"))
-    for more in ({}, {"tag": "upos"}, {"tag": 3}, {"tag": -7}):
+    for more in ({}, {"tag": "upos"}, {"tag": "3"}):
         assert sentences(tmp_path, UD, "t.conllu", **more) == upos
     for ending, pack in PACK.items():
         assert sentences(tmp_path, pack(UD.encode()), f"t.conllu{ending}") == upos
     xpos = sentences(tmp_path, UD, "t.CONLLU", tag="xpos")
     assert [s.tags for s in xpos] == [("PRP", "MD", "RB", "."), ("CD",)]
-    assert sentences(tmp_path, UD, "t.conllu", word=2)[0].words == ("he", "can", "not", ".")
+    assert sentences(tmp_path, UD, "t.conllu", word="2")[0].words == ("he", "can", "not", ".")
 
 
 def test_rows_of_words_and_tags(tmp_path: Path) -> None:
@@ -186,24 +174,18 @@ def test_rows_of_words_and_tags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "given", "says"),
     [
-        ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3 as in line 1$"),
-        ("t.txt", "\na\nb\n", {}, r"line 2: one column; a word and its tag need a tab or spaces"),
+        ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3"),
+        ("t.txt", "\na\nb\n", {}, r"line 2: one column; words need tags"),
         ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
-        ("t.txt", "a\tX\n  \tY\n", {}, r"line 2: column 0 is empty"),
-        ("t.txt", "a\tN\tX\nb\tN\t \n", {}, r"line 2: column -1 is empty"),
-        ("t.txt", "a N X\n", {"tag": 3}, r"line 1: no column 3; there are 3"),
-        ("t.txt", "a N X\n", {"tag": "upos"}, r"no column 'upos'; it is a number"),
-        ("t.txt", "-DOCSTART- -X- O O\n\n", {}, r"t\.txt: no sentences"),
-        ("t.conllu", UD_LINE + "a\tNOUN\n", {}, r"line 2: 2 columns, expected 10 as in CoNLL-U"),
-        ("t.conllu", UD_LINE.replace("\t", " "), {}, r"line 1: 1 columns, expected 10"),
-        ("t.conllu", UD_LINE.replace("NOUN", "_"), {}, r"line 1: the tag is '_'"),
-        ("t.conllu", UD_LINE.replace("NN", "_"), {"tag": -6}, r"line 1: the tag is '_'"),
-        ("t.conllu", UD_LINE.replace("1\ta", "1\t_"), {}, r"every word is '_': merge the"),
-        ("t.jsonl", '{"text": "a", "tags": ["X"]}', {}, r"line 1: no tokens or words; found: text"),
-        ("t.jsonl", '\n{"tokens": "a b", "tags": ["X"]}', {}, r"line 2: 'tokens' must be a list"),
+        ("t.txt", "a\tX\n  \tY\n", {}, r"line 1: column '0' must be a list of texts that are not"),
+        ("t.txt", "a N X\n", {"tag": "3"}, r"no column '3'; known: 0, 1, 2"),
+        ("t.txt", "a N X\n", {"tag": "upos"}, r"no column 'upos'; known: 0, 1, 2"),
+        ("t.conllu", UD_LINE + "a\tNOUN\n", {}, r"line 2: 2 columns, expected 10"),
+        ("t.conllu", UD_LINE.replace("NN", "_"), {"tag": "xpos"}, r"line 1: a tag is '_'"),
+        ("t.jsonl", '{"text": "a", "tags": ["X"]}', {}, r"line 1: no column 'tokens'; found: text"),
+        ("t.jsonl", '\n{"tokens": "a b", "tags": ["X"]}', {}, r"line 2: column 'tokens' must be a"),
         ("t.jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}', {}, r"2 words, but 1 tags"),
         ("t.jsonl", '{"tokens": [], "tags": []}', {}, r"0 words, but 0 tags"),
-        ("t.jsonl", '{"tokens": ["a"], "tags": [""]}', {}, r"'tags' must be a list of texts that"),
     ],
 )  # fmt: skip
 def test_broken_sentences(
@@ -253,44 +235,10 @@ def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(
     assert spans(iob1) == spans(iob2) == spans(iobes)
 
 
-FILES = {
-    "a.csv": 'text,label\n"one, two",0\nthree,1\n',
-    "a.jsonl": '{"text": "one", "label": 0.5}\n{"text": "two", "label": 1.5}\n',
-    "many.jsonl": '{"text": "one", "label": ["x", "y"]}\n{"text": "two", "label": ["z"]}\n',
-    "tags.jsonl": '{"tokens": ["the"], "tags": ["O"]}\n{"tokens": ["ate"], "tags": ["B-P"]}\n',
-    "asked.jsonl": '{"context": "Paris is large", "question": "Which?", "answers": "Paris"}\n',
-    "a.conll": "the D\nchef N\n\nate V\n",
-    "a.conllu": UD_LINE + UD_LINE.replace("NOUN", "VERB"),
-}
-JUNK = st.one_of(
-    st.binary(max_size=6),
-    st.sampled_from([b'"', b"\t", b"\n\n", b"\r", b"{", b"[" * 20_000, b"NaN", b"1e999", b"\xff"]),
-)
-
-
-@pytest.mark.parametrize("name", FILES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(data=st.data())
-def test_a_spoilt_file_is_examples_or_one_sentence(
-    tmp_path: Path, name: str, data: st.DataObject
-) -> None:
-    whole = FILES[name].encode()
-    assert read_own(written(tmp_path, name, whole), None, columns=Columns()).train
-    place = data.draw(st.integers(0, len(whole)))
-    whole = whole[:place] + data.draw(JUNK) + whole[place + data.draw(st.integers(0, 3)) :]
-    path = written(tmp_path, name, whole[: data.draw(st.integers(0, len(whole)))])
-    said = ""
-    try:
-        assert read_own(path, None, columns=Columns()).train
-    except UserError as e:
-        said = str(e)
-    assert "\n" not in said
-
-
-def real(file: str) -> Path:
+def real(file: str) -> str:
     if not TAGGING.is_dir():
         pytest.skip("no ../shared/data/tagging")
-    return TAGGING / file
+    return str(TAGGING / file)
 
 
 def test_the_treebank_and_its_two_columns_agree() -> None:

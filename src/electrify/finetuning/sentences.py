@@ -4,97 +4,64 @@ words and tags. Their chunks are read as IOB2, whatever their scheme is."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
-from ..errors import UserError
+from ..errors import need
+from .columns import column_named
 from .metrics import LETTERS, chunk_of, spans
-from .tables import BLANKS, UD_WIDTH, Row, column_sentences, ending_of, rows
+from .tables import BLANKS, WITH_LISTS, Row, column_sentences, ending_of, rows
 from .tasks import MIN_UPDATES, TASKS, Sentence, TaskData
 
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "ner_tags", "labels")
-UD_WORD = 1
-UD_TAGS = {"upos": 3, "xpos": 4}
+UD_TAGS = {"upos": "3", "xpos": "4"}
 
 
 def read_sentences(
-    path: str | Path, *, word: int | None = None, tag: int | str | None = None, prefix: str = ""
+    path: str, *, word: str | None = None, tag: str | None = None, prefix: str = ""
 ) -> tuple[Sentence, ...]:
-    """The sentences of a column file (see `column_sentences`). Raises UserError naming file and
-    line.
+    """The sentences of a column file (see `column_sentences`), or of rows with a list of texts
+    `tokens` (else `words`) and one `tags` (else `ner_tags`, else `labels`). Raises UserError naming
+    file and line.
 
     Args:
-        word: Column from 0, or from -1 backwards; by default the first, in .conllu FORM.
+        word: Column of a column file, from 0; by default the first, in .conllu FORM.
         tag: The same; by default the last, in .conllu UPOS. There it may be "upos" or "xpos".
         prefix: What every word begins with, and what is removed, as "en:" in WikiANN's own files.
     """
     treebank = ending_of(path) == ".conllu"
-    if treebank:
-        tag = UD_TAGS.get(str(tag or "upos"), tag)
-    place = word if word is not None else UD_WORD if treebank else 0
-    tag = -1 if tag is None else tag
-    if isinstance(tag, str):
-        known = " or ".join(UD_TAGS)
-        raise UserError(f"{path}: no column {tag!r}; it is a number, in .conllu also {known}")
-    unset = treebank and tag % UD_WIDTH in UD_TAGS.values()
+    tag = UD_TAGS.get(tag or "upos", tag) if treebank else tag
+    listed = ending_of(path) in WITH_LISTS
     sentences = []
-    for lines in column_sentences(path):
-        words = [cell_of(cells, place, path, k).removeprefix(prefix) for k, cells in lines]
-        tags = [cell_of(cells, tag, path, k) for k, cells in lines]
-        if unset and "_" in tags:
-            raise UserError(
-                f"{path}, line {lines[tags.index('_')][0]}: the tag is '_': not every word of "
-                "this treebank has one; choose another column"
-            )
-        sentences.append(Sentence(tuple(words), tuple(tags)))
-    if not sentences:
-        raise UserError(f"{path}: no sentences")
-    if treebank and all(set(sentence.words) == {"_"} for sentence in sentences):
-        raise UserError(f"{path}: every word is '_': merge the treebank's text in first")
+    for row in rows(path) if listed else column_sentences(path):
+        if listed:
+            words, tags = texts_of(row), texts_of(row, TAGS)
+        else:
+            need(len(row.cells) > 1, f"{row.where}: one column; words need tags")
+            words = texts_of(row, [word_column(path, row, word)])
+            tags = texts_of(row, [column_named(path, [row], tag or list(row.cells)[-1])])
+        fact = f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
+        need(len(words) == len(tags) > 0, fact)
+        unset = treebank and tag in UD_TAGS.values() and "_" in tags
+        need(not unset, f"{row.where}: a tag is '_': the treebank lacks some; choose other tags")
+        sentences.append(Sentence(tuple(word.removeprefix(prefix) for word in words), tags))
     return tuple(sentences)
 
 
-def cell_of(cells: Sequence[str], column: int, path: str | Path, number: int) -> str:
-    """The word or tag in a column of a line. Raises UserError if it is absent or empty."""
-    if not -len(cells) <= column < len(cells):
-        raise UserError(
-            f"{path}, line {number}: no column {column}; there are {len(cells)}, counted from 0"
-        )
-    cell = cells[column].strip(BLANKS)
-    if not cell:
-        raise UserError(f"{path}, line {number}: column {column} is empty; correct the line")
-    return cell
+def word_column(path: str, row: Row, given: str | None) -> str:
+    """The column of the words in a column file. Raises UserError."""
+    usual = "1" if ending_of(path) == ".conllu" else "0"
+    return usual if given is None else column_named(path, [row], given)
 
 
-def read_sentence_rows(path: str) -> tuple[Sentence, ...]:
-    """The sentences of rows with a list of texts `tokens` (else `words`) and one `tags` (else
-    `ner_tags`, else `labels`). Raises UserError naming file and line."""
-    sentences = []
-    for row in rows(path):
-        words, tags = texts_of(row, TOKENS), texts_of(row, TAGS)
-        if not len(words) == len(tags) > 0:
-            raise UserError(
-                f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
-            )
-        sentences.append(Sentence(words, tags))
-    if not sentences:
-        raise UserError(f"{path}: no sentences")
-    return tuple(sentences)
-
-
-def texts_of(row: Row, names: tuple[str, ...] = TOKENS) -> tuple[str, ...]:
-    """The words, or the tags, of a row: a list of texts. names: of its column. Raises UserError."""
-    name = next((name for name in names if name in row.cells), None)
-    if name is None:
-        raise UserError(f"{row.where}: no {' or '.join(names)}; found: {', '.join(row.cells)}")
-    value: Any = row.cells[name]
-    if not isinstance(value, list) or not all(isinstance(v, str) and v.strip() for v in value):
-        hint = "; write the names of the tags, not their numbers" if names is TAGS else ""
-        raise UserError(
-            f"{row.where}: {name!r} must be a list of texts that are not empty, not "
-            f"{str(value)[:40]}{hint}"
-        )
+def texts_of(row: Row, names: Sequence[str] = TOKENS) -> tuple[str, ...]:
+    """The words or tags of a row: a list of texts. names: of its column. Raises UserError."""
+    name = next((name for name in names if name in row.cells), names[0])
+    value = row.value(name)
+    are_texts = isinstance(value, list) and all(
+        isinstance(v, str) and v.strip(BLANKS) for v in value
+    )
+    fact = f"{row.where}: column {name!r} must be a list of texts that are not empty, not numbers"
+    need(are_texts, f"{fact}: {str(value)[:40]}")
     return tuple(value)
 
 
@@ -122,12 +89,11 @@ def tagging_of(
     train: tuple[Sentence, ...],
     validation: tuple[Sentence, ...],
     *,
-    metrics: tuple[str, ...] = (),
     epochs: float,
     also: tuple[tuple[str, tuple[Sentence, ...]], ...] = (),
     notes: tuple[str, ...] = (),
 ) -> TaskData:
-    """A task of sentences, their chunks as IOB2. metrics: none takes those of spans if tags have
+    """A task of sentences, their chunks as IOB2. The metrics are those of spans if tags have
     chunks, else accuracy."""
     chunked = has_chunks(s.tags for s in train)
 
@@ -139,7 +105,7 @@ def tagging_of(
         name=name,
         kind="tagging",
         labels=tuple(sorted({tag for s in train for tag in s.tags})),
-        metrics=metrics or TASKS["conll2000" if chunked else "ud"].metrics,
+        metrics=TASKS["conll2000" if chunked else "ud"].metrics,
         epochs=epochs,
         train=train,
         validation=read(validation),

@@ -14,19 +14,20 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, need
 from .tasks import Example, Kind, Question, Sentence, TaskData
 
 BINS = 10
 """The values of a regression are kept in proportion by this many classes of equal size."""
 FEW = 0.1
 """Share of distinct texts below which a note says so."""
-VALIDATION = "--validation-fraction"
+SHOWN = 10
+"""Classes or tags that a note names."""
 
 
 def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, see `parted`."""
-    parts = parted(task.kind, task.train, fraction, seed=seed, flag=VALIDATION)
+    parts = parted(task.kind, task.train, fraction, seed=seed, flag="--validation-fraction")
     distinct = len(set(map(_belongs, task.train)))
     notes = task.notes
     if distinct < FEW * len(task.train) and task.kind != "answering":
@@ -36,19 +37,37 @@ def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     return replace(task, train=parts[0], validation=parts[1], notes=notes)
 
 
-def missing_classes(task: TaskData) -> tuple[str, ...]:
-    """A note on the classes of the training examples that no validation example has."""
-    if task.kind not in ("classification", "multilabel"):
-        return ()
+def validated(task: TaskData) -> TaskData:
+    """The task with a note on classes or tags that only one of its parts has. Raises UserError if
+    no validation tag is a training tag."""
+    if task.kind in ("regression", "answering"):
+        return task
+    learnt = Counter(label for example in task.train for label in _labels(example))
+    scored = Counter(label for example in task.validation for label in _labels(example))
+    if task.kind == "tagging":
+        odd = sorted(scored.keys() - learnt.keys())
+        need(
+            not odd or bool((scored.keys() - {"O"}) & learnt.keys()),
+            f"task {task.name!r}: none of the validation tags ({first(odd)}) is a training tag "
+            f"({first(sorted(learnt))})",
+        )
+        count = sum(scored[tag] for tag in odd)
+        note = f"{count:,} validation words have tags that no training word has ({first(odd)})"
+        note += ". They count as wrong."
+    else:
+        odd = [task.labels[int(label)] for label in sorted(learnt.keys() - scored.keys())]
+        note = f"no validation example has the class {first(odd)}: no score shows how it is learnt"
+    return replace(task, notes=(*task.notes, note)) if odd else task
 
-    def classes(part: Any) -> set[int]:
-        return {c for e in part for c in (e.label if isinstance(e.label, tuple) else (e.label,))}
 
-    missing = [task.labels[int(c)] for c in sorted(classes(task.train) - classes(task.validation))]
-    if not missing:
-        return ()
-    shown = ", ".join(missing[:10]) + (", ..." if len(missing) > 10 else "")
-    return (f"no validation example has the class {shown}: no score shows how it is learnt",)
+def _labels(example: Any) -> tuple[Any, ...]:
+    labels = example.tags if isinstance(example, Sentence) else example.label
+    return labels if isinstance(labels, tuple) else (labels,)
+
+
+def first(names: Sequence[str]) -> str:
+    """The first of many names."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 def parted(
@@ -87,14 +106,21 @@ def parted(
             chosen.update(group)
     # With more classes than there is room for, the part would become much larger than was asked.
     if every_class and len(strata) <= fraction * len(groups):
-        _hold_every_class(strata, chosen, rng)
+        # Without one of each class, an area under a curve does not exist.
+        for members in strata:
+            if len(members) > 1 and not any(chosen.issuperset(group) for group in members):
+                chosen.update(rng.choice(members))
     if kind == "multilabel":
         _show_every_label(examples, groups, chosen)
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
     if not stay or not held:
-        divisible = len(groups) > 1 and any(len(members) > stays for members in strata)
-        raise _empty(kind, f"{flag} {fraction:g} of {len(examples):,} examples", divisible, flag)
+        what = {"answering": "questions about one context", "tagging": "equal sentences"}
+        raise UserError(
+            f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty, since "
+            f"{what.get(kind, 'equal texts')} stay in one part and each class in training; give "
+            "another share or more examples"
+        )
     return stay, held
 
 
@@ -108,28 +134,6 @@ def _grouped(kind: Kind, examples: Sequence[Any]) -> list[list[list[int]]]:
     for group in groups.values():
         strata[stratum[group[0]]].append(group)
     return list(strata.values())
-
-
-def _empty(kind: Kind, asked: str, divisible: bool, flag: str) -> UserError:
-    """What is wrong where a part is empty. divisible: whether another share would help."""
-    if divisible:
-        return UserError(f"{asked} leaves a part empty; give another share")
-    own = flag == VALIDATION
-    way = "give a --validation-file" if own else "omit --load-best-model-at-end"
-    what = {"answering": "questions about one context", "tagging": "equal sentences"}
-    why = f"{what.get(kind, 'equal texts')} stay in one part, and there are no two different ones"
-    of = " of one class" if kind == "classification" else ""
-    return UserError(f"{asked}: {why}{of}; add examples, or {way}")
-
-
-def _hold_every_class(
-    strata: Iterable[list[list[int]]], chosen: set[int], rng: random.Random
-) -> None:
-    """Adds one of each class that has two or more and is not among the chosen examples: without
-    it, an area under a curve does not exist there."""
-    for members in strata:
-        if len(members) > 1 and not any(chosen.issuperset(group) for group in members):
-            chosen.update(rng.choice(members))
 
 
 def _show_every_label(
@@ -155,24 +159,21 @@ def _belongs(example: Example | Sentence | Question) -> Hashable:
             return example.context
 
 
-def _strata(kind: Kind, examples: Sequence[Any]) -> list[Hashable]:
-    """The class of each example that must keep its share."""
-    if kind == "regression":
-        order = sorted(range(len(examples)), key=lambda k: examples[k].label)
-        rank = {k: place for place, k in enumerate(order)}
-        return [rank[k] * BINS // len(examples) for k in range(len(examples))]
+def _strata(kind: Kind, examples: Sequence[Any]) -> Sequence[Hashable]:
+    """The class of each example that must keep its share. A set of labels that occurs once counts
+    as its rarest label, because it could not be cut."""
     if kind in ("tagging", "answering"):
         return [None] * len(examples)
     labels = [example.label for example in examples]
-    return _pooled(labels) if kind == "multilabel" else labels
-
-
-def _pooled(sets: Sequence[tuple[int, ...]]) -> list[Hashable]:
-    """Sets of labels, where a set that occurs once is replaced by its rarest label, because it
-    could not be cut."""
-    often = Counter(sets)
-    shown = Counter(label for labels in sets for label in labels)
+    if kind == "regression":
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        rank = {k: place for place, k in enumerate(order)}
+        return [rank[k] * BINS // len(labels) for k in range(len(labels))]
+    if kind == "classification":
+        return labels
+    often = Counter(labels)
+    shown = Counter(itertools.chain.from_iterable(labels))
     return [
-        labels if often[labels] > 1 else min(labels, key=lambda label: shown[label], default=None)
-        for labels in sets
+        each if often[each] > 1 else min(each, key=shown.__getitem__, default=None)
+        for each in labels
     ]

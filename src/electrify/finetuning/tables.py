@@ -10,22 +10,25 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import UserError
-from ..text.decoding import must_be_text
+from ..errors import UserError, need
+from ..text.decoding import text_chunks
 from ..text.endings import FASTA, SMILES
 from ..text.records import MAX_LINE
 from ..text.row import separator_hint
 from ..text.sequences import SMILES_HEADERS, fasta_lines
-from ..text.streams import compression_of, read_chunks
+from ..text.streams import compression_of
 
 Advance = Callable[[int], None] | None
 """Called with the bytes of the file itself that were read."""
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-JSON_LINES = (".jsonl", ".ndjson")
+WITH_LISTS = (".jsonl", ".ndjson", ".parquet")
+"""Tables whose cells may hold lists."""
+COLUMN_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
+"""Files with a word on each line."""
 BLANKS = " \t"
 """Others, such as the non-breaking space, are part of a word."""
 UD_WIDTH = 10
@@ -41,6 +44,19 @@ class Row(NamedTuple):
     number: int
     cells: dict[str, Any]
 
+    def value(self, column: str) -> Any:
+        """Raises UserError if the row has no such column."""
+        found = ", ".join(self.cells)
+        need(column in self.cells, f"{self.where}: no column {column!r}; found: {found}")
+        return self.cells[column]
+
+    def text(self, column: str) -> str:
+        """The text in a column; a missing value (null) is an empty text. Raises UserError."""
+        value = self.value(column)
+        fact = f"{self.where}: {column!r} must be a text, not {str(value)[:40]}"
+        need(value is None or isinstance(value, str), fact)
+        return value or ""
+
 
 def ending_of(path: str | Path) -> str:
     """`.jsonl` of a.jsonl and of a.jsonl.xz."""
@@ -50,67 +66,57 @@ def ending_of(path: str | Path) -> str:
 
 def lines(path: str | Path, advance: Advance = None) -> Iterator[str]:
     """The lines of a file without their line ends. Raises UserError for what is not UTF-8 text."""
-    path = Path(path)
-    number = 0
-    rest = b""
-    for chunk in read_chunks(path, advance=advance):
-        if not number and not rest:
-            must_be_text(path, chunk)
-        if b"\n" not in chunk:  # the line ends of old machines
-            chunk = chunk.replace(b"\r", b"\n")
-        *found, rest = (rest + chunk).split(b"\n")
-        for raw in found:
-            number += 1
-            yield _line(raw.removesuffix(b"\r"), path, number)
-    if rest:
-        yield _line(rest, path, number + 1)
-
-
-def _line(raw: bytes, path: Path, number: int) -> str:
-    if b"\0" in raw:
-        raise UserError(f"{path}, line {number}: a zero byte; this is a binary file, not text")
+    number, rest = 0, b""
     try:
-        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as e:
-        raise UserError(
-            f"{path}, line {number}: not UTF-8 (byte 0x{raw[e.start]:02x}); convert the file to "
-            "UTF-8"
-        ) from None
+        for chunk in text_chunks(Path(path), advance):
+            *found, rest = (rest + chunk).split(b"\n")
+            for raw in found:
+                number += 1
+                yield raw.decode()
+        if rest:
+            number += 1
+            yield rest.decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path}, line {number}: not UTF-8; convert the file to UTF-8") from None
 
 
-def rows(path: str, *, header: bool = True, advance: Advance = None) -> Iterator[Row]:
-    """The rows of a file, by its ending.
+def rows(
+    path: str,
+    *,
+    header: bool | Sequence[str] = True,
+    odd: list[str] | None = None,
+    advance: Advance = None,
+) -> Iterator[Row]:
+    """The rows of a file, by its ending. Raises UserError naming file and line.
 
     Args:
-        header: Whether the first line of a .csv or .tsv names its columns. Otherwise their names
-            are their numbers, from 0.
+        header: Whether the first line of a .csv or .tsv names its columns, or their names.
+            Otherwise they are called by their numbers, from 0.
+        odd: Takes the places of lines with a wrong number of columns, which are then left out.
     """
     ending = ending_of(path)
-    if not header and ending not in (".csv", ".tsv"):
-        raise UserError(f"{path}: --no-header is for .csv and .tsv")
-    if ending == ".csv":
-        # Python's own limit is 131,072 characters, the length of a chapter.
-        csv.field_size_limit(MAX_LINE)
-        reader = csv.reader((line + "\n" for line in lines(path, advance)), strict=True)
-        return _table(path, _csv_cells(path, reader), header)
-    if ending == ".tsv":
-        cells = (line.split("\t") for line in lines(path, advance))
-        return _table(path, enumerate(cells, 1), header)
-    if ending in JSON_LINES:
-        return _json_rows(path, advance)
-    if ending == ".parquet":
-        return _parquet_rows(path, advance)
-    if ending in FASTA:
-        return _sequences(path, advance)
-    if ending in SMILES:
-        return _molecules(path, advance)
-    known = ", ".join(TABLES)
-    raise UserError(
-        f"{path}: ending {ending!r} is not known; read are {known}, FASTA and SMILES files"
-    )
+    if ending in (".csv", ".tsv"):
+        cells = enumerate((line.split("\t") for line in lines(path, advance)), 1)
+        found = cells if ending == ".tsv" else _csv_cells(path, advance)
+        return _table(path, found, header, odd)
+    need(header is not False, f"{path}: --no-header is for .csv and .tsv")
+    readers = {".txt": _text_rows, ".parquet": _parquet_rows}
+    readers |= dict.fromkeys((".jsonl", ".ndjson"), _json_rows)
+    readers |= dict.fromkeys(FASTA, _sequences) | dict.fromkeys(SMILES, _molecules)
+    known = ", ".join((".csv", ".tsv", *readers))
+    need(ending in readers, f"{path}: ending {ending!r} is not known; electrify reads {known}")
+    return readers[ending](path, advance)
 
 
-def _csv_cells(path: str, reader: Any) -> Iterator[tuple[int, list[str]]]:
+def _text_rows(path: str, advance: Advance) -> Iterator[Row]:
+    for number, line in enumerate(lines(path, advance), 1):
+        yield Row(f"{path}, line {number}", number, {"text": line})
+
+
+def _csv_cells(path: str, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+    # Python's own limit is 131,072 characters, the length of a chapter.
+    csv.field_size_limit(MAX_LINE)
+    reader = csv.reader((line + "\n" for line in lines(path, advance)), strict=True)
     try:
         for cells in reader:
             if cells:  # an empty line is not a row in CSV
@@ -119,20 +125,29 @@ def _csv_cells(path: str, reader: Any) -> Iterator[tuple[int, list[str]]]:
         raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
 
 
-def _table(path: str, found: Iterable[tuple[int, list[str]]], has_header: bool) -> Iterator[Row]:
-    header: list[str] = []
+def _table(
+    path: str,
+    found: Iterable[tuple[int, list[str]]],
+    header: bool | Sequence[str],
+    odd: list[str] | None,
+) -> Iterator[Row]:
+    names = [] if isinstance(header, bool) else list(header)
     for number, cells in found:
         where = f"{path}, line {number}"
-        if not header:
-            header = cells if has_header else [str(k) for k in range(len(cells))]
-            if len(set(header)) != len(header):
-                raise UserError(f"{where}: a column name occurs twice: {', '.join(header)}")
-            if has_header:
-                continue
-        if len(cells) != len(header):
-            hint = separator_hint(header, ending_of(path))
-            raise UserError(f"{where}: {len(cells)} columns, expected {len(header)}{hint}")
-        yield Row(where, number, dict(zip(header, cells, strict=True)))
+        if not names and header:
+            names = cells
+            hint = separator_hint(names, ending_of(path))
+            need(not hint, f"{where}: one column{hint}")
+            need(len(set(names)) == len(names), f"{where}: a column name occurs twice: {names}")
+            continue
+        names = names or [str(k) for k in range(len(cells))]
+        if len(cells) == len(names):
+            yield Row(where, number, dict(zip(names, cells, strict=True)))
+            continue
+        fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
+        if odd is None:
+            raise UserError(f"{path}, {fact}")
+        odd.append(fact)
 
 
 def _json_rows(path: str, advance: Advance) -> Iterator[Row]:
@@ -141,21 +156,11 @@ def _json_rows(path: str, advance: Advance) -> Iterator[Row]:
             continue
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=_each_once)
+            row = json.loads(line)
         except (ValueError, RecursionError) as e:
             raise UserError(f"{where}: broken JSON ({e})") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{where}: not a JSON object; write one object a line")
+        need(isinstance(row, dict), f"{where}: not a JSON object; write one object a line")
         yield Row(where, number, row)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice")
-    return row
 
 
 def _parquet_rows(path: str, advance: Advance) -> Iterator[Row]:
@@ -181,17 +186,16 @@ def _parquet_rows(path: str, advance: Advance) -> Iterator[Row]:
 
 def _sequences(path: str, advance: Advance) -> Iterator[Row]:
     """Name and letters of each sequence of a FASTA file."""
+    found = fasta_lines(path, (line.encode() for line in lines(path, advance)))
     row: Row | None = None
     parts: list[str] = []
-    for number, name, letters in fasta_lines(path, (s.encode() for s in lines(path, advance))):
+    for number, name, letters in chain(found, [(0, b"", b"")]):  # one more name ends the last
         if name is not None:
             if row is not None:
                 yield row._replace(cells=row.cells | {"sequence": "".join(parts)})
             row = Row(f"{path}, line {number}", number, {"name": name.decode().strip()})
             parts = []
         parts.append(letters.decode())
-    if row is not None:
-        yield row._replace(cells=row.cells | {"sequence": "".join(parts)})
 
 
 def _molecules(path: str, advance: Advance) -> Iterator[Row]:
@@ -204,54 +208,35 @@ def _molecules(path: str, advance: Advance) -> Iterator[Row]:
             yield Row(f"{path}, line {number}", number, cells)
 
 
-def text_of(row: Row, column: str) -> str:
-    """The text in a column; a missing value (null) is an empty text. Raises UserError."""
-    if column not in row.cells:
-        raise UserError(f"{row.where}: no column {column!r}; found: {', '.join(row.cells)}")
-    value = row.cells[column]
-    if value is not None and not isinstance(value, str):
-        raise UserError(f"{row.where}: {column!r} must be a text, not {str(value)[:40]}")
-    return value or ""
-
-
-def column_sentences(
-    path: str | Path, *, least: int = 2, advance: Advance = None
-) -> Iterator[list[tuple[int, list[str]]]]:
-    """The sentences of a column file: (line number, cells) of each word.
+def column_sentences(path: str | Path, *, advance: Advance = None) -> Iterator[Row]:
+    """The sentences of a column file: rows whose columns, called by their numbers, are lists with a
+    cell for each word. where: the first word's line.
 
     A word a line, a blank line between sentences. Columns lie between tabs where the line holds one
     (in .tsv and .conllu always), otherwise between spaces. -DOCSTART- lines and comments before a
     sentence are left out, in .conllu also word ranges and empty nodes.
-
-    Args:
-        least: How many columns there must be.
     """
     treebank = ending_of(path) == ".conllu"
     tabs = treebank or ending_of(path) == ".tsv"
     width = UD_WIDTH if treebank else 0
-    first = 0
-    sentence: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(lines(path, advance), 1):
+    begun = 0
+    words: list[list[str]] = []
+    for number, line in enumerate(chain(lines(path, advance), [""]), 1):
         bare = line.strip(BLANKS)
-        if not bare or (bare.startswith("-DOCSTART-") and bare[10:11] in ("", " ", "\t")):
-            if sentence:
-                yield sentence
-            sentence = []
+        if not bare or re.split("[ \t]", bare)[0] == "-DOCSTART-":
+            if words:
+                columns = {
+                    str(k): list(column) for k, column in enumerate(zip(*words, strict=True))
+                }
+                yield Row(f"{path}, line {begun}", begun, columns)
+            words = []
             continue
-        if line[0] == "#" and (treebank or (not sentence and _COMMENT.match(line))):
+        if line[0] == "#" and (treebank or (not words and _COMMENT.match(line))):
             continue
         cells = line.split("\t") if tabs or "\t" in line else [c for c in bare.split(" ") if c]
-        if not width:
-            width, first = len(cells), number
-        if len(cells) != width:
-            like = "as in CoNLL-U, between tabs" if treebank else f"as in line {first}"
-            raise UserError(f"{path}, line {number}: {len(cells)} columns, expected {width} {like}")
-        if width < least:
-            between = "a tab" if tabs else "a tab or spaces"
-            raise UserError(
-                f"{path}, line {number}: one column; a word and its tag need {between} between them"
-            )
+        width = width or len(cells)
+        fact = f"{path}, line {number}: {len(cells)} columns, expected {width}"
+        need(len(cells) == width, fact)
         if not treebank or cells[0].isdecimal():
-            sentence.append((number, cells))
-    if sentence:
-        yield sentence
+            begun = number if not words else begun
+            words.append([cell.strip(BLANKS) for cell in cells])

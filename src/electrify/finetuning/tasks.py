@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, need
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 MAX_SEQ_LENGTH: dict[Kind, int] = {
@@ -71,50 +71,50 @@ Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskData:
-    """A task with its examples: the input of a fine-tuning run."""
+class Described:
+    """What is known of a task before its examples are read."""
 
     name: str
     kind: Kind
-    labels: tuple[str, ...]
-    """Classes or tags; the position is the number."""
     metrics: tuple[str, ...]
     epochs: float
-    train: Examples
-    validation: Examples
+    labels: tuple[str, ...] = ()
+    """Classes or tags; the position is the number."""
     symmetric: bool = False
     """Whether the order of a pair's texts does not matter."""
     value_range: tuple[float, float] | None = None
     """The least and the largest possible value of a regression, if known."""
+    max_seq_length: int | None = None
+    """Default length of a sequence in tokens; None takes that of the kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskData(Described):
+    """A task with its examples: the input of a fine-tuning run."""
+
+    train: Examples
+    validation: Examples
     also: tuple[tuple[str, Examples], ...] = ()
     """Further labelled sets, by name; scored after the last update."""
     test: tuple[tuple[str, Examples], ...] = ()
     """Test sets without labels, by the name of their file in a submission."""
-    max_seq_length: int | None = None
-    """Default length of a sequence in tokens; None takes that of the kind."""
     min_updates: int = 0
     """Fewest updates by default."""
     notes: tuple[str, ...] = ()
     """What a reader of the scores must know, such as files that are not the official ones."""
 
     def __post_init__(self) -> None:
-        for split in ("train", "validation"):
-            if not getattr(self, split):
-                raise UserError(f"task {self.name!r} has no {split} examples")
-        if self.kind in ("classification", "tagging") and len(self.labels) < 2:
-            raise UserError(
-                f"task {self.name!r} has only the label {self.labels[0]!r}: nothing to learn"
-                if self.labels
-                else f"task {self.name!r} has no labels"
-            )
-        if self.kind == "regression":
-            for split in ("train", "validation"):
-                values = {example.label for example in getattr(self, split)}
-                if len(values) == 1 < len(getattr(self, split)):
-                    raise UserError(
-                        f"task {self.name!r}: every {split} label is {values.pop():g}, so there is "
-                        "nothing to learn or to compare"
-                    )
+        least = {"classification": 2, "tagging": 2, "multilabel": 1}.get(self.kind, 0)
+        shown = ", ".join(self.labels) or "none"
+        for part in ("train", "validation"):
+            examples = getattr(self, part)
+            need(bool(examples), f"task {self.name!r} has no {part} examples")
+            fact = f"task {self.name!r} has the labels: {shown}"
+            need(len(self.labels) >= least, fact, "there is nothing to learn")
+            if self.kind == "regression":
+                values = {example.label for example in examples}
+                fact = f"task {self.name!r}: every {part} label is {min(values):g}"
+                need(len(values) > 1 or len(examples) == 1, fact, "there is nothing to learn")
 
     @property
     def score_names(self) -> tuple[str, ...]:
@@ -130,30 +130,22 @@ class TaskData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownTask:
+class KnownTask(Described):
     """A row of tasks.yaml, which describes the fields."""
 
-    name: str
     group: str
-    kind: Kind
-    metrics: tuple[str, ...]
-    epochs: float
     folders: tuple[str, ...]
     train: tuple[str, ...]
     validation: tuple[str, ...]
     test: tuple[str, ...] = ()
-    text: str | int = ""
-    pair: str | int | None = None
-    label: str | int = ""
-    labels: tuple[str, ...] = ()
-    symmetric: bool = False
-    value_range: tuple[float, float] | None = None
+    columns: tuple[str, ...] = ()
+    text: str = ""
+    pair: str | None = None
+    label: str = "label"
     also: dict[str, str] = field(default_factory=dict)
     submission: dict[str, str] = field(default_factory=dict)
     hub: str | None = None
-    hub_columns: tuple[str, ...] = ()
     languages: bool = False
-    max_seq_length: int | None = None
     published: dict[str, float] = field(default_factory=dict)
 
 
