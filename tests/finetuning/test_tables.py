@@ -251,3 +251,10 @@ def test_the_published_numbers_of_entities() -> None:
     found = read_sentences(real("conll2003/eng.testb"))
     counts = Counter(kind for s in found for kind, _, _ in spans(s.tags))
     assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
+
+
+def test_a_key_twice_would_lose_its_first_value(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 0}\n')
+    with pytest.raises(UserError, match=r"t\.jsonl, line 2: broken JSON .a key occurs twice"):
+        list(rows(str(path)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError, failing_as, need
+from ..export.places import may_be_on_hub
 from ..hub import must_be_reachable
 from .columns import number_of, text_columns
 from .own import read_own
@@ -58,7 +59,7 @@ def read_task(row: KnownTask, data_dir: str | None, *, test: bool = False) -> Ta
     file = _training_file(row, folder)
     if file is None:
         is_there = folder.is_dir()
-        on_hub = any(folder.glob("*/*.parquet")) if is_there else not folder.is_absolute()
+        on_hub = any(folder.glob("*/*.parquet")) if is_there else may_be_on_hub(source)
         what = f"no {wanted} for {row.name} there" if is_there else "no such folder"
         need(row.hub is not None and on_hub, f"--data-dir {source}: {what}")
         return _task(*_splits(row, str(folder) if is_there else source), test=test)

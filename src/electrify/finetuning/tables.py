@@ -156,11 +156,18 @@ def _json_rows(path: str, advance: Advance) -> Iterator[Row]:
             continue
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as e:
             raise UserError(f"{where}: broken JSON ({e})") from None
         need(isinstance(row, dict), f"{where}: not a JSON object; write one object a line")
         yield Row(where, number, row)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return row
 
 
 def _parquet_rows(path: str, advance: Advance) -> Iterator[Row]:
