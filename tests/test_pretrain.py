@@ -608,12 +608,12 @@ def test_init_mistakes(
         (
             small_data,
             kept | long,
-            "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of",
+            "(--max-seq-length, --seq-length-schedule) exceed the 32 positions of",
         ),
         (
             small_data,
             generator | long,
-            "rows of 64 tokens (max_seq_length, seq_length_schedule) exceed the 32 positions of",
+            "(--max-seq-length, --seq-length-schedule) exceed the 32 positions of",
         ),
         (
             small_data,
@@ -625,7 +625,7 @@ def test_init_mistakes(
                 small_data,
                 generator | {"embedding_size": 16, "tie": tie},
                 (
-                    f"cannot share with the encoder what --tie {tie} says (embedding_size 32 "
+                    f"cannot share with the encoder what --tie {tie} says (--embedding-size 32 "
                     "there, 16 in the encoder); give the encoder the same, or take --tie none"
                 ),
             )
@@ -686,9 +686,9 @@ def test_a_run_of_another_kind_in_the_folder(
     """Each difference is named, and the run that is there keeps every byte."""
     before = listing(finished)
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"learning_rate": 0.5}, "learning_rate 0.001 there, 0.5 here"),
-        ({"seed": 3, "max_steps": 20}, "max_steps 12 there, 20 here; seed 0 there, 3 here"),
-        ({"hidden_size": 64}, "hidden_size 32 there, 64 here"),
+        ({"learning_rate": 0.5}, "learning-rate 0.001 there, 0.5 here"),
+        ({"seed": 3, "max_steps": 20}, "--max-steps 12 there, 20 here; seed 0 there, 3 here"),
+        ({"hidden_size": 64}, "--hidden-size 32 there, 64 here"),
         ({"recipe": "bert-tiny"}, "objective rtd there, mlm here"),
     ]
     encoder_only = tmp_path / "bert"

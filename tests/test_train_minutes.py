@@ -254,7 +254,7 @@ def test_every_part_of_the_run_comes(
     fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
     words = pretrain_words(small_data, tmp_path / "run", **fields)
     said = mistake(capsys, *words, "--train-minutes", "1")
-    assert "train-minutes 1: mlm_share 0.9 of 7 updates leaves none for detection" in said
+    assert "train-minutes 1: --mlm-share 0.9 of 7 updates leaves none for detection" in said
     assert not (tmp_path / "run").exists()
 
 

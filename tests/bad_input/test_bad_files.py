@@ -134,23 +134,3 @@ def test_a_snapshot_of_the_hubs_cache(model: Path, tmp_path: Path, small_data: P
 
 
 # ---------------------------------------------------------- records of finetune, unfinished folders
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[]",
-        "5",
-        '{"learning_rate": "fast"}',
-        '{"num_train_epochs": []}',
-        '{"nobody": 1}',
-        "{",
-    ],
-)
-def test_settings_that_are_not_settings(
-    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, small_data: Path, text: str
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "finetune.json").write_text(text, encoding="utf-8")
-    said = mistake(capsys, *verbs(model, tmp_path, small_data)["finetune"])
-    assert "finetune.json" in said or "holds runs with --" in said

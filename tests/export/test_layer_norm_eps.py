@@ -114,7 +114,7 @@ def test_a_generator_that_shares_a_norm(
     fields = SHORT | {"init_generator": start, "tie": "embeddings"}
     line = [str(w) for w in pretrain_words(small_data, tmp_path / "run", **fields)]
     said = mistake(capsys, *line)
-    assert "layer_norm_eps 0.001 there, 1e-12 in the encoder" in said
+    assert "layer-norm-eps 0.001 there, 1e-12 in the encoder" in said
     for way in (["--layer-norm-eps", "0.001"], ["--tie", "tokens"]):
         assert cli.main([*line, *way]) == 0
         line[line.index("--output-dir") + 1] += "-again"
@@ -138,7 +138,7 @@ def test_a_generator_that_cannot_be_the_encoder(
     )
     said = mistake(capsys, *map(str, words))
     assert (
-        f"cannot share with the encoder what --tie all says (num_hidden_layers {has} there, "
+        f"cannot share with the encoder what --tie all says (--num-hidden-layers {has} there, "
         f"{has + 1} in the encoder); give the encoder the same"
     ) in said
     assert not (tmp_path / "run").exists()

@@ -131,11 +131,10 @@ def _finetune(
     for run in todo:
         if run.save_to is not None:
             must_be_ours(run.save_to, MARK)
-    write(out / SETTINGS, json_text(kept, indent=1) + "\n")
     if len(todo) < len(plan):
         say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
     if todo:
-        _run_all(todo, done, options, out)
+        _run_all(todo, done, options, out, kept)
     report = report_of(
         [done[run.key] for run in plan],
         {task.name: task.score_names for task in tasks},
@@ -321,7 +320,13 @@ def _is_done(run: Run, record: dict[str, Any] | None) -> bool:
 # ------------------------------------------------------------------ running
 
 
-def _run_all(todo: list[Run], done: dict[Any, Any], options: FinetuneConfig, out: Path) -> None:
+def _run_all(
+    todo: list[Run],
+    done: dict[Any, Any],
+    options: FinetuneConfig,
+    out: Path,
+    kept: dict[str, Any],
+) -> None:
     """Does the runs. After each of them, its predictions and then its record are on disk, and then
     its model."""
     encoders = dict.fromkeys(run.model for run in todo if not is_baseline(run.model))
@@ -342,13 +347,18 @@ def _run_all(todo: list[Run], done: dict[Any, Any], options: FinetuneConfig, out
     )
     with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
         for run in todo:
-            _do(run, progress, options.corpus, functools.partial(_keep, run, done, out))
+            _do(run, progress, options.corpus, functools.partial(_keep, run, done, out, kept))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
-def _keep(run: Run, done: dict[Any, Any], out: Path, outcome: Outcome) -> None:
-    """Writes the predictions and the record of a run."""
+def _keep(
+    run: Run, done: dict[Any, Any], out: Path, kept: dict[str, Any], outcome: Outcome
+) -> None:
+    """Writes the settings, and the predictions and the record of a run: a folder of a model that
+    cannot be loaded stays free."""
+    if not (out / SETTINGS).exists():
+        write(out / SETTINGS, json_text(kept, indent=1) + "\n")
     for name, content in outcome.files.items():
         run.predictions.mkdir(parents=True, exist_ok=True)
         write(run.predictions / name, content)
