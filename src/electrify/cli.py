@@ -140,15 +140,17 @@ def ending(e: BaseException, command: str) -> tuple[str | None, int]:
 
 def as_flag(sentence: str, command: str) -> str:
     """The sentence with its fields as the flags that set them: the one that it begins with, and
-    any other that is no word of English. Fields of files, as train.max_steps, stay."""
+    any other that is no word of English. The fields of a recipe file stay as they are written."""
     flags = {option.word for option in options_of(class_of(command))}
 
     def flag(found: re.Match[str]) -> str:
         word = "--" + found[0].replace("_", "-")
         return word if word in flags else found[0]
 
-    first, further = r"(?<=^error: )[a-z_0-9]+(?=[ :])", r"(?<![\w/'.-])[a-z]+(?:_[a-z0-9]+)+"
-    return re.sub(rf"{first}|{further}(?![\w/'.-])", flag, sentence)
+    sentence = re.sub(r"(?<=^error: )[a-z_0-9]+(?=[ :])", flag, sentence)
+    if re.search(r"\.ya?ml\b", sentence):
+        return sentence
+    return re.sub(r"(?<![\w/'.-])[a-z]+(?:_[a-z0-9]+)+(?![\w/'.-])", flag, sentence)
 
 
 def run(words: list[str]) -> int:
