@@ -1,8 +1,8 @@
 """The initial values of a run as an encoder: random weights, and word vectors computed from the
 corpus where the recipe says `init_words: cooccurrence`.
 
-Beside a pre-trained encoder and random weights this row tells how much of a score the word vectors
-alone would give: of the 16 points that a two-minute encoder gains on tags, they gave 15.
+Next to a pre-trained encoder and random weights, this row shows how much of a score the word
+vectors alone give.
 """
 
 from __future__ import annotations
