@@ -23,14 +23,14 @@ from typing import Any
 from pairs import spread, table, write_json
 
 from electrify import demo
-from electrify.compare.cost import Cost
-from electrify.compare.plan import configured, of_length, steps_for
 from electrify.cores import cores
 from electrify.errors import UserError
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
 from electrify.scoring.planted import judge, plant
+from electrify.studies.cost import Cost
+from electrify.studies.plan import configured, of_length, steps_for
 from electrify.text import pydocs
 from electrify.text.shards import Corpus
 

@@ -24,11 +24,11 @@ from typing import Any
 from pairs import spread, table, write_json
 from scipy.stats import spearmanr
 
-from electrify.compare.results import read_results
 from electrify.errors import UserError
 from electrify.finetuning.baselines import overlap
 from electrify.finetuning.known import read_task
 from electrify.finetuning.tasks import TASKS
+from electrify.studies.results import read_results
 from electrify.text.small_files import read_text
 
 PREDICTIONS = "stsb-validation.csv"

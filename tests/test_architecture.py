@@ -32,14 +32,14 @@ ORDER = [
     {"corruption"},
     {"objectives"},
     {"build"},
-    {"flops"},
+    {"flop_counts"},
     {"train"},
-    {"export"},
+    {"exporting"},
     {"train.start"},
     {"train.run"},
     {"train.options", "scoring", "checkup"},
     {"finetuning"},
-    {"compare"},
+    {"studies"},
     {"curves"},
     {"demo"},
     {"cli"},
@@ -72,7 +72,7 @@ def parts(path: Path) -> tuple[str, ...]:
 
 
 def room_of(module: tuple[str, ...]) -> str:
-    """Three files of train/ stand above export/: a run starts from its folders and ends with it."""
+    """Three files of train/ stand above exporting/: a run starts from its folders and ends with it."""
     return name if (name := ".".join(module[:2])) in RANK else module[0]
 
 

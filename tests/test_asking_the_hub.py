@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
 from electrify.errors import UserError
-from electrify.export.places import check_place
+from electrify.exporting.places import check_place
 from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.options import PrepareConfig

@@ -26,9 +26,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from electrify import curves
-from electrify.compare.results import Result, write_results
 from electrify.cores import cores
 from electrify.errors import UserError
+from electrify.studies.results import Result, write_results
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

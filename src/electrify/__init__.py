@@ -1,6 +1,6 @@
 """electrify: pre-train text encoders as discriminators, from raw text to a Hugging Face model.
 
-The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export_run`,
+The verbs of the command line as functions with typed results: `prepare`, `pretrain`, `export`,
 `finetune`, `predict`, `embed`, `detect`, `doctor`. Each imports its own room
 when it is first asked for, so `import electrify` costs nothing.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .checkup import doctor
     from .errors import UserError
-    from .export.hf import export as export_run
+    from .exporting.hf import export
     from .finetuning.embed import embed, embed_files
     from .finetuning.options import EmbedConfig, FinetuneConfig, FinetuneSettings, PredictConfig
     from .finetuning.predict import predict, predict_files
@@ -42,6 +42,7 @@ _HOMES = {
     "doctor": "checkup",
     "embed": "finetuning.embed",
     "embed_files": "finetuning.embed",
+    "export": "exporting.hf",
     "finetune": "finetuning.run",
     "from_preset": "text.options",
     "override": "recipe",
@@ -62,7 +63,7 @@ __all__ = [
     "doctor",
     "embed",
     "embed_files",
-    "export_run",
+    "export",
     "finetune",
     "from_preset",
     "load_recipe",
@@ -79,8 +80,6 @@ def __getattr__(name: str) -> Any:
         if os.name != "posix":
             raise ImportError(f"electrify cannot be used here: {POSIX}")
         import_module(".cores", __name__).wait_briefly()  # before the room loads torch
-    if name == "export_run":  # `electrify.export` is the room itself
-        return import_module(".export.hf", __name__).export
     if name == "load_recipe":
         return import_module(".recipe", __name__).load
     if name not in _HOMES:

@@ -532,8 +532,8 @@ def model_loads(folder: Folder) -> Findings:
     """What transformers says of the weights as it loads them, and the tokenizer."""
     import transformers
 
-    from .export.folders import SAFE_WEIGHTS, load_config, load_tokenizer
-    from .export.quiet import quiet
+    from .exporting.folders import SAFE_WEIGHTS, load_config, load_tokenizer
+    from .exporting.quiet import quiet
     from .text.tokenizer_files import VOCABULARY_FILES
 
     path = str(folder.path)

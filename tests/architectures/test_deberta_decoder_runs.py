@@ -22,8 +22,8 @@ from electrify import cli
 from electrify.architectures.deberta_keys import POSITIONS
 from electrify.build import Built, Vocabulary, compose
 from electrify.errors import UserError
-from electrify.export.agreement import ExportError, check_folder
-from electrify.export.quiet import quiet
+from electrify.exporting.agreement import ExportError, check_folder
+from electrify.exporting.quiet import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.shards import Corpus

@@ -102,8 +102,8 @@ STAGES = [
     Stage("finetune", "electrify.finetuning.loop:train", call=2, continues=True),
     Stage("evaluate", "electrify.scoring.evaluate:judge"),
     Stage("detect", "electrify.scoring.showing:main"),
-    Stage("export", "electrify.export.hf:_write"),
-    Stage("flops", "electrify.flops.report:report"),
+    Stage("export", "electrify.exporting.hf:_write"),
+    Stage("flops", "electrify.flop_counts.report:report"),
 ]
 
 

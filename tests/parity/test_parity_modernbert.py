@@ -14,7 +14,7 @@ from families import MODERNBERT, modernbert_shape
 from two_networks import PAD, numbers, padded, side_by_side
 
 from electrify.errors import UserError
-from electrify.export.agreement import _NoRounding
+from electrify.exporting.agreement import _NoRounding
 
 KNOWN = MODERNBERT.architecture
 # With heads of 8, frequencies are powers of two. So no angle is rounded to float32, but its cosine

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from electrify.compare.plan import leaves_at
 from electrify.errors import UserError
 from electrify.recipe import Recipe, load, override
+from electrify.studies.plan import leaves_at
 from electrify.train import checkpoint
 from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import UserError
-from ..export.quiet import quiet
+from ..exporting.quiet import quiet
 from ..files import written
 from ..scoring.given import given_texts
 from .new_texts import BLOCK_ITEMS, Files, Head, Item

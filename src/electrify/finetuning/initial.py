@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ..build import dropout_of
 from ..errors import UserError
-from ..export.hf import read_run, special_ids, write_model
-from ..export.places import INITIAL
+from ..exporting.hf import read_run, special_ids, write_model
+from ..exporting.places import INITIAL
 from ..tables import KEPT
 from ..text.manifest import TOKENIZER
 from ..text.shards import Corpus

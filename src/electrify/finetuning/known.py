@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError, failing_as, need
-from ..export.places import may_be_on_hub
+from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
 from .columns import number_of, text_columns
 from .own import read_own

@@ -24,7 +24,7 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError, failing_as, is_of_memory
-from ..export.folders import (
+from ..exporting.folders import (
     SAFE_WEIGHTS,
     is_causal,
     load_config,
@@ -33,9 +33,9 @@ from ..export.folders import (
     must_be_sound_weights,
     unreadable_weights,
 )
-from ..export.places import MARK, RANDOM
-from ..export.positions import made_for, positions_of
-from ..export.quiet import quiet
+from ..exporting.places import MARK, RANDOM
+from ..exporting.positions import made_for, positions_of
+from ..exporting.quiet import quiet
 from ..files import json_text, written
 from ..text.tokenizer_files import read_settings, without_origin, write_settings
 from ..text.unknown import note_on_unknown

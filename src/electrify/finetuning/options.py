@@ -241,7 +241,7 @@ class Finetune(FinetuneConfig):
     """The command."""
 
     def __call__(self) -> int:
-        from ..export.places import RANDOM, check_place
+        from ..exporting.places import RANDOM, check_place
         from .known import read_asked
 
         tasks = read_asked(self)

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from ..console import harmless
 from ..errors import UserError
-from ..export.places import check_place
+from ..exporting.places import check_place
 from ..files import written
 from ..progress import Progress, duration, say
 from ..scoring.given import given_texts

@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 from ..errors import UserError
-from ..export.folders import load_config
-from ..export.places import INITIAL, MARK, RANDOM
+from ..exporting.folders import load_config
+from ..exporting.places import INITIAL, MARK, RANDOM
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say

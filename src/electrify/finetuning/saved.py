@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..export.places import mark_of
+from ..exporting.places import mark_of
 from ..files import read_json
 from .tasks import Kind
 

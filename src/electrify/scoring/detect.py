@@ -16,7 +16,13 @@ import torch
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer, load_weights, logits_of, saved_objective
+from ..exporting.folders import (
+    load_config,
+    load_tokenizer,
+    load_weights,
+    logits_of,
+    saved_objective,
+)
 from ..progress import say
 from ..tables import KEPT
 from ..text.unknown import note_on_unknown

@@ -42,7 +42,7 @@ class DetectConfig(Options):
             raise UserError("TEXT and --file exclude each other")
 
     def __call__(self) -> int:
-        from ..export.places import check_place
+        from ..exporting.places import check_place
         from .given import given_text
 
         check_place(self.model)  # before a text is read, or typed, for it
@@ -82,7 +82,7 @@ class EvaluateConfig(Options):
         thread_count(self.threads)
 
     def __call__(self) -> int:
-        from ..export.places import check_place
+        from ..exporting.places import check_place
         from .blimp import table
         from .evaluate import evaluate
 

@@ -26,8 +26,8 @@ from torch import Tensor
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
 from ..errors import UserError
-from ..export.folders import load_config, load_tokenizer, load_weights, logits_of
-from ..export.positions import positions_of
+from ..exporting.folders import load_config, load_tokenizer, load_weights, logits_of
+from ..exporting.positions import positions_of
 from ..tables import Logits
 
 Kind = Literal["mlm", "rtd", "electric"]

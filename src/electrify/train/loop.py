@@ -16,7 +16,7 @@ from torch import Tensor
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
-from ..flops.count import PeriodFlops, flops_before, flops_of_periods
+from ..flop_counts.count import PeriodFlops, flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective, Step
 from ..progress import Progress, say

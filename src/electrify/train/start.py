@@ -26,7 +26,7 @@ from ..build import Built, Vocabulary, build, generator_shape, kept_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, is_of_memory, need
-from ..export.folders import (
+from ..exporting.folders import (
     SAFE_WEIGHTS,
     computing_plainly,
     logits_of,
@@ -34,8 +34,8 @@ from ..export.folders import (
     said,
     unloadable,
 )
-from ..export.places import check_place
-from ..export.quiet import quiet
+from ..exporting.places import check_place
+from ..exporting.quiet import quiet
 from ..files import sha256
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape

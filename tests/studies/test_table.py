@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from electrify.compare.options import SCORE, with_unit
-from electrify.compare.plot import (  # pyright: ignore[reportPrivateUsage]
+from electrify.finetuning.plot import named
+from electrify.studies.options import SCORE, with_unit
+from electrify.studies.plot import (  # pyright: ignore[reportPrivateUsage]
     _fill,
     _fill_rows,
     _labels,
     _minor,
     drawn,
 )
-from electrify.compare.ranks import WON
-from electrify.compare.report import (
+from electrify.studies.ranks import WON
+from electrify.studies.report import (
     HELD_OUT,
     as_csv,
     as_json,
@@ -30,10 +31,9 @@ from electrify.compare.report import (
     text,
     write_report,
 )
-from electrify.compare.results import Result
-from electrify.compare.statistics import Interval
-from electrify.compare.table import Crossing, Table, table_of
-from electrify.finetuning.plot import named
+from electrify.studies.results import Result
+from electrify.studies.statistics import Interval
+from electrify.studies.table import Crossing, Table, table_of
 
 BUDGETS = (1e14, 4e14, 1e15)
 
@@ -494,7 +494,7 @@ def test_the_report_does_not_depend_on_its_picture(
     def fails(table: Table, *, against: str) -> bytes:
         raise ValueError("no such picture")
 
-    monkeypatch.setattr("electrify.compare.report.drawn", fails)
+    monkeypatch.setattr("electrify.studies.report.drawn", fails)
     with pytest.raises(ValueError, match="no such picture"):
         write_report(made(), tmp_path, against="flops")
     names = {path.name for path in tmp_path.iterdir()}

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from test_study_folder import TINY, blimp
 
-from electrify.compare.results import read_results
+from electrify.studies.results import read_results
 from small import Process, electrify, records
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ..data.phases import phases_of
-from ..flops.count import recipe_flops
-from ..flops.options import Convention
+from ..flop_counts.count import recipe_flops
+from ..flop_counts.options import Convention
 from ..recipe import Recipe, stages_of
 from ..text.shards import Corpus
 from .options import Equal, with_unit

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from electrify.compare.statistics import crossing, mean, mean_ranks, paired, reached, tasks_won
+from electrify.studies.statistics import crossing, mean, mean_ranks, paired, reached, tasks_won
 
 STUDIES = 1000
 # Of so many studies with a chance of .95 each, fewer than this hold the truth once in 10,000.

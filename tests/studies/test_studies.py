@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from electrify import cli
-from electrify.compare.cost import Cost
-from electrify.compare.measures import meant_by
-from electrify.compare.plan import cells
-from electrify.compare.report import markdown
-from electrify.compare.results import read_results
-from electrify.compare.study import STUDY, entries_of
-from electrify.compare.table import table_of
+from electrify.studies.cost import Cost
+from electrify.studies.measures import meant_by
+from electrify.studies.plan import cells
+from electrify.studies.report import markdown
+from electrify.studies.results import read_results
+from electrify.studies.study import STUDY, entries_of
+from electrify.studies.table import table_of
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 README = STUDIES / "README.md"

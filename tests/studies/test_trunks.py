@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from test_study_folder import TINY, config, line
 
-from electrify.compare import forecast as forecast_module
-from electrify.compare.cell import OUTCOME, Work, do
-from electrify.compare.forecast import Rate, forecast
-from electrify.compare.plan import Cell
-from electrify.compare.results import write_results
-from electrify.compare.run import Runner
-from electrify.compare.shares import progress_of
-from electrify.compare.study import Study, key_of, plan_study
-from electrify.compare.trunks import as_it_comes, home_of
+from electrify.studies import forecast as forecast_module
+from electrify.studies.cell import OUTCOME, Work, do
+from electrify.studies.forecast import Rate, forecast
+from electrify.studies.plan import Cell
+from electrify.studies.results import write_results
+from electrify.studies.run import Runner
+from electrify.studies.shares import progress_of
+from electrify.studies.study import Study, key_of, plan_study
+from electrify.studies.trunks import as_it_comes, home_of
 
 
 def curve(corpus: Path, tmp_path: Path, **fields: Any) -> Study:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from electrify.compare.cost import Cost
-from electrify.compare.options import CompareConfig
-from electrify.compare.plan import Cell, cells, configured
-from electrify.compare.study import COMPARED, Study, identity, kept
-from electrify.compare.untrained import UNTRAINED, untrained
 from electrify.recipe import entry, names, override
 from electrify.rules import check
+from electrify.studies.cost import Cost
+from electrify.studies.options import CompareConfig
+from electrify.studies.plan import Cell, cells, configured
+from electrify.studies.study import COMPARED, Study, identity, kept
+from electrify.studies.untrained import UNTRAINED, untrained
 
 STUDY = cast(
     "Study",

@@ -14,9 +14,13 @@ import pytest
 import torch
 
 from batches import tiny
-from electrify.compare import cell as cell_module
-from electrify.compare import measures
-from electrify.compare.cell import (
+from electrify.errors import OutputError, SpaceError, Unfinished, UserError
+from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
+from electrify.finetuning.run import SCORES, finetune
+from electrify.recipe import dump, load, override
+from electrify.studies import cell as cell_module
+from electrify.studies import measures
+from electrify.studies.cell import (
     OUTCOME,
     Work,
     do,
@@ -24,13 +28,9 @@ from electrify.compare.cell import (
     measured,
     must_be_as_planned,
 )
-from electrify.compare.measures import Found, Measuring, digest_of
-from electrify.compare.processes import spawn
-from electrify.compare.study import starts_of
-from electrify.errors import OutputError, SpaceError, Unfinished, UserError
-from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
-from electrify.finetuning.run import SCORES, finetune
-from electrify.recipe import dump, load, override
+from electrify.studies.measures import Found, Measuring, digest_of
+from electrify.studies.processes import spawn
+from electrify.studies.study import starts_of
 from electrify.tables import KEPT
 from electrify.text import pool
 from electrify.text.shards import Corpus

@@ -1,6 +1,6 @@
 """The process of one cell: trains an encoder, measures it, and writes what it found.
 
-    python -m electrify.compare.cell < Work as JSON   ->   FOLDER/outcome.json
+    python -m electrify.studies.cell < Work as JSON   ->   FOLDER/outcome.json
 
 The outcome is there as soon as the encoder is trained, and grows with each task: the study reads
 from it how far the cell has come. A cell has a process of its own, so that a cell that fails does

@@ -27,9 +27,9 @@ from safetensors import safe_open
 from transformers import AutoTokenizer
 
 from electrify.errors import UserError
-from electrify.export import agreement
-from electrify.export.agreement import ExportError
-from electrify.export.hf import export
+from electrify.exporting import agreement
+from electrify.exporting.agreement import ExportError
+from electrify.exporting.hf import export
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES

@@ -14,7 +14,7 @@ from typing import IO, Any
 from ..errors import UserError
 from .cell import Work
 
-CELL = [sys.executable, "-P", "-m", "electrify.compare.cell"]
+CELL = [sys.executable, "-P", "-m", "electrify.studies.cell"]
 PACKAGE = str(Path(__file__).resolve().parents[2])
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # A cell is a run of one process, whatever started this one.

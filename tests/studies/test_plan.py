@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.compare.cost import Cost, tokens_of
-from electrify.compare.plan import (
+from electrify.errors import UserError
+from electrify.flop_counts.count import recipe_flops
+from electrify.recipe import Entry, entry, joined, override
+from electrify.studies.cost import Cost, tokens_of
+from electrify.studies.plan import (
     can_share,
     cells,
     configured,
@@ -15,9 +18,6 @@ from electrify.compare.plan import (
     of_length,
     steps_for,
 )
-from electrify.errors import UserError
-from electrify.flops.count import recipe_flops
-from electrify.recipe import Entry, entry, joined, override
 from electrify.train.optim import planned
 
 V = 1000

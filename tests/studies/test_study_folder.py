@@ -15,18 +15,28 @@ import yaml
 from pydantic import TypeAdapter
 from safetensors.torch import load_file
 
-from electrify.compare import compare as compare_module
-from electrify.compare import forecast as forecast_module
-from electrify.compare import processes
-from electrify.compare import study as study_module
-from electrify.compare import untrained as untrained_module
-from electrify.compare.cell import OUTCOME, Work
-from electrify.compare.forecast import Forecast, Line, Rate, probe_of
-from electrify.compare.measures import Measuring, digest_of, meant_by, measure, network_of
-from electrify.compare.options import CompareConfig
-from electrify.compare.plan import Cell
-from electrify.compare.processes import CELL, environment
-from electrify.compare.results import (
+from electrify.data.loader import Loader
+from electrify.data.phases import phases_of
+from electrify.errors import UserError
+from electrify.files import claim
+from electrify.finetuning.tasks import TASKS
+from electrify.flop_counts.count import recipe_flops
+from electrify.recipe import load, override, parse
+from electrify.rules import check
+from electrify.scoring.blimp import Accuracy, Paradigm
+from electrify.scoring.evaluate import evaluate_pairs
+from electrify.studies import compare as compare_module
+from electrify.studies import forecast as forecast_module
+from electrify.studies import processes
+from electrify.studies import study as study_module
+from electrify.studies import untrained as untrained_module
+from electrify.studies.cell import OUTCOME, Work
+from electrify.studies.forecast import Forecast, Line, Rate, probe_of
+from electrify.studies.measures import Measuring, digest_of, meant_by, measure, network_of
+from electrify.studies.options import CompareConfig
+from electrify.studies.plan import Cell
+from electrify.studies.processes import CELL, environment
+from electrify.studies.results import (
     PRETRAIN,
     RESULTS,
     Result,
@@ -34,9 +44,9 @@ from electrify.compare.results import (
     read_results,
     write_results,
 )
-from electrify.compare.run import Runner, Running, result_of, run_study
-from electrify.compare.shares import progress_of, weights_of
-from electrify.compare.study import (
+from electrify.studies.run import Runner, Running, result_of, run_study
+from electrify.studies.shares import progress_of, weights_of
+from electrify.studies.study import (
     STUDY,
     Study,
     declared,
@@ -48,17 +58,7 @@ from electrify.compare.study import (
     plan_study,
     write_study,
 )
-from electrify.compare.untrained import UNTRAINED, untrained
-from electrify.data.loader import Loader
-from electrify.data.phases import phases_of
-from electrify.errors import UserError
-from electrify.files import claim
-from electrify.finetuning.tasks import TASKS
-from electrify.flops.count import recipe_flops
-from electrify.recipe import load, override, parse
-from electrify.rules import check
-from electrify.scoring.blimp import Accuracy, Paradigm
-from electrify.scoring.evaluate import evaluate_pairs
+from electrify.studies.untrained import UNTRAINED, untrained
 from electrify.tables import KEPT
 from electrify.text.shards import Corpus
 from electrify.train.run import pretrain
@@ -295,7 +295,7 @@ def test_a_probe_begins_with_the_first_update(
         "import time; from electrify.train import run; plan = run.plan\n"
         "def late(job): time.sleep(1); return plan(job)\n"
         "run.plan = late\n"
-        "from electrify.compare.cell import main; raise SystemExit(main())"
+        "from electrify.studies.cell import main; raise SystemExit(main())"
     )
     monkeypatch.setattr(processes, "CELL", [sys.executable, "-P", "-c", slow])
     monkeypatch.setattr(forecast_module, "PROBE_S", 0.3)
