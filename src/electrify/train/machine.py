@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch.utils.benchmark import Timer
 
 from ..console import size
 from ..cores import cores, thread_count
@@ -262,6 +261,8 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
             width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True
         )
         x_RLD = torch.randn(rows, ROW, width)
+
+    from torch.utils.benchmark import Timer
 
     def one_pass() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
