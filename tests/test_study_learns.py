@@ -2,7 +2,7 @@
 unigram, a detector tells replaced tokens.
 
 1.5 million tokens (4.5 for electric), one to four minutes on one core, longer with a contrast; what
-a longer run reaches is in docs/results.md.
+a longer run reaches is in research/results.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import sys
 from .errors import UserError
 
 # Threads that sleep at once (OMP_WAIT_POLICY=passive) lose a quarter of the rate on an idle
-# machine, and 10,000 spins lose beside busy processes: docs/log.md, electra-tiny on two cores.
+# machine, and 10,000 spins lose beside busy processes: research/log.md, electra-tiny on two cores.
 SPINS = "1000"
 # The OpenMP of Intel and LLVM (macOS, conda) spins 200 milliseconds by default. Not measured here:
 # the smallest integer that still spins.

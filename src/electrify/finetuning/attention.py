@@ -4,7 +4,7 @@ a model class supports.
 On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores, so
 everything after it is float32; with contexts of 200 tokens this takes two thirds of a step. The
 same products in bfloat16 take half the time, and with short texts less than the fused kernel
-(docs/log.md). Long rows are read with the fused kernel, which keeps no table of scores.
+(research/log.md). Long rows are read with the fused kernel, which keeps no table of scores.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def computes_in_bf16(choice: str, device: torch.device) -> bool:
 
 def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float]:
     """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags:
-    the rate for a narrow encoder, which learns them with a larger rate (docs/results.md)."""
+    the rate for a narrow encoder, which learns them with a larger rate (research/results.md)."""
     if tags and hidden_size <= 128:
         return 3e-3, 0.8
     if hidden_size <= 256:

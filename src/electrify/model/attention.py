@@ -27,7 +27,7 @@ Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
 Kind = Literal["global", "local"]
 # From this length on, plain products are not faster, and their memory, which grows with the square
-# of the length, is most of an update's. At 1,024 an update is faster with them (docs/results.md).
+# of the length, is most of an update's. At 1,024 an update is faster with them (research/results.md).
 LONG_ROW = 2048
 
 
@@ -276,7 +276,7 @@ def attend(
     be more keys and values than queries. scale: by default 1 / sqrt(W).
 
     On a CPU in bfloat16 `auto` uses plain matrix products for rows below LONG_ROW and for dropout;
-    they were measured to be faster there, forward and backward together (docs/results.md).
+    they were measured to be faster there, forward and backward together (research/results.md).
     Otherwise it uses the fused kernel, which keeps no weights for the backward pass.
     """
     if backend == "auto":

@@ -186,7 +186,7 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
     normal with deviation 1/sqrt(fan-in).
 
     At .02 the product of the two keeps the discriminator on a plateau of its own, long after its
-    encoder could tell the difference (docs/log.md). The language-model head stays at .02, because
+    encoder could tell the difference (research/log.md). The language-model head stays at .02, because
     larger values were not better there.
     """
     with torch.no_grad():

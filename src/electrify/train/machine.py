@@ -63,7 +63,7 @@ def with_precision(config: Recipe, world: World, *, begun: bool | None) -> Recip
     begun: what the run that goes on computes in; None if none does.
 
     A processor without arithmetic in bfloat16 emulates it: an update of bert-tiny takes twelve
-    times as long as in float32 (docs/log.md). On a GPU, products of float32 matrices use TF32.
+    times as long as in float32 (research/log.md). On a GPU, products of float32 matrices use TF32.
     """
     if world.device.type == "cuda":
         # Without it, they do not use the tensor cores.
@@ -299,7 +299,7 @@ def keep_memory() -> bool:
 
     By default glibc maps every large block (above 32 MiB at the latest) anew and the kernel zeroes
     it page by page, so a step spends up to a third of its time in page faults (logits and attention
-    weights are such blocks). Measured in docs/results.md.
+    weights are such blocks). Measured in research/results.md.
     """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
