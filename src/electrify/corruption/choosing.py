@@ -34,7 +34,7 @@ def wanted(tokens: Tokens, candidate_T: Tensor, rate: float) -> Tensor:
     """[R, L + 1]: how many positions to choose in sequence s of each row: max(1, round(rate *
     tokens)), capped by its candidates; 0 for padding (s = 0)."""
     length_RS = per_sequence(torch.ones_like(tokens.seq_T), tokens)
-    # In float64, half to even, as Python's round(); in float32 .15 * 190 lies above 28.5.
+    # In float64, half to even, as Python's round(); in float32 0.15 * 190 lies above 28.5.
     want_RS = torch.minimum(
         (length_RS.double() * rate).round().long().clamp(min=1), per_sequence(candidate_T, tokens)
     )
@@ -50,7 +50,7 @@ class Chooser:
     - whole words (BERT's later release): edges
     - strategic, rare tokens more often (2003.10555, appendix of negative results): weight_V is
       -log frequency
-    - sequences left whole, for a sentence-level head (same appendix): clean_rate .2
+    - sequences left whole, for a sentence-level head (same appendix): clean_rate 0.2
     - spans of 1 to 3 tokens (LTG-BERT, 2303.09859): span_length 3
     - a share that falls during the run: rate_end
 

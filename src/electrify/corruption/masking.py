@@ -119,8 +119,8 @@ class Masked(Corrupted):
 
 class MaskMix(nn.Module):
     """A share of the chosen positions becomes [MASK], a share stays, a share becomes a random
-    token: BERT's 80/10/10 is mix=(.8, .1, .1), ELECTRA's generator 85/15/0. Random tokens are never
-    special. BERT, 1810.04805 section 3.1 and Table 8.
+    token: BERT's 80/10/10 is mix=(0.8, 0.1, 0.1), ELECTRA's generator 85/15/0. Random tokens are
+    never special. BERT, 1810.04805 section 3.1 and Table 8.
 
     As a corruptor it is the whole of `bert`; a Generator uses it to make its input. No parameters.
     """

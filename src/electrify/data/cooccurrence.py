@@ -4,8 +4,8 @@ mutual information -> truncated SVD.
 A masked language model spends its first millions of tokens on learning which words are alike. Half
 a minute of counting gives this before the first update. Levy and Goldberg 2014, "Neural Word
 Embedding as Implicit Matrix Factorization", show that such a factorisation contains what word
-vectors learn; Bullinaria and Levy 2012 that plain PPMI and an SVD do well. research/results.md has our
-measurements.
+vectors learn; Bullinaria and Levy 2012 that plain PPMI and an SVD do well. research/results.md has
+our measurements.
 
 Shape suffixes: T tokens, V vocabulary, C context words, K dimensions.
 """

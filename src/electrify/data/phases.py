@@ -1,9 +1,9 @@
 """The phases of a run: the row length and the batch size at each update.
 
-- length curriculum: with seq_length_schedule {128: .9} and max_seq_length 512 rows have 128 tokens
+- length curriculum: with seq_length_schedule {128: 0.9} and max_seq_length 512 rows have 128 tokens
   for 90 % of the updates and 512 for the rest, as BERT's have
-- batch warm-up: with batch_size_schedule {32: .1} and train_batch_size 128 batches have 32 rows for
-  the first 10 % of the updates
+- batch warm-up: with batch_size_schedule {32: 0.1} and train_batch_size 128 batches have 32 rows
+  for the first 10 % of the updates
 
 One prepared corpus serves any length. The rows of each length are a stream of their own; a phase
 continues its stream where an earlier phase stopped.

@@ -27,7 +27,8 @@ Backend = Literal["auto", "matmul", "sdpa", "varlen", "blocks"]
 Direction = Literal["both", "left", "right"]
 Kind = Literal["global", "local"]
 # From this length on, plain products are not faster, and their memory, which grows with the square
-# of the length, is most of an update's. At 1,024 an update is faster with them (research/results.md).
+# of the length, is most of an update's. At 1,024 an update is faster with them
+# (research/results.md).
 LONG_ROW = 2048
 
 

@@ -22,7 +22,7 @@ from .heads import BinaryHead, LinearHead
 from .shape import Shape
 
 BERT_STD = 0.02
-# The scale with which the position subspace and the words of `local` start; at .02, Adam would
+# The scale with which the position subspace and the words of `local` start; at 0.02, Adam would
 # overwrite the positions within 20 steps.
 TOKEN_SCALE = 0.1
 # The scale of the sub-layer outputs of `local`: small, so that in spite of post-norm the position
@@ -40,7 +40,7 @@ def init_bert(
 
     | parameter                         | value                                        |
     |-----------------------------------|----------------------------------------------|
-    | Linear and Embedding weights      | truncated normal, std .02, cut at 2 std      |
+    | Linear and Embedding weights      | truncated normal, std 0.02, cut at 2 std      |
     | Linear biases, LM output bias     | 0                                            |
     | LayerNorm weights / biases        | 1 / 0                                        |
     | others                            | what their constructor set                   |
@@ -81,8 +81,8 @@ def init_published(module: nn.Module, rng: torch.Generator) -> None:
 
     Both are uniform, +- sqrt(6 / (fan in + fan out)): Glorot.
 
-    The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small .072 and .102
-    (projection of discriminator and generator) and .088 (logit), where `bert` has .018. The dense
+    The standard deviation is sqrt(2 / (fan in + fan out)): for ELECTRA-Small 0.072 and 0.102
+    (projection of discriminator and generator) and 0.088 (logit), where `bert` has 0.018. The dense
     layer below the logit is truncated normal in the public code, too.
     """
     linear: list[nn.Linear] = []
@@ -147,10 +147,10 @@ def init_local_embeddings(
 
     | parameter              | first P dimensions            | the others                  |
     |------------------------|-------------------------------|-----------------------------|
-    | words                  | 0                             | truncated normal, std .1    |
-    | positions              | sinusoids of root mean square .1 | truncated normal, std .02 |
-    | position 0             | 0                             | truncated normal, std .02   |
-    | segments               | 0                             | truncated normal, std .02   |
+    | words                  | 0                             | truncated normal, std 0.1    |
+    | positions              | sinusoids of root mean square 0.1 | truncated normal, std 0.02 |
+    | position 0             | 0                             | truncated normal, std 0.02   |
+    | segments               | 0                             | truncated normal, std 0.02   |
 
     Position 0 is [CLS], which a classifier reads later. Without a position vector of its own, its
     heads start by averaging over the sequence. `words` is the table that holds the actual values
@@ -172,8 +172,8 @@ def init_words(words: nn.Embedding, vectors_VK: Tensor, *, local_width: int = 0)
     """Sets the words to given vectors, after the other initialisations: the K dimensions after a
     position subspace of `local_width`.
 
-    Rows of root mean square 1 are scaled to that of the words (.02, or .1 with `local`); for a row
-    of zeros the drawn values stay.
+    Rows of root mean square 1 are scaled to that of the words (0.02, or 0.1 with `local`); for a
+    row of zeros the drawn values stay.
     """
     known_V = vectors_VK.any(1)
     with torch.no_grad():
@@ -185,9 +185,9 @@ def init_local_head(head: BinaryHead, rng: torch.Generator) -> None:
     """Sets a replaced-token head for `local`, after `init_bert`: dense layer and output row are
     normal with deviation 1/sqrt(fan-in).
 
-    At .02 the product of the two keeps the discriminator on a plateau of its own, long after its
-    encoder could tell the difference (research/log.md). The language-model head stays at .02, because
-    larger values were not better there.
+    At 0.02 the product of the two keeps the discriminator on a plateau of its own, long after its
+    encoder could tell the difference (research/log.md). The language-model head stays at 0.02,
+    because larger values were not better there.
     """
     with torch.no_grad():
         for linear in (head.dense, head.out):
@@ -210,11 +210,11 @@ def init_local_blocks(
     | parameter                        | value                                               |
     |----------------------------------|-----------------------------------------------------|
     | embedding projection             | identity on the subspace, r elsewhere, 0 between    |
-    | key of head j                    | s * identity on the subspace + .3 * r               |
-    | query of head j                  | s * rotation by o_j on the subspace + .3 * r        |
+    | key of head j                    | s * identity on the subspace + 0.3 * r               |
+    | query of head j                  | s * rotation by o_j on the subspace + 0.3 * r        |
     | key and query of the other heads | r                                                   |
     | value, up                        | r                                                   |
-    | attention output, down           | .1 * r                                              |
+    | attention output, down           | 0.1 * r                                              |
 
     with s = sqrt(amplitude * 4 * sqrt(W) / P): the logit of the preferred position starts at 4 *
     amplitude. Only initial values differ from `bert`. done: blocks that another encoder shares and

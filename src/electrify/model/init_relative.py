@@ -36,7 +36,7 @@ def init_relative(objective: nn.Module, rng: torch.Generator) -> None:
 
     | parameter                                 | value           |
     |-------------------------------------------|-----------------|
-    | words, table of distances, linear weights | normal, std .02 |
+    | words, table of distances, linear weights | normal, std 0.02 |
     | biases                                    | 0               |
     | LayerNorm weights / biases                | 1 / 0           |
     """
@@ -59,13 +59,13 @@ def init_local_relative(
 
     | parameter                        | value             |
     |----------------------------------|-------------------|
-    | words, table of distances        | normal, std .1    |
+    | words, table of distances        | normal, std 0.1    |
     | bias of the queries of head j    | s                 |
-    | key of head j, every component   | s * u_j + .3 * r  |
-    | query of head j                  | .3 * r            |
+    | key of head j, every component   | s * u_j + 0.3 * r  |
+    | query of head j                  | 0.3 * r            |
     | key and query of the other heads | r                 |
     | value, up                        | r                 |
-    | attention output, down           | .1 * r            |
+    | attention output, down           | 0.1 * r            |
 
     The key of the preferred distance is then s in every component, and its score with the bias is
     4 * amplitude; the rows of other distances are nearly orthogonal to it, as are words.

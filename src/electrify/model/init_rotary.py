@@ -46,8 +46,8 @@ def init_gated(objective: nn.Module, encoders: Sequence[Encoder], rng: torch.Gen
 
     | parameter                              | value                    |
     |----------------------------------------|--------------------------|
-    | words, qkv, up                         | t(.02)                   |
-    | out, down, dense layers of heads       | t(.02 / sqrt(2 blocks))  |
+    | words, qkv, up                         | t(0.02)                   |
+    | out, down, dense layers of heads       | t(0.02 / sqrt(2 blocks))  |
     | layers with one output                 | t(1 / sqrt(inputs))      |
     | LayerNorm weights / biases of outputs  | 1 / 0                    |
 
@@ -73,8 +73,8 @@ def init_local_words(words: nn.Embedding, *, cls: int | None) -> None:
 
     | parameter   | first dimension | the others               |
     |-------------|-----------------|--------------------------|
-    | words       | .1              | truncated normal, std .1 |
-    | [CLS]       | 0               | truncated normal, std .1 |
+    | words       | 0.1              | truncated normal, std 0.1 |
+    | [CLS]       | 0               | truncated normal, std 0.1 |
 
     [CLS], which a classifier reads later, has no constant, so its heads start by averaging over
     what they see.
@@ -96,8 +96,8 @@ def init_local_gated(
 
     | parameter                        | first input                           | other inputs |
     |----------------------------------|---------------------------------------|--------------|
-    | key of head j, component c       | (a_c, 0) + .3 * r                     | .3 * r       |
-    | query of head j, component c     | a_c (cos o_j w_c, sin o_j w_c) + .3 r | .3 * r       |
+    | key of head j, component c       | (a_c, 0) + 0.3 * r                     | 0.3 * r       |
+    | query of head j, component c     | a_c (cos o_j w_c, sin o_j w_c) + 0.3 r | 0.3 * r       |
     | key and query of the other heads | r                                     | r            |
     | value, up                        | r                                     | r            |
     | out, down                        | r / sqrt(2 blocks), no row for the first dimension |    |

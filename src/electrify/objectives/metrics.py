@@ -16,7 +16,7 @@ from ..terms import Kind, Loss, Term, Terms, term
 # The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident
 # detector into one of them, where AUC is blind.
 BINS = 8000
-REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is .005 wide
+REACH = 20.0  # logits beyond it fall into the outermost bins; a bin is 0.005 wide
 
 
 def replaced_share(z: Corrupted) -> Terms:

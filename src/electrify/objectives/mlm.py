@@ -21,10 +21,11 @@ class MLM(Objective):
     """The encoder predicts the original token at the chosen positions (BERT, 1810.04805 section
     3.1, without next-sentence prediction).
 
-    Relations: `bert` with mix (.8, .1, .1); with mix (.85, .15, 0) it is what ELECTRA's generator
-    trains; with a Generator in place of the mix it is Replace MLM (ELECTRA, 2003.10555 section
-    3.5): samples stand where BERT puts [MASK], so pre-training sees no token that fine-tuning does
-    not. With a Frequency, Replace MLM without a network; over equal counts that is mix (0, 0, 1).
+    Relations: `bert` with mix (0.8, 0.1, 0.1); with mix (0.85, 0.15, 0) it is what ELECTRA's
+    generator trains; with a Generator in place of the mix it is Replace MLM (ELECTRA, 2003.10555
+    section 3.5): samples stand where BERT puts [MASK], so pre-training sees no token that
+    fine-tuning does not. With a Frequency, Replace MLM without a network; over equal counts that is
+    mix (0, 0, 1).
     """
 
     def __init__(

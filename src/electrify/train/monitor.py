@@ -25,8 +25,9 @@ from .sums import MetricSums
 # task
 SEED = 0x76616C6964
 
-# On the unigram plateau the measured loss at [MASK] positions lies up to .05 nats below the unigram
-# entropy; as soon as the model learns any context, it falls .2 below (research/results.md).
+# On the unigram plateau the measured loss at [MASK] positions lies up to 0.05 nats below the
+# unigram entropy; as soon as the model learns any context, it falls 0.2 below
+# (research/results.md).
 UNIGRAM_MARGIN_NATS = 0.1
 # A model that says "original" everywhere has recall 0; a few positives by chance are not learning
 # yet.

@@ -28,7 +28,7 @@ class ElectraAdam(torch.optim.AdamW):
         v = b2 v + (1 - b2) g^2
         p -= lr * (m / (sqrt(v) + eps) + decay * p)
 
-    Without the correction the first updates are large (about 3 lr each, for b2 = .999): warm-up is
+    Without the correction the first updates are large (about 3 lr each, for b2 = 0.999): warm-up is
     part of the method. It is implemented as torch's fused AdamW with zero moments and a step count
     so high that the corrections are 1. This takes a third of the time of the same formula in single
     operations.
