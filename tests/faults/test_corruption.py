@@ -142,9 +142,7 @@ def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    core(
-        ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"], "state.json"
-    ),
+    core(["model.safetensors", "optimizer.safetensors", "state.json"], "state.json"),
 )
 def test_a_run_falls_back(small_data: Path, unbroken: Path, tmp_path: Path, name: str) -> None:
     """To the checkpoint before, names the damage, and ends as if nothing had been."""

@@ -43,7 +43,7 @@ def test_a_signal_to_one(
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     done = two(words, tmp_path, f"term@{point}%{rank}").end()
     assert done.status != 0
-    assert "and saved; run the same command again" in done.err
+    assert "stopped and saved at step" in done.err
     assert steps_of(tmp_path / "run") == [7, 11 if point.startswith(UPDATE) else 10]
     assert torchrun(words, tmp_path).end().status == 0
     same_ending(pair, tmp_path / "run", step=24)

@@ -206,7 +206,7 @@ def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
         member.send_signal(signal.SIGTERM)
     done = process.end()
     assert len(steps_of(run)) == 1, done.err
-    assert "and saved; run the same command again" in done.err
+    assert "stopped and saved at step" in done.err
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_a_mistake_ends_all_processes(
         ),
         (
             pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}),
-            "is in use by process",
+            "another process writes into",
         ),
         (
             pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT),
