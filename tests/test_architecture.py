@@ -42,6 +42,7 @@ ORDER = [
     {"studies"},
     {"curves"},
     {"demo"},
+    {"api"},
     {"cli"},
     {"__main__"},
 ]

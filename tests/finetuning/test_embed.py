@@ -10,9 +10,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from electrify import EmbedConfig, UserError, embed, embed_files
+from electrify import UserError
 from electrify.finetuning import new_texts
-from electrify.finetuning.embed import fitted
+from electrify.finetuning.embed import embed, embed_files, fitted
+from electrify.finetuning.options import EmbedConfig
 from small import run
 
 TEXTS = ["the film was good", "one plot", "", "it is a very very bad film and not fine", "two"]

@@ -17,10 +17,11 @@ from transformers import (
     AutoTokenizer,
 )
 
-from electrify import PredictConfig, UserError, predict, predict_files
+from electrify import UserError
 from electrify.finetuning import new_texts
 from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.options import FinetuneSettings, PredictConfig
+from electrify.finetuning.predict import predict, predict_files
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
 from small import mistake, run
 

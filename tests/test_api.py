@@ -1,0 +1,128 @@
+"""The functions of `electrify` from Python: keywords, objects in memory, small results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import electrify
+from electrify import UserError
+from electrify.api import as_mapping, is_named, rows_of
+
+TEXTS = [
+    f"the cat number {i} sat on mat {i % 7} near the house of {3 * i} dogs" for i in range(300)
+]
+SMALL: dict[str, Any] = {
+    "recipe": "electra-tiny",
+    "max_steps": 4,
+    "warmup_steps": 2,
+    "eval_steps": 2,
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+    "embedding_size": 32,
+    "train_batch_size": 8,
+    "threads": 1,
+}
+EXAMPLES = [(f"cat {i}", "pet") for i in range(20)] + [(f"house {i}", "place") for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> electrify.PreparedCorpus:
+    folder = tmp_path_factory.mktemp("api") / "data"
+    return electrify.prepare((text for text in TEXTS), output_dir=folder, vocab_size=200)
+
+
+@pytest.fixture(scope="module")
+def run(corpus: electrify.PreparedCorpus) -> electrify.PretrainedRun:
+    return electrify.pretrain(corpus, output_dir=corpus.folder.parent / "run", **SMALL)
+
+
+def test_names_are_told_from_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    assert is_named("a text or a name: one word of text is always a name")
+    assert is_named(tmp_path / "absent.txt")
+    assert is_named([str(tmp_path / "a.txt"), str(tmp_path / "*.txt"), "hub:wikitext", "pydocs"])
+    assert not is_named(TEXTS)
+    assert not is_named(text for text in TEXTS)
+
+
+def test_texts_in_memory_are_those_of_a_file(
+    corpus: electrify.PreparedCorpus, tmp_path: Path
+) -> None:
+    """A generator, a data frame and a file of the same texts give the same corpus."""
+    assert corpus.documents == 300
+    frame = pd.DataFrame({"text": TEXTS, "other": range(300)})
+    same = electrify.prepare(frame, output_dir=tmp_path / "frame", vocab_size=200)
+    assert same.tokens == corpus.tokens
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(TEXTS))
+    lines = {"document_boundary": "line", "vocab_size": 200}
+    read = electrify.prepare(file, output_dir=tmp_path / "file", **lines)
+    shard = "tokens-train-00000.bin"
+    assert (read.folder / shard).read_bytes() == (corpus.folder / shard).read_bytes()
+    assert (same.folder / shard).read_bytes() == (corpus.folder / shard).read_bytes()
+
+
+def test_a_run(run: electrify.PretrainedRun) -> None:
+    assert run.finished
+    assert run.step == 4
+    assert (run.discriminator / "model.safetensors").is_file()
+    assert {"rtd", "generator"} <= run.validation.keys()
+    assert [line["step"] for line in run.history if line["kind"] == "valid"] == [2, 4]
+
+
+def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
+    done = electrify.finetune(
+        run.discriminator,
+        train_file=EXAMPLES,
+        output_dir=tmp_path / "out",
+        seeds=2,
+        num_train_epochs=1,
+        threads=1,
+    )
+    assert len(done.scores["accuracy"].values) == 2
+    assert done.scores["accuracy"].mean == sum(done.scores["accuracy"].values) / 2
+    assert done.scores["accuracy"].std is not None
+    one = done.predict("cat 3")
+    assert one["predicted_label"] in ("pet", "place")
+    both = electrify.predict(done.model, ["cat 3", "house"])
+    assert both[0] == one
+
+
+def test_rows_are_named_by_their_number_of_cells() -> None:
+    columns = ["text", "text_pair", "label"]
+    assert as_mapping(("a", 1), columns, 1) == {"text": "a", "label": 1}
+    assert as_mapping(("a", "b", 1), columns, 1) == {"text": "a", "text_pair": "b", "label": 1}
+    assert as_mapping("a", columns, 1) == {"text": "a"}
+    assert list(rows_of(pd.DataFrame({"x": [1, 2]}))) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: electrify.pretrain("data", output_dir="x", max_stepz=3), "did you mean"),
+        (lambda: electrify.prepare("a.txt", output_dir="x", vocabsize=3), "did you mean"),
+        (lambda: electrify.finetune("m", trainfile=EXAMPLES), "did you mean 'train_file'"),
+        (lambda: electrify.finetune("m", train_file=[("a",) * 4]), "row 1 is"),
+    ],
+)
+def test_mistakes(call: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        call()
+
+
+def test_recipes() -> None:
+    found = {row["recipe"]: row for row in electrify.recipes()}
+    assert found["electra-small"]["layers"] == "12"
+
+
+def test_every_name_is_there() -> None:
+    for name in electrify.__all__:
+        assert getattr(electrify, name).__doc__, name
+    assert os.fspath(electrify.PreparedCorpus(Path("a"), 1, 1, 1, {})) == "a"
