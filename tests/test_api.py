@@ -13,9 +13,7 @@ import electrify
 from electrify import UserError
 from electrify.api import as_mapping, is_named, rows_of
 
-TEXTS = [
-    f"the cat number {i} sat on mat {i % 7} near the house of {3 * i} dogs" for i in range(300)
-]
+TEXTS = [f"the cat number {i} sat on mat {i % 7} near the house of {i} dogs" for i in range(300)]
 SMALL: dict[str, Any] = {
     "recipe": "electra-tiny",
     "max_steps": 4,
@@ -91,6 +89,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.scores["accuracy"].std is not None
     one = done.predict("cat 3")
     assert one["predicted_label"] in ("pet", "place")
+    assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
 

@@ -16,18 +16,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from .recipe import Recipe
-    from .scoring.detect import Detection
 
 Name = str | os.PathLike[str]
 TEXT = "text"
@@ -61,12 +56,14 @@ def is_named(data: Any) -> bool:
         return True
     if not isinstance(data, list | tuple) or not data:
         return False
-    return all(
-        isinstance(one, os.PathLike)
-        or isinstance(one, str)
-        and (one == "pydocs" or one.startswith("hub:") or bool(glob.glob(os.path.expanduser(one))))
-        for one in data
-    )
+    return all(map(_is_name, data))
+
+
+def _is_name(one: Any) -> bool:
+    if not isinstance(one, str):
+        return isinstance(one, os.PathLike)
+    known = one == "pydocs" or one.startswith("hub:")
+    return known or bool(glob.glob(os.path.expanduser(one)))
 
 
 @contextmanager
@@ -140,7 +137,7 @@ def prepare(
     fixed: dict[str, Any] = {"output_dir": os.fspath(output_dir)}
     if is_named(texts):
         one = isinstance(texts, str | os.PathLike)
-        names = tuple(map(os.fspath, [texts] if one else texts))
+        names = tuple(os.fspath(name) for name in ([texts] if one else texts))
         manifest = made(options(PrepareConfig, "prepare", given, inputs=names, **fixed))
     else:
         with as_file(texts, columns=[given.get("text_column", TEXT)]) as file:
@@ -314,7 +311,8 @@ def finetune(
     outer.setdefault("save_model", len(tasks) < 2 and not probe)
     if train_file is not None and validation_file is None:
         outer.setdefault("validation_fraction", 0.2)
-    name = "-".join(tasks) or (Path(train_file).stem if is_named(train_file) else "examples")
+    named = isinstance(train_file, str | os.PathLike)
+    name = "-".join(tasks) or (Path(train_file).stem if named else "examples")
     folder = Path(output_dir or Path("finetuned") / name)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
