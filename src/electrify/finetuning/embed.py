@@ -20,11 +20,11 @@ from ..errors import UserError
 from ..exporting.quiet import quiet
 from ..files import written
 from ..scoring.given import given_texts
+from ..text.streams import ending_of
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of
 from .saved import kept
-from .tables import ending_of
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from ..errors import UserError
 from . import documents
-from .decoding import text_chunks
 from .options import PRESETS, PrepareConfig, differing
-from .source import Source
+from .sources import Source
+from .streams import text_chunks
 
 LOOKED_AT = 1 << 18  # characters
 LEAST = 500  # visible characters; less says nothing
@@ -86,7 +86,7 @@ def _beginning(source: Source, options: PrepareConfig) -> str:
 
 def _texts(source: Source, options: PrepareConfig) -> Iterator[str]:
     if source.format in ("txt", "md"):
-        for chunk in text_chunks(source.path, None):
+        for chunk in text_chunks(source.path):
             yield chunk.decode("utf-8", "ignore")
         return
     for text in documents.documents(source, options, counts=Counter()):

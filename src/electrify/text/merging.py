@@ -18,6 +18,7 @@ from ..files import sha256, sync
 from ..progress import Progress
 from ..special import SpecialIds
 from .counts import UNK_CHARACTERS, UNK_DOCUMENTS
+from .documents import EMPTY_ROWS
 from .encode import WITHOUT_TOKENS
 from .manifest import (
     Dtype,
@@ -44,6 +45,7 @@ COUNTED = (
 DROPPED_OR_CHANGED = (
     "duplicates",
     "blank",
+    EMPTY_ROWS,
     "encoding_errors",
     "nul_characters",
     "cuts",

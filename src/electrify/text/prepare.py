@@ -28,7 +28,6 @@ from ..errors import UserError
 from ..files import write
 from ..progress import Progress, say
 from . import cluster, documents, sample
-from .choosing import choose_sources, shown
 from .dedup import Seen, digest, is_held_out, until
 from .encode import WITHOUT_TOKENS, Start, Task
 from .glimpse import advice
@@ -37,7 +36,7 @@ from .merging import join
 from .options import PrepareConfig
 from .part_files import read_part, write_part
 from .pool import Workers
-from .source import Source
+from .sources import Source, choose_sources, shown
 from .streams import has_checksum
 from .summary import LOG
 from .tokenizer import load_tokenizer, special_ids, tokenizer_sha256, vocabulary_size

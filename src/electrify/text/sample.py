@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import UserError
 from ..progress import Progress, say
 from . import documents
-from .choosing import shown
 from .dedup import digest, fraction, is_held_out, until
 from .options import PrepareConfig
+from .sources import shown
 from .splitting import Splitting
 from .tokenizer import save_existing, save_trained
 from .trainable import SPECIALS

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..files import read_json
 from .counts import UNK_DOCUMENTS
+from .documents import EMPTY_ROWS
 from .encode import WITHOUT_TOKENS
 from .judged import trained_here
 from .manifest import Manifest
@@ -58,6 +59,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("text", f"{c['bytes'] / 1e6:,.1f} MB"),
     ]
     for name, shown in (
+        (EMPTY_ROWS, "rows without text"),
         ("encoding_errors", "not UTF-8 (documents)"),
         ("nul_characters", "NUL characters removed"),
         ("cuts", "cuts in very long documents"),

@@ -27,7 +27,7 @@ from . import pydocs
 from .manifest import MANIFEST, TOKENIZER, Manifest, read_manifest
 from .options import PrepareConfig
 from .shards import Corpus, verify_common
-from .source import Source, legible
+from .sources import Source
 from .splits import SPLITS
 from .tokenizer_files import tokenizer_files
 
@@ -51,7 +51,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
     found["strip_accents"] = options.accents_stripped
     # A kind of tokenizer that is trained is not the folder that happens to have its name.
     if not options.trains_tokenizer and Path(options.tokenizer).is_dir():
-        found["tokenizer"] = legible(Path(options.tokenizer).resolve().name)
+        found["tokenizer"] = Path(options.tokenizer).resolve().name
         digest = hashlib.sha256()
         for path in tokenizer_files(Path(options.tokenizer)):
             digest.update(f"{path.name} {sha256(path)}\n".encode())
