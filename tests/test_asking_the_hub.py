@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import huggingface_hub
 import pytest
+from electrify.text.sources import Source
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
 from electrify.errors import UserError
@@ -18,7 +19,6 @@ from electrify.exporting.places import check_place
 from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.options import PrepareConfig
-from electrify.text.source import Source
 from electrify.text.tokenizer import load_tokenizer
 
 

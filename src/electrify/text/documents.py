@@ -77,7 +77,8 @@ def _of_fasta(
     raw = split(text_chunks(source.path, advance), _LINE, counts)
     before = 0
     for number, _, letters in sequences(source.path, raw, longest=MAX_DOCUMENT):
-        counts["cuts"] += number == before
+        if number == before:
+            counts["cuts"] += 1
         before = number
         text = _decoded(letters, source, options, counts) if letters else None
         if text is not None:
