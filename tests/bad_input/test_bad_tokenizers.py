@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from electrify.text.manifest import read_manifest
+from electrify.text.corpus import read_manifest
 from small import mistake, run, write_text
 
 ROLES = {

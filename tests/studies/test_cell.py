@@ -33,7 +33,7 @@ from electrify.studies.processes import spawn
 from electrify.studies.study import starts_of
 from electrify.tables import KEPT
 from electrify.text import pool
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train import run as pretraining
 from small import signalled
 

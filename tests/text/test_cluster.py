@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.text import cluster, prepare, workspace
-from electrify.text.cluster import Cluster
 from electrify.text.options import PrepareConfig
+from electrify.text.workers import Cluster
 from small import environment, one_sentence, write_text
 
 HERE = Path(__file__).parent
@@ -377,7 +377,7 @@ def test_stopped_on_a_cluster_continued_on_this_host(
 
 MAPPED = """
 import sys
-from electrify.text.cluster import Cluster, joined
+from electrify.text.workers import Cluster, joined
 with joined(None), Cluster(None, module="pool_jobs", argument=10) as pool:
     results = list(pool.map(eval(sys.argv[1])))
 print(results)

@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from electrify.text import encode, whole_windows
-from electrify.text.encode import Encoder, Start, Task, cut, start
-from electrify.text.part_files import read_part, write_part
-from electrify.text.splitting import Splitting, windows
-from electrify.text.vocabulary import train
-from electrify.text.whole_windows import WholeWindows
+from electrify.text.encode import (
+    Encoder,
+    Start,
+    Task,
+    WholeWindows,
+    cut,
+    read_part,
+    start,
+    write_part,
+)
+from electrify.text.vocabulary import Splitting, train, windows
 
 TEXTS = [
     "The naïve café, 中文 and don't; 12.5% of [MASK]!",

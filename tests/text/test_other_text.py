@@ -18,15 +18,10 @@ from tokenizers import models
 
 from electrify.errors import UserError
 from electrify.text import wordpiece
-from electrify.text.alphabet import capacity
 from electrify.text.encode import Encoder
-from electrify.text.plain import plain as plain_tokenizer
-from electrify.text.splitting import Splitting
-from electrify.text.tokenizer import load_tokenizer, save_trained
-from electrify.text.trainable import Wanted
-from electrify.text.vocabulary import train
-from electrify.text.word_edges import word_edges
-from electrify.text.wordpiece import MAX_WORD, has_long_words
+from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
+from electrify.text.tokenizer import plain as plain_tokenizer
+from electrify.text.vocabulary import MAX_WORD, Splitting, Wanted, capacity, has_long_words, train
 
 UNK = 1
 AUTO = Splitting()

@@ -17,7 +17,7 @@ from pool_jobs import Nap
 
 from electrify.errors import UserError
 from electrify.text import pool as pool_module
-from electrify.text.pool import Workers
+from electrify.text.workers import Workers
 
 
 def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> None:
@@ -91,7 +91,7 @@ def test_a_worker_that_hangs_is_named(
 PARENT = """
 import sys
 sys.path[:0] = {path!r}
-from electrify.text.pool import Workers
+from electrify.text.workers import Workers
 from pool_jobs import Nap
 with Workers(2, module="pool_jobs", argument=1) as pool:
     assert list(pool.map([1, 2, 3, 4])) == [1, 2, 3, 4]

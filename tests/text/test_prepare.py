@@ -25,13 +25,12 @@ from vocabularies import some_texts
 
 from electrify.cli import main
 from electrify.errors import UserError
-from electrify.text import choosing, prepare, workspace
+from electrify.text import prepare, workspace
+from electrify.text.corpus import Corpus, Manifest, ShardWriter
 from electrify.text.dedup import digest, fraction
-from electrify.text.manifest import Manifest
-from electrify.text.merging import ShardWriter
 from electrify.text.options import PrepareConfig
-from electrify.text.shards import Corpus
-from electrify.text.summary import report
+from electrify.text.report import report
+from electrify.text.sources import choose_sources
 from electrify.text.tokenizer import load_tokenizer
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "workers": 1, "valid_fraction": 0.1}
@@ -241,7 +240,7 @@ def test_a_disk_that_fills_up(
 
 def test_two_processes_in_one_folder(corpus: Path, tmp_path: Path) -> None:
     options = PrepareConfig(inputs=(str(corpus),), output_dir=str(tmp_path / "data"), **SMALL)
-    with workspace.Workspace(options, choosing.choose_sources(options)) as space:
+    with workspace.Workspace(options, choose_sources(options)) as space:
         with pytest.raises(UserError, match="another process writes into"):
             run(corpus, tmp_path / "data")
         assert space.folder.is_dir()

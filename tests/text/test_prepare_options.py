@@ -3,29 +3,22 @@ nothing. And rows that are hard to read."""
 
 from __future__ import annotations
 
-import csv
 import json
 import lzma
 import random
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from electrify.text.sample import _taken  # pyright: ignore[reportPrivateUsage]
 
 from electrify.errors import UserError
-from electrify.finetuning.tables import rows
-from electrify.text import choosing
 from electrify.text.dedup import digest, fraction
 from electrify.text.options import PrepareConfig
-from electrify.text.parquet import rows_at_once
 from electrify.text.prepare import prepare
-from electrify.text.sample import _taken  # pyright: ignore[reportPrivateUsage]
 from small import mistake, run, write_text
-from texts import read
 
 
 @pytest.fixture
@@ -135,115 +128,6 @@ def test_archives_without_checksum_are_named(
     )
 
 
-# ------------------------------------------------------------ long fields, columns that stand twice
-
-
-def test_long_fields_of_csv(tmp_path: Path) -> None:
-    """Python's own limit is 131,072 characters."""
-    long = "word " * 40_000
-    path = tmp_path / "a.csv"
-    path.write_text(f"text,n\n{long},1\n")
-    before = csv.field_size_limit(131_072)
-    try:
-        assert read(path)[0] == [long.strip()]
-        csv.field_size_limit(131_072)
-        assert [row.cells["text"] for row in rows(str(path))] == [long]
-        csv.field_size_limit(131_072)
-        path.write_text(f"{long},text\n1,hello\n")  # a header that long, in a folder
-        config = PrepareConfig(inputs=(str(tmp_path),), output_dir="x")
-        assert [s.path.name for s in choosing.choose_sources(config)] == ["a.csv"]
-    finally:
-        csv.field_size_limit(before)
-
-
-def test_parquet_with_a_column_twice(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.Table.from_arrays([pa.array(["one"]), pa.array(["two"])], names=["text", "text"])
-    pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"a\.parquet: the column 'text' occurs twice"):
-        read(tmp_path / "a.parquet")
-
-
-# ------------------------------------------------------------------ parquet by bytes
-
-
-@pytest.mark.parametrize(
-    ("size", "rows", "expected"),
-    [
-        (100, 10, 256),
-        (1 << 22, 1_000_000, 16),
-        (1 << 26, 1000, 1),
-        (6 << 30, 256, 1),
-        (100 << 20, 1_000_000, 256),
-        (1 << 30, 100_000, 6),
-        (0, 0, 256),
-    ],
-)
-def test_rows_at_once(size: int, rows: int, expected: int) -> None:
-    assert rows_at_once(size, rows) == expected
-
-
-def test_parquet_of_several_row_groups(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    texts = [f"text {i} " + "x" * (1 << i % 20) for i in range(100)]
-    pq.write_table(
-        pa.table({"n": list(range(100)), "text": texts}), tmp_path / "a.parquet", row_group_size=7
-    )
-    assert read(tmp_path / "a.parquet")[0] == texts
-
-
-PEAK = """
-import json, resource, sys
-from collections import Counter
-from pathlib import Path
-from electrify.text.options import PrepareConfig
-from electrify.text import documents
-from electrify.text.source import Source
-import pyarrow.parquet
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-config = PrepareConfig(inputs=("x",), output_dir="x")
-source = Source("a", "parquet", Path(sys.argv[1]))
-size = sum(map(len, documents.documents(source, config, counts=Counter())))
-print(json.dumps([size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("same", [False, True], ids=["each its own", "one text, as a dictionary"])
-def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
-    """Two gigabytes in 256 rows: they were read at once."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    draw = random.Random(0)
-    words = " ".join("".join(draw.choices("abcdefghij", k=6)) for _ in range(1 << 17)) * 8
-    schema = pa.schema([("text", pa.string())])
-    with pq.ParquetWriter(
-        tmp_path / "a.parquet",
-        schema,
-        compression="snappy",
-        write_batch_size=1,
-        use_dictionary=same,
-    ) as writer:
-        writer.write_table(
-            pa.table(
-                {
-                    "text": pa.chunked_array(
-                        [[words if same else f"{words}{i}"] for i in range(256)]
-                    )
-                },
-                schema=schema,
-            )
-        )
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    size, peak = json.loads(done.stdout)
-    assert size > 256 * 7_000_000
-    assert peak < 400
-
-
 def test_a_folder_called_as_a_kind_of_tokenizer_is_none(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,16 +172,6 @@ def test_nothing_behind_the_last_document_is_judged(tmp_path: Path, deduplicate:
     )  # fmt: skip
     counts = prepare(options).counts
     assert (counts["documents"], counts["duplicates"]) == (20, 3 if deduplicate else 0)
-
-
-@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
-def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"a{ending}"
-    head = b"" if ending == ".txt" else b"text\n"
-    text = b"caf\xe9 au lait" if ending != ".jsonl" else b'{"text": "caf\\udce9 au \\ud800lait"}'
-    path.write_bytes((head if ending != ".jsonl" else b"") + text + b"\n")
-    found, _ = read(path, encoding_errors="replace", text_column="text")
-    assert found == ["caf\ufffd au lait" if ending != ".jsonl" else "caf\ufffd au \ufffdlait"]
 
 
 def test_a_corpus_without_a_training_document_is_refused(text: Path, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
-from electrify.text.choosing import choose_sources
-from electrify.text.glimpse import advice, case_has_meaning, kind_of
-from electrify.text.manifest import read_manifest
+from electrify.text.corpus import read_manifest
 from electrify.text.options import PRESETS, PrepareConfig, differing, from_preset
+from electrify.text.sources import choose_sources
+from electrify.text.report import advice, case_has_meaning, kind_of
 from small import mistake, run, write_text
 
 PLACE: dict[str, Any] = {"inputs": ("a.txt",), "output_dir": "out"}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from electrify.text import choosing, pydocs
+from electrify.text import pydocs
+from electrify.text.corpus import finished
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.workspace import finished
+from electrify.text.sources import choose_sources
 
 LONG = (
     "A sentence that is long enough to be taken into the corpus, because it says more than a few "
@@ -104,4 +105,4 @@ def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100
-    assert finished(options, choosing.choose_sources(options)) == manifest
+    assert finished(options, choose_sources(options)) == manifest

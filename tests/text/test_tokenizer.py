@@ -27,8 +27,7 @@ from electrify.text.tokenizer import (
     special_ids,
     vocabulary_size,
 )
-from electrify.text.unigram import canonical_pieces
-from electrify.text.vocabulary import train
+from electrify.text.vocabulary import canonical_pieces, train
 from electrify.tokens import SpecialIds
 
 ODD = [

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from electrify.errors import UserError
+from electrify.text.corpus import Corpus, read_manifest
 from electrify.text.encode import Encoder
-from electrify.text.judged import advice
-from electrify.text.manifest import read_manifest
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.shards import Corpus
-from electrify.text.summary import report
+from electrify.text.report import advice, report
 from electrify.text.vocabulary import train
 from small import mistake
 

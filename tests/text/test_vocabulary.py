@@ -18,8 +18,7 @@ from vocabularies import some_texts, trained
 from electrify import progress
 from electrify.errors import UserError
 from electrify.text import alphabet, feeding, unigram
-from electrify.text.unrepeated import enough
-from electrify.text.vocabulary import train
+from electrify.text.vocabulary import enough, train
 from small import mistake
 
 OPTIONS: dict[str, Any] = {

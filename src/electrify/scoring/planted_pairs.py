@@ -18,8 +18,7 @@ from typing import Any
 from unicodedata import category
 
 from ..errors import UserError
-from ..text.manifest import TOKENIZER
-from ..text.shards import Corpus
+from ..text.corpus import TOKENIZER, Corpus
 from ..text.tokenizer import load_tokenizer
 from .blimp import Pair, Paradigm
 

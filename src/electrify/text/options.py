@@ -272,10 +272,9 @@ class Prepare(PrepareConfig):
             )
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(PrepareConfig)}
 
-        from .judged import advice
+        from .corpus import Corpus
         from .prepare import prepare
-        from .shards import Corpus
-        from .summary import report
+        from .report import advice, report
 
         folder = Path(self.output_dir)
         manifest = prepare(PrepareConfig(**own))
