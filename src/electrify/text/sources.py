@@ -142,10 +142,11 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
         )
     named: dict[str, list[Source]] = {}
     for source in chosen:
-        named.setdefault(source.column, []).append(source)
-    for column in named.keys() - {"", TEXT_COLUMNS[0]} if _is_usual(options) else ():
+        if _is_usual(options) and source.column not in ("", options.text_column):
+            named.setdefault(source.column, []).append(source)
+    for column, those in named.items():
         say(
-            f"{shown(named[column])}: no column {options.text_column!r}, so the text is read from "
+            f"{shown(those)}: no column {options.text_column!r}, so the text is read from "
             f"{column!r}; --text-column names another one"
         )
     return chosen
