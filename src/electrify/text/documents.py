@@ -14,13 +14,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ..errors import UserError
 from .options import PrepareConfig
 from .sources import Source, column_of, rows_of
-from .streams import Advance, text_chunks
+from .streams import Advance, text_chunks, whole
 from .tables import sequences
 
 # In characters (in bytes while a file is being cut). It bounds memory; no work in the usual corpora
@@ -30,7 +30,6 @@ EMPTY_ROWS = "empty_rows"
 """The count of rows without text: null, empty, or nothing but white space."""
 _BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
 _LINE = re.compile(rb"\n")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def documents(
@@ -89,9 +88,9 @@ def _of_rows(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     column = source.column or column_of(source, options)
-    for row in rows_of(source, options, advance=advance, only=column):
-        found = row.text(column)
-        text = _whole(found, options, counts, lambda row=row: f"{row.where}: {column!r}")
+    for row in rows_of(source, options, counts, advance=advance, only=column):
+        where = f"{row.where}: {column!r}"
+        text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
         if text is None:
             continue
         if text.strip():
@@ -154,31 +153,7 @@ def _decoded(
     raw: bytes, source: Source, options: PrepareConfig, counts: Counter[str]
 ) -> str | None:
     text = raw.decode("utf-8", "surrogateescape")
-    return _whole(text, options, counts, lambda: _first_bad_line(source.path))
-
-
-def _whole(
-    text: str, options: PrepareConfig, counts: Counter[str], where: Callable[[], str]
-) -> str | None:
-    """A text by the policy for what is no character: bytes that are not UTF-8, which are halves of
-    surrogate pairs here, and others, which JSON may hold. None if it is to be skipped. Raises
-    UserError under `strict`."""
-    try:
-        text.encode()
-        return text
-    except UnicodeEncodeError as e:
-        if options.encoding_errors == "strict":
-            raise UserError(
-                f"{where()} is not UTF-8; convert the file, or choose encoding_errors replace or "
-                "skip"
-            ) from e
-    counts["encoding_errors"] += 1
-    if options.encoding_errors == "skip":
-        return None
-    try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    except UnicodeEncodeError:
-        return _HALF.sub("\ufffd", text)
+    return whole(text, options.encoding_errors, counts, lambda: _first_bad_line(source.path))
 
 
 def _first_bad_line(path: Path) -> str:

@@ -8,7 +8,7 @@ import glob
 import hashlib
 import os
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from ..errors import UserError
 from ..files import sha256
 from ..progress import say
 from .options import PrepareConfig
-from .streams import COMPRESSIONS, Advance, compression_of, ending_of
+from .streams import COMPRESSIONS, Advance, compression_of, ending_of, whole
 from .tables import FASTA, JSON_LINES, SMILES, TEXT_COLUMNS, Row, hub_rows, rows, text_columns
 
 Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "fasta", "smi", "pydocs", "hub"]
@@ -176,13 +176,23 @@ def left_out(left: LeftOut) -> str:
 
 
 def rows_of(
-    source: Source, options: PrepareConfig, *, advance: Advance = None, only: str | None = None
+    source: Source,
+    options: PrepareConfig,
+    counts: Counter[str],
+    *,
+    advance: Advance = None,
+    only: str | None = None,
 ) -> Iterator[Row]:
-    """The rows of a source that has rows. only: the column to read, where that saves work."""
+    """The rows of a source that has rows. only: the column to read, where that saves work. counts:
+    receives encoding_errors of JSON lines."""
     if source.format == "hub":
         return hub_rows(source.hub, options.dataset_split)
     header = options.header or source.format not in ("csv", "tsv")
-    return rows(source.path, header=header, advance=advance, strict=False, only=only)
+
+    def mend(line: str, where: str) -> str:
+        return whole(line, options.encoding_errors, counts, lambda: where) or ""
+
+    return rows(source.path, header=header, advance=advance, mend=mend, only=only)
 
 
 def column_of(source: Source, options: PrepareConfig) -> str:
@@ -190,7 +200,7 @@ def column_of(source: Source, options: PrepareConfig) -> str:
     it has no row. Raises UserError."""
     if source.format == "smi":
         return "smiles"
-    row = next(rows_of(source, options), None)
+    row = next(rows_of(source, options, Counter()), None)
     if row is None:
         return ""
     name = str(source.path) if source.path.name else f"data set {source.name}"

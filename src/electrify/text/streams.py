@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -55,6 +57,7 @@ _MAGIC = {
     b"PAR1": "a parquet file; give it the ending .parquet",
 }
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})
+_HALF = re.compile("[\ud800-\udfff]")
 Advance = Callable[[int], None] | None
 """Called with the bytes of the file itself that were read."""
 
@@ -272,6 +275,35 @@ def decoded(data: bytes, shown: str) -> str:
         raise UserError(
             f"{shown}, line {line}: not UTF-8 (byte {byte}); convert the file to UTF-8"
         ) from None
+
+
+def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:
+    """A text by the policy for what is no character: bytes that are not UTF-8, which are halves of
+    surrogate pairs here, and others, which JSON may hold. None if it is to be skipped.
+
+    Args:
+        errors: strict, replace or skip.
+        counts: Receives encoding_errors.
+        where: The place, for the message.
+
+    Raises UserError under `strict`.
+    """
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError as e:
+        if errors == "strict":
+            raise UserError(
+                f"{where()} is not UTF-8; convert the file, or choose encoding_errors replace or "
+                "skip"
+            ) from e
+    counts["encoding_errors"] += 1
+    if errors == "skip":
+        return None
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", text)
 
 
 def must_be_characters(text: str, name: str) -> None:

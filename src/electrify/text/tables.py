@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,7 +126,7 @@ def rows(
     header: bool | Sequence[str] = True,
     odd: list[str] | None = None,
     advance: Advance = None,
-    strict: bool = True,
+    mend: Callable[[str, str], str] | None = None,
     only: str | None = None,
 ) -> Iterator[Row]:
     """The rows of a file, by its ending. Raises UserError naming file and line.
@@ -135,11 +135,14 @@ def rows(
         header: Whether the first line of a .csv or .tsv names its columns, or their names.
             Otherwise they are called by their numbers, from 0.
         odd: Takes the places of lines with a wrong number of columns, which are then left out.
-        strict: Whether bytes that are not UTF-8 are an error, see `lines`.
+        mend: Given, bytes that are not UTF-8 are no error, see `lines`. Called with each line of
+            JSON and its place, because such bytes may stand outside of texts there.
         only: The column of a .parquet file to read [default: all].
     """
     ending = ending_of(path)
-    found = lines(path, advance, strict=strict)
+    found = lines(path, advance, strict=mend is None)
+    if mend is not None and ending in JSON_LINES:
+        found = (mend(line, f"{path}, line {n}") for n, line in enumerate(found, 1))
     if ending in (".csv", ".tsv"):
         return _table(path, found, header, odd)
     need(header is not False, f"{path}: --no-header is for .csv and .tsv")
