@@ -562,6 +562,6 @@ def model_loads(folder: Folder) -> Findings:
         advice = "copy the one that it was trained with into it"
         yield Finding("warning", "no-tokenizer", "the folder has no tokenizer", advice)
         return
-    words = load_tokenizer(path, vocab_size=config.vocab_size).get_vocab()
+    words = load_tokenizer(path, vocab_size=config.vocab_size).original.get_vocab()
     part = "generator" if said.endswith("MaskedLM") else "discriminator"
     folder.about = {"part": part, "words": words}

@@ -306,14 +306,14 @@ def _touched(merge: Any, prefix: str) -> tuple[str, str, str]:
 
 
 def reading_text(tokenizer: Any) -> Any:
-    """A copy of a transformers tokenizer to which special tokens in a text are plain text, as they
-    were to `prepare`. Its attribute `original` is the tokenizer itself, which can be saved."""
-    reader = copy.deepcopy(tokenizer)
-    reader.split_special_tokens = True
-    if (backend := getattr(reader, "backend_tokenizer", None)) is not None:
+    """Makes a transformers tokenizer read special tokens in a text as plain text, as `prepare` does,
+    and returns it. Its attribute `original` is a copy of what it was, which can be saved."""
+    original = copy.deepcopy(tokenizer)
+    tokenizer.split_special_tokens = True
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
         backend.model = plain(backend.to_str()).model
-    reader.original = tokenizer
-    return reader
+    tokenizer.original = original
+    return tokenizer
 
 
 # ------------------------------------------------------------------ saving
