@@ -11,7 +11,6 @@ from typing import Any
 import datasets
 import huggingface_hub
 import pytest
-from electrify.text.sources import Source
 from huggingface_hub.errors import GatedRepoError, RemoteEntryNotFoundError, RepositoryNotFoundError
 
 from electrify.errors import UserError
@@ -19,6 +18,7 @@ from electrify.exporting.places import check_place
 from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.options import PrepareConfig
+from electrify.text.sources import Source
 from electrify.text.tokenizer import load_tokenizer
 
 
