@@ -306,8 +306,8 @@ def _touched(merge: Any, prefix: str) -> tuple[str, str, str]:
 
 
 def reading_text(tokenizer: Any) -> Any:
-    """Makes a transformers tokenizer read special tokens in a text as plain text, as `prepare`
-    does, and returns it. Its attribute `original` is a copy of what it was, which can be saved."""
+    """Makes a transformers tokenizer read special tokens in a text as plain text, as `prepare` does.
+    Returns it; its attribute `original` is a copy of what it was, which can be saved."""
     original = copy.deepcopy(tokenizer)
     tokenizer.split_special_tokens = True
     if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
