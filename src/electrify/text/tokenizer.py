@@ -306,7 +306,7 @@ def _touched(merge: Any, prefix: str) -> tuple[str, str, str]:
 
 
 def reading_text(tokenizer: Any) -> Any:
-    """Makes a transformers tokenizer read special tokens in a text as plain text, as `prepare` does.
+    """Makes a transformers tokenizer read special tokens in a text as text, as `prepare` does.
     Returns it; its attribute `original` is a copy of what it was, which can be saved."""
     original = copy.deepcopy(tokenizer)
     tokenizer.split_special_tokens = True
