@@ -32,7 +32,7 @@ from electrify.scoring.planted import judge, plant
 from electrify.studies.cost import Cost
 from electrify.studies.plan import configured, of_length, steps_for
 from electrify.text import pydocs
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 
 SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
 

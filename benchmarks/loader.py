@@ -25,7 +25,7 @@ from electrify.data.examples import sequences
 from electrify.data.loader import Loader
 from electrify.data.packing import pack
 from electrify.data.phases import one_phase
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
 from corpora import lognormal_lengths, write_corpus

@@ -29,7 +29,7 @@ from electrify.finetuning.baselines import overlap
 from electrify.finetuning.known import read_task
 from electrify.finetuning.tasks import TASKS
 from electrify.studies.results import read_results
-from electrify.text.small_files import read_text
+from electrify.text.streams import read_text
 
 PREDICTIONS = "stsb-validation.csv"
 

@@ -79,9 +79,9 @@ def bare_rate(corpus: str, tokenizer: Path, *, megabytes: int, cores: int) -> di
 
     from tokenizers import Tokenizer
 
-    from electrify.text.choosing import choose_sources
     from electrify.text.documents import documents
     from electrify.text.options import PrepareConfig
+    from electrify.text.sources import choose_sources
 
     options = PrepareConfig(inputs=(corpus,), output_dir="unused")
     texts, size = [], 0

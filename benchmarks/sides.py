@@ -31,7 +31,7 @@ from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
 from electrify.recipe import Recipe, load, override
 from electrify.special import SpecialIds
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16

@@ -18,7 +18,7 @@ from electrify.exporting.places import check_place
 from electrify.hub import file_of, must_be_reachable
 from electrify.text import documents
 from electrify.text.options import PrepareConfig
-from electrify.text.source import Source
+from electrify.text.sources import Source
 from electrify.text.tokenizer import load_tokenizer
 
 

@@ -58,24 +58,6 @@ def test_the_functions_of_the_package_and_every_libgomp_of_a_process() -> None:
 
 
 @GNU
-def test_worker_processes() -> None:
-    """Also those of a process that had loaded torch before, and was not told. The first task loads
-    torch here."""
-    code = """
-import os
-from electrify.text import pool
-
-def task(pipe):
-    import torch
-    raise EOFError
-
-pool._receive = task
-pool.serve("electrify.text.encode", parent=os.getppid())
-"""
-    assert spins("-c", code) == [SPINS]
-
-
-@GNU
 @pytest.mark.slow
 def test_a_choice_of_the_user_stays() -> None:
     for variables, told in (

@@ -46,7 +46,7 @@ CORPORA: list[tuple[str, bytes | None, str]] = [
     ("number.jsonl", LINES + b'{"text": 7}\n', "line 3"),
     ("list.jsonl", LINES + b"[1, 2]\n", "line 3"),
     ("latin.jsonl", LINES + b'{"text": "\xe9t\xe9"}\n', "line 3"),
-    ("keyless.csv", b"a,b\n1,2\n", "'text'"),
+    ("keyless.csv", b"a,b\n1,2\n", "--text-column"),
     ("ragged.csv", b"text,b\none,2\ntwo\n", "line 3"),
     ("cut.parquet", b"PAR1" + bytes(100), "parquet"),
     ("picture.png", b"\x89PNG\r\n\x1a\n", "not of a known kind"),

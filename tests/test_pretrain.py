@@ -19,8 +19,7 @@ from electrify import cli
 from electrify.errors import UserError
 from electrify.files import claim, sha256
 from electrify.recipe import dump, load, override
-from electrify.text.manifest import read_manifest
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus, read_manifest
 from electrify.train import METRICS, checkpoint, log, start
 from electrify.train.run import must_be_free, split_batch
 from small import (
@@ -114,7 +113,7 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
     schedule."""
     from electrify.data.loader import Loader
     from electrify.data.phases import one_phase
-    from electrify.text.shards import Corpus
+    from electrify.text.corpus import Corpus
 
     recipe = load("electra-tiny")
     loader = Loader(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from electrify.recipe import load
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train.monitor import unigram_entropy
 from small import electrify, flags, records
 

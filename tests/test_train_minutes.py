@@ -16,7 +16,7 @@ from electrify.data.loader import Rows
 from electrify.errors import UserError
 from electrify.flop_counts.count import recipe_flops
 from electrify.recipe import Recipe, load, override, with_batch
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train import dist
 from electrify.train import run as timed
 from electrify.train.run import FEWEST, FORWARD, Job, measured, of_time, pretrain

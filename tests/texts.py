@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from electrify.text import documents
-from electrify.text.endings import format_of
 from electrify.text.options import PrepareConfig
-from electrify.text.source import Source
+from electrify.text.sources import Source, format_of
 
 
 def read(path: Path, **options: Any) -> tuple[list[str], Counter[str]]:

@@ -21,7 +21,7 @@ from .values import Options
 
 if TYPE_CHECKING:
     from .recipe import Recipe
-    from .text.manifest import Manifest
+    from .text.corpus import Manifest
 
 Level = Literal["ok", "note", "warning", "error"]
 Kind = Literal["DATA", "RUN", "MODEL"]
@@ -224,9 +224,8 @@ def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Fin
 
 def corpus_hashes(folder: Folder) -> Findings:
     """The files of a corpus against its manifest."""
-    from .text.manifest import AGAIN, MANIFEST, read_manifest
+    from .text.corpus import AGAIN, MANIFEST, is_unfinished, read_manifest
     from .text.tokenizer import must_be_of
-    from .text.workspace import is_unfinished
 
     if is_unfinished(folder.path):
         advice = "the same `electrify prepare` command continues it"
@@ -248,10 +247,8 @@ def corpus_hashes(folder: Folder) -> Findings:
 
 def corpus_traps(folder: Folder) -> Findings:
     """What the statistics of a whole corpus mean for a run."""
-    from .text.judged import more_validation, smaller, use_of
-    from .text.letters import letters_of
-    from .text.shards import Corpus
-    from .text.unknown import share_of
+    from .text.corpus import Corpus
+    from .text.report import more_validation, share_of, smaller, use_of
 
     manifest: Manifest = folder.about["manifest"]
     train, counts = Corpus(folder.path, "train"), manifest.counts
@@ -273,7 +270,7 @@ def corpus_traps(folder: Folder) -> Findings:
         yield Finding("warning", "no-valid", fact, more_validation(manifest))
     used = use_of(manifest, counts_V)
     if used.is_too_large:
-        advice = smaller(manifest, used.rare, letters_of(manifest, counts_V, folder.path))
+        advice = smaller(manifest, used.rare, counts_V, folder.path)
         yield Finding("warning", "vocabulary-too-large", used.fact, advice)
     elif used.unused > used.entries / 5:
         yield Finding("note", "vocabulary-unused", used.fact)
@@ -534,7 +531,7 @@ def model_loads(folder: Folder) -> Findings:
 
     from .exporting.folders import SAFE_WEIGHTS, load_config, load_tokenizer
     from .exporting.quiet import quiet
-    from .text.tokenizer_files import VOCABULARY_FILES
+    from .text.tokenizer import VOCABULARY_FILES
 
     path = str(folder.path)
     config = load_config(path)
@@ -565,6 +562,6 @@ def model_loads(folder: Folder) -> Findings:
         advice = "copy the one that it was trained with into it"
         yield Finding("warning", "no-tokenizer", "the folder has no tokenizer", advice)
         return
-    words = load_tokenizer(path, vocab_size=config.vocab_size).get_vocab()
+    words = load_tokenizer(path, vocab_size=config.vocab_size).original.get_vocab()
     part = "generator" if said.endswith("MaskedLM") else "discriminator"
     folder.about = {"part": part, "words": words}

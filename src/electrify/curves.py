@@ -12,7 +12,7 @@ from .finetuning.one_run import Outcome
 from .finetuning.plot import our_style
 from .progress import say
 from .recipe import load
-from .text.shards import Corpus
+from .text.corpus import Corpus
 from .train import CONFIG, METRICS
 from .train.monitor import unigram_entropy
 

@@ -28,12 +28,11 @@ from .rules import check
 from .scoring.planted import Verdict, first_sentences, judge, plant, summary
 from .tables import KEPT
 from .text import pydocs
+from .text.corpus import MANIFEST, STATE
 from .text.dedup import digest, is_held_out
-from .text.manifest import MANIFEST
 from .text.options import PrepareConfig
 from .text.prepare import prepare
-from .text.summary import report
-from .text.workspace import STATE
+from .text.report import report
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
 from .train.run import pretrain
 

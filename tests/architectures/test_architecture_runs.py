@@ -18,7 +18,7 @@ from electrify.build import Vocabulary, compose
 from electrify.exporting.quiet import quiet
 from electrify.recipe import load
 from electrify.scoring.detect import detect
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 from small import (

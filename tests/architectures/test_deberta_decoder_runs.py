@@ -26,7 +26,7 @@ from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.quiet import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 from small import (

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from electrify import cli
 from electrify.exporting.quiet import quiet
 from electrify.scoring.detect import detect
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from published import DEBERTA_V3
 from small import mistake, pretrain_words
 

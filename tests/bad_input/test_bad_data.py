@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from electrify.files import json_text, sha256
-from electrify.text.manifest import read_manifest
+from electrify.text.corpus import read_manifest
 from small import mistake, pretrain_words, run
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from electrify.text.manifest import read_manifest
+from electrify.text.corpus import read_manifest
 from small import mistake, run, write_text
 
 ROLES = {
@@ -69,7 +69,7 @@ DAMAGED: dict[str, tuple[Any, str]] = {
     "a negative id": (whole(ids=IDS | {"of": -1}), "holds a damaged tokenizer"),
     "an id of two tokens": (
         whole(ids=IDS | {"of": 6}),
-        "gives several tokens one id; it is damaged",
+        "it is damaged: ids count from 0",
     ),
     "an id of two thousand millions": (
         whole(ids=IDS | {"of": 2_000_000_000}),

@@ -25,9 +25,8 @@ from electrify.corruption.choosing import Chooser, rarity
 from electrify.corruption.plan import count
 from electrify.corruption.sampling import Sampling
 from electrify.recipe import Corruption
-from electrify.text.tokenizer import save_trained
+from electrify.text.tokenizer import save_trained, word_edges
 from electrify.text.vocabulary import train
-from electrify.text.word_edges import word_edges
 from electrify.tokens import Tokens
 from electrify.train.monitor import counts_of_chosen
 

@@ -1,4 +1,4 @@
-"""Small prepared corpora, written by hand through the dataclasses of text/shards.py."""
+"""Small prepared corpora, written by hand through the dataclasses of text/corpus.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from electrify.files import sha256 as sha256_of
-from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus, Manifest, Shard, token_dtype, write_manifest
 from electrify.tokens import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from electrify.data import cooccurrence
 from electrify.data.cooccurrence import count_neighbours, factors, ppmi_, word_vectors
 from electrify.files import sha256 as sha256_of
-from electrify.text.manifest import Manifest, Shard, token_dtype, write_manifest
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus, Manifest, Shard, token_dtype, write_manifest
 
 
 def corpus_of(folder: Path, shards: list[list[list[int]]], *, vocab_size: int) -> Corpus:

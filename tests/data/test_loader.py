@@ -16,8 +16,7 @@ from electrify.data.loader import Loader, Rows, prefetch
 from electrify.data.phases import Phases, one_phase, phases_of
 from electrify.errors import UserError
 from electrify.recipe import load, override
-from electrify.text.manifest import MANIFEST
-from electrify.text.shards import Corpus
+from electrify.text.corpus import MANIFEST, Corpus
 from electrify.tokens import Tokens
 
 REAL = Path(__file__).parents[3] / "runs" / "data8k"

@@ -18,7 +18,7 @@ from electrify.errors import UserError
 from electrify.exporting.quiet import quiet
 from electrify.recipe import load, override
 from electrify.rules import check
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from small import mistake, parameters_sha256, pretrain_words, run
 
 EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers

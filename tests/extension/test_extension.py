@@ -108,7 +108,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     from electrify.build import Vocabulary, compose
     from electrify.recipe import load
     from electrify.scoring.detect import detect
-    from electrify.text.shards import Corpus
+    from electrify.text.corpus import Corpus
     from electrify.tokens import from_sequences
     from electrify.train import checkpoint
 

@@ -12,7 +12,7 @@ import pytest
 from breaking import SHORT, core, run
 
 from electrify.errors import UserError
-from electrify.text.shards import Corpus, verify_sample
+from electrify.text.corpus import Corpus, verify
 from electrify.train import checkpoint
 from small import listing, pretrain_words, same_ending
 
@@ -65,7 +65,7 @@ def open_checkpoint(folder: Path) -> None:
 
 def open_data(folder: Path) -> None:
     """As a run does at its start: this corpus is smaller than what is verified then."""
-    verify_sample(folder, max_bytes=1 << 30, key=0)
+    verify(folder, max_bytes=1 << 30, key=0)
 
 
 def is_same_json(spoilt: bytes, whole: bytes) -> bool:
@@ -185,11 +185,11 @@ def test_a_run_refuses_damaged_data(small_data: Path, tmp_path: Path) -> None:
 def test_a_large_shard_is_looked_at_too(small_data: Path, tmp_path: Path) -> None:
     """At least one of each split, whatever its size."""
     folder = Path(shutil.copytree(small_data, tmp_path / "data"))
-    verify_sample(folder, max_bytes=1, key=0)
+    verify(folder, max_bytes=1, key=0)
     for name in (s.tokens_file for s in Corpus(folder, "train").shards):
         shard = folder / name
         content = bytearray(shard.read_bytes())
         content[-1] ^= 1
         shard.write_bytes(content)
     with pytest.raises(UserError, match="does not have the hash in the manifest"):
-        verify_sample(folder, max_bytes=1, key=0)
+        verify(folder, max_bytes=1, key=0)

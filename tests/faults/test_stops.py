@@ -163,7 +163,7 @@ def data(text: Path) -> Path:
     return text.parent / "data"
 
 
-POINTS = ("electrify.text.sample:tokenizer_for", "electrify.text.prepare:join")
+POINTS = ("electrify.text.prepare:tokenizer_for", "electrify.text.prepare:join")
 STOPS = [(POINTS[0], "term"), (POINTS[1], "kill")]
 
 

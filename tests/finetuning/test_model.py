@@ -73,6 +73,22 @@ def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> Pa
     return folder
 
 
+@pytest.mark.parametrize("name", ["electra", "modernbert"])
+def test_special_tokens_in_a_text_are_text(zoo: Path, tmp_path: Path, name: str) -> None:
+    """[SEP] ended a text, and [MASK] was a gap. The tokenizer that is saved is the model's own."""
+    reader = reader_of(zoo / name)
+    tokenizer = reader.tokenizer
+    text = f"a good {tokenizer.sep_token} {tokenizer.mask_token} film"
+    found = tokenizer(text)["input_ids"]
+    assert found.count(tokenizer.sep_token_id) == 1
+    assert tokenizer.mask_token_id not in found
+    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=32, device=CPU)
+    _, folder = saved_folder(tmp_path / "saved", problem)
+    saved = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.mask_token_id in saved(text)["input_ids"]
+    assert saved.get_vocab() == tokenizer.original.get_vocab()
+
+
 # ------------------------------------------------------------------ strict loading
 
 

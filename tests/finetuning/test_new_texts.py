@@ -168,3 +168,8 @@ def test_splitting_loses_no_character_but_blanks(text: str) -> None:
 )
 def test_marks_belong_to_the_character_before_them(text: str, words: tuple[str, ...]) -> None:
     assert words_in(text) == words
+
+
+def test_a_text_in_the_place_of_a_file() -> None:
+    with pytest.raises(UserError, match="no such file: a text; to give a text itself, put it into"):
+        Files(("a text",), "classification").check()

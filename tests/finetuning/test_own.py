@@ -423,5 +423,24 @@ def test_parquet(tmp_path: Path) -> None:
     found = read(tmp_path / "q.parquet")
     assert found.train == (Question("1", "who?", "Ada sleeps", (Answer("Ada", 0),)),)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and more")
-    with pytest.raises(UserError, match=r"bad.parquet cannot be read as a parquet file"):
+    with pytest.raises(UserError, match=r"bad.parquet is truncated, damaged or not a parquet"):
         read(tmp_path / "bad.parquet")
+
+
+def test_a_tsv_of_words_and_tags(tmp_path: Path) -> None:
+    """A blank line between sentences tells it from a table of texts and labels."""
+    words = "".join(f"New York\tB-LOC\nis\tO\nbig{n}\tO\n\n" for n in range(9))
+    task = own(tmp_path, words, name="t.tsv")
+    assert task.kind == "tagging"
+    assert task.train[0] == Sentence(("New York", "is", "big0"), ("B-LOC", "O", "O"))
+    table = "".join(f"text {n}\t{n % 2}\n" for n in range(9))
+    assert own(tmp_path, table + "\n", name="t.tsv", header=False).kind == "classification"
+
+
+def test_several_label_columns_are_given_with_commas(tmp_path: Path) -> None:
+    text = "text,toxic,rude\n" + "".join(f"t{n},{n % 2},1\n" for n in range(9))
+    with pytest.raises(UserError, match=r"as --label-column a,b,c\)"):
+        own(tmp_path, text)
+    task = own(tmp_path, text, label_column="toxic,rude")
+    assert (task.kind, task.labels) == ("multilabel", ("toxic", "rude"))
+    assert task.train[1] == Example("t1", None, (0, 1))

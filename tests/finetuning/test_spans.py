@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.sentences import to_iob2
-from electrify.finetuning.tables import column_sentences
+from electrify.text.tables import column_sentences
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
 Tagged = list[list[str]]

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from electrify.errors import UserError
 from electrify.finetuning.metrics import spans
 from electrify.finetuning.sentences import has_chunks, read_sentences, to_iob2
-from electrify.finetuning.tables import lines, rows
 from electrify.finetuning.tasks import Sentence
+from electrify.text.tables import lines, rows
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -88,7 +88,6 @@ def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: st
     [
         ("t.csv", "text,label\na,1\nb\n", r"t\.csv, line 3: 1 columns, expected 2"),
         ("t.csv", 'text,label\n"a,1\n', r"t\.csv, line 2: broken CSV"),
-        ("t.csv", "text,text\na,1\n", r"line 1: a column name occurs twice"),
         ("t.csv", "a;b\na,x;b\n", r"line 1: one column; .* by ';': save it with commas"),
         ("t.csv", b"text\na\n\xff\n", r"t\.csv, line 3: not UTF-8"),
         ("t.csv", "text\na\n".encode("utf-16"), r"is UTF-16 text"),
@@ -253,8 +252,13 @@ def test_the_published_numbers_of_entities() -> None:
     assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
 
 
-def test_a_key_twice_would_lose_its_first_value(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 0}\n')
-    with pytest.raises(UserError, match=r"t\.jsonl, line 2: broken JSON .a key occurs twice"):
-        list(rows(str(path)))
+def test_a_key_or_column_twice_would_lose_its_first_value(tmp_path: Path) -> None:
+    text = '{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 0}\n'
+    _, row = rows(written(tmp_path, "t.jsonl", text))
+    assert row.text("text") == "b"
+    with pytest.raises(UserError, match=r"t\.jsonl, line 2: 'label' occurs twice"):
+        row.value("label")
+    (row,) = rows(written(tmp_path, "t.csv", "text,n,n\na,1,2\n"))
+    assert row.text("text") == "a"
+    with pytest.raises(UserError, match=r"line 2: 'n' occurs twice"):
+        row.value("n")

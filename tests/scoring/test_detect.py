@@ -45,6 +45,12 @@ def test_long_windows_are_read_one_by_one() -> None:
     assert [len(batch) for batch in batches_of(windows, 16)] == [16, 4]
 
 
+def test_special_tokens_in_a_text_are_text(discriminator: str):
+    (found,) = detect(discriminator, ["the [MASK] chef [SEP]"])
+    assert not {"[MASK]", "[SEP]"} & {t.token for t in found.tokens}
+    assert found.tokens[-1].end == 21
+
+
 def test_probabilities_offsets_and_words_by_hand(discriminator: str):
     (found,) = detect(discriminator, ["The chef  cooked, the"])
     p = by_hand(discriminator, [5, 6, 7, 8, 12, 5])
@@ -208,7 +214,7 @@ def test_bad_texts(discriminator: str, tmp_path: Path, data: bytes, said: str):
 
 
 def test_bad_calls(discriminator: str, tmp_path: Path):
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, match="No such file"):
         run(discriminator, file=str(tmp_path / "none"))
     with pytest.raises(UserError, match="exclude each other"):
         DetectConfig(model=discriminator, text="a", file="b")

@@ -36,7 +36,7 @@ def test_the_same_corpus_and_seed_give_the_same_pairs(small_data: Path) -> None:
 
 
 def test_the_text_is_held_out(small_data: Path) -> None:
-    from electrify.text.shards import Corpus
+    from electrify.text.corpus import Corpus
 
     corpus = Corpus(small_data, "valid")
     tokenizer = load_tokenizer(small_data / "tokenizer")

@@ -32,8 +32,8 @@ from electrify.studies.measures import Found, Measuring, digest_of
 from electrify.studies.processes import spawn
 from electrify.studies.study import starts_of
 from electrify.tables import KEPT
-from electrify.text import pool
-from electrify.text.shards import Corpus
+from electrify.text import workers
+from electrify.text.corpus import Corpus
 from electrify.train import run as pretraining
 from small import signalled
 
@@ -135,7 +135,7 @@ def test_the_advice_of_a_cell_can_be_followed(
         raise raised
 
     monkeypatch.setattr(cell_module, "do", do)
-    monkeypatch.setattr(pool, "die_with", lambda _: None)
+    monkeypatch.setattr(workers, "die_with", lambda _: None)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asdict(WORK))))
     assert cell_module.main() == 2
     assert last_words(capsys.readouterr().err.encode()) == says

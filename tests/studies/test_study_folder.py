@@ -60,7 +60,7 @@ from electrify.studies.study import (
 )
 from electrify.studies.untrained import UNTRAINED, untrained
 from electrify.tables import KEPT
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
 from electrify.train.start import content_of
 

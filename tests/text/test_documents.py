@@ -1,30 +1,33 @@
-"""Files -> documents: boundaries, encodings, and everything that can be wrong with a file."""
+"""Files -> documents: boundaries, encodings, tables, sequences, and what can be wrong with them."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.text import decoding, documents, records, streams
+from electrify.text import documents, streams, tables
 from electrify.text.options import PrepareConfig
-from electrify.text.source import Source
+from electrify.text.sources import Source
+from electrify.text.tables import rows
 from texts import read, write
 
 
-def test_blank_lines_divide_text(tmp_path: Path) -> None:
+def test_boundaries(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "\n\none\ntwo\n \t \nthree\n\n\n\nfour\n")
     assert read(path)[0] == ["one\ntwo", "three", "four"]
     assert read(path, document_boundary="line")[0] == ["one", "two", "three", "four"]
     assert read(path, document_boundary="file")[0] == ["one\ntwo\n \t \nthree\n\n\n\nfour"]
-
-
-def test_markdown_is_one_document_unless_asked(tmp_path: Path) -> None:
     path = write(tmp_path, "a.md", "# Title\n\ntext\n")
     assert read(path)[0] == ["# Title\n\ntext"]
     assert read(path, document_boundary="blank-line")[0] == ["# Title", "text"]
@@ -32,89 +35,33 @@ def test_markdown_is_one_document_unless_asked(tmp_path: Path) -> None:
         read(path, document_boundary="record")
 
 
-def test_byte_order_mark_newlines_and_nul(tmp_path: Path) -> None:
-    docs, counts = read(
-        write(
-            tmp_path,
-            "a.txt",
-            b"\xef\xbb\xbfone\r\ntwo\r\n\r\nth"
-            + b"\0ree and much text" * 4
-            + b"\rfour \xe2\x80\xa8 five",
-        )
-    )
-    assert docs[0] == "one\ntwo"
-    assert docs[1].startswith("three and")
-    assert docs[1].endswith("\nfour \u2028 five")
+def test_byte_order_mark_newlines_and_nul(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\xef\xbb\xbfone\r\ntwo\r\n\r\nth" + b"\0ree and much text" * 4
+    data += b"\rfour \xe2\x80\xa8 five"
+    docs, counts = read(write(tmp_path, "a.txt", data))
+    assert docs == ["one\ntwo", "th" + "ree and much text" * 4 + "\nfour \u2028 five"]
     assert counts["nul_characters"] == 4
-
-
-def test_crlf_across_a_chunk_border(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("electrify.text.streams.CHUNK", 8)
-    assert read(write(tmp_path, "a.txt", b"1234567\r\n\r\nabcdef\r\n\r\nx"))[0] == [
-        "1234567",
-        "abcdef",
-        "x",
-    ]
+    monkeypatch.setattr(streams, "CHUNK", 8)
+    path = write(tmp_path, "b.txt", b"1234567\r\n\r\nabcdef\r\n\r\nx")
+    assert read(path)[0] == ["1234567", "abcdef", "x"]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet="ab é中\n😀", max_size=40), max_size=8), st.integers(8, 64))
-def test_chunking_never_changes_the_documents(
-    tmp_path_factory: pytest.TempPathFactory, blocks: list[str], size: int
-) -> None:
-    text = "\n\n".join(blocks)
-    expected = [d.strip() for d in documents._BLANK_LINE.split(text.encode()) if d.strip()]
-    chunks = [text.encode()[i : i + size] for i in range(0, len(text.encode()), size)]
-    found = [
-        d.strip() for d in decoding.split(chunks, documents._BLANK_LINE, Counter()) if d.strip()
-    ]
+def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> None:
+    text = "\n\n".join(blocks).encode()
+    blank = documents._BLANK_LINE  # pyright: ignore[reportPrivateUsage]
+    expected = [d.strip() for d in blank.split(text) if d.strip()]
+    chunks = [text[i : i + size] for i in range(0, len(text), size)]
+    found = [d.strip() for d in documents.split(chunks, blank, Counter()) if d.strip()]
     assert found == expected
-
-
-def test_the_line_of_a_bad_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old line ends did not count, and a long line was cut inside a character."""
-    assert decoding.first_bad_line(write(tmp_path, "a", b"ab\rcd\r\xffee\r")).endswith("line 3,")
-    assert decoding.first_bad_line(write(tmp_path, "b", b"a\r\nb\xc3\r\nc")).endswith("line 2,")
-    assert decoding.first_bad_line(write(tmp_path, "c", b"ab\n\ncd\xc3")).endswith("line 3,")
-    long = "é".encode() * 5000 + b"\n\n" + "é".encode() * 50 + b"\xe9\n"
-    monkeypatch.setattr(streams, "CHUNK", 99)
-    monkeypatch.setattr(decoding, "MAX_DOCUMENT", 101)
-    assert decoding.first_bad_line(write(tmp_path, "d", long)).endswith("line 3,")
-
-
-def test_encoding_policies(tmp_path: Path) -> None:
-    path = write(tmp_path, "latin.txt", b"fine\n\nna\xefve caf\xe9\n\nalso fine\n")
-    with pytest.raises(UserError, match=r"latin\.txt, line 3, is not UTF-8"):
-        read(path)
-    docs, counts = read(path, encoding_errors="replace")
-    assert docs == ["fine", "na\ufffdve caf\ufffd", "also fine"]
-    assert counts["encoding_errors"] == 1
-    docs, counts = read(path, encoding_errors="skip")
-    assert docs == ["fine", "also fine"]
-    assert counts["encoding_errors"] == 1
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (bytes(range(256)) * 50, "binary file"),
-        (b"\0" * 5000, "binary file"),
-        ("text".encode("utf-16"), "UTF-16"),
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\0", "gzip data"),
-        (b"%PDF-1.7 and so on", "a PDF"),
-    ],
-)
-def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read(write(tmp_path, "a.txt", data))
 
 
 def test_long_documents_are_cut_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (decoding, documents):
-        monkeypatch.setattr(module, "MAX_DOCUMENT", 100)
-    monkeypatch.setattr("electrify.text.streams.CHUNK", 64)
+    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
+    monkeypatch.setattr(streams, "CHUNK", 64)
     words = " ".join(f"wörd{i}" for i in range(200))
     docs, counts = read(write(tmp_path, "a.txt", words))
     assert " ".join(docs) == words
@@ -126,89 +73,185 @@ def test_long_documents_are_cut_and_nothing_is_lost(
     assert "".join(read(write(tmp_path, "c.jsonl", json.dumps({"text": one_word})))[0]) == one_word
 
 
+# ------------------------------------------------------------------ encodings
+
+
+def test_encoding_policies(tmp_path: Path) -> None:
+    path = write(tmp_path, "latin.txt", b"fine\r\n\r\nna\xefve caf\xe9\n\nalso fine\n")
+    with pytest.raises(UserError, match=r"latin\.txt, line 3, is not UTF-8"):
+        read(path)
+    docs, counts = read(path, encoding_errors="replace")
+    assert docs == ["fine", "na\ufffdve caf\ufffd", "also fine"]
+    assert counts["encoding_errors"] == 1
+    docs, counts = read(path, encoding_errors="skip")
+    assert docs == ["fine", "also fine"]
+    assert counts["encoding_errors"] == 1
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl", ".fa", ".smi"])
+def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: str) -> None:
+    """JSON may also hold half a surrogate pair."""
+    text, found = b"caf\xe9\xe4\xb8", "caf\ufffd\ufffd"
+    heads = {".csv": b"n,text\n\xff,", ".tsv": b"text\n", ".fa": b">x\n"}
+    if ending == ".jsonl":
+        text, found = b'{"text": "caf\\udce9 \\ud800"}', "caf\ufffd \ufffd"
+    path = write(tmp_path, f"a{ending}", heads.get(ending, b"") + text + b"\n")
+    assert read(path, encoding_errors="replace")[0] == [found]
+    assert read(path, encoding_errors="skip") == ([], {"encoding_errors": 1})
+    with pytest.raises(UserError, match="is not UTF-8; convert the file, or choose"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (bytes(range(256)) * 50, "binary file"),
+        ("text".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\0", "gzip data; give it the ending"),
+        (b"%PDF-1.7 and so on", "a PDF"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read(write(tmp_path, "a.txt", data))
+
+
+# ------------------------------------------------------------------ rows
+
+
 def test_json_lines(tmp_path: Path) -> None:
-    rows = [
+    """A key that occurs twice is an error where it is read, however it is spelled."""
+    given = [
         {"text": "one\n\nstill one", "id": 1},
         {"text": "  "},
         {"text": None},
         {"text": "two \u2028 lines"},
     ]
-    path = write(
-        tmp_path, "a.jsonl", "\n".join(json.dumps(r, ensure_ascii=False) for r in rows) + "\n\n"
-    )
-    docs, counts = read(path)
-    assert docs == ["one\n\nstill one", "two \u2028 lines"]
-    assert counts["blank"] == 2
+    text = "\n".join(json.dumps(r, ensure_ascii=False) for r in given) + "\n\n"
+    text += '{"id": 1, "id": 2, "text": "three"}\n'
+    docs, counts = read(write(tmp_path, "a.jsonl", text))
+    assert docs == ["one\n\nstill one", "two \u2028 lines", "three"]
+    assert counts == {"blank": 2, "empty_rows": 2}
+    path = write(tmp_path, "b.jsonl", '{"本文": "a", "\\u672c\\u6587": "b"}\n')
+    with pytest.raises(UserError, match="line 1: '本文' occurs twice"):
+        read(path, text_column="本文")
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "cut', "line 2 is not valid JSON"),
-        ('{"body": "x", "id": 3}', "line 2 has no 'text'; it has body, id"),
-        ('{"text": 5}', "line 2: 'text' is of type int"),
-        ("[1, 2]", "line 2 is not a JSON object"),
-        ('{"text": "\\ud800"}', "line 2: 'text' is not valid Unicode"),
-        ("[" * 100_000, "line 2 is not valid JSON"),
+        ('{"text": "cut', "line 2: broken JSON"),
+        ('{"body": "x", "id": 3}', "line 2: no column 'text'; found: body, id"),
+        ('{"text": 5}', "line 2: 'text' must be a text, not 5"),
+        ("[1, 2]", "line 2: not a JSON object"),
     ],
 )
 def test_broken_json_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(UserError, match=rf"a\.jsonl, {message}"):
         read(write(tmp_path, "a.jsonl", '{"text": "fine"}\n' + line + "\n"))
-
-
-def test_json_array_gets_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="one JSON array"):
         read(write(tmp_path, "a.json", '[\n{"text": "x"}\n]'))
 
 
-def test_half_a_surrogate_pair_follows_the_policy(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl", '{"text": "a\\ud800b"}\n{"text": "fine"}\n')
-    assert read(path, encoding_errors="skip")[0] == ["fine"]
-    assert "\ufffd" in read(path, encoding_errors="replace")[0][0]
-
-
 def test_csv_and_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n')
-    assert read(path)[0] == ['one, "two"\nthree', "four"]
-    assert read(write(tmp_path, "a.tsv", 'body\tn\n"half quoted\t1\n'), text_column="body")[0] == [
-        '"half quoted'
-    ]
-    with pytest.raises(UserError, match=r"a\.csv has no 'body'; it has id, text"):
+    path = write(tmp_path, "a.csv", 'id,text\r\n1,"one, ""two""\nthree"\r\n2,four\r\n3,\r\n')
+    docs, counts = read(path)
+    assert docs == ['one, "two"\nthree', "four"]
+    assert counts["empty_rows"] == 1
+    assert read(path, text_column="0")[0] == ["1", "2", "3"]
+    tsv = write(tmp_path, "a.tsv", 'body\tn\n\n"half quoted\t1\n')
+    assert read(tsv, text_column="body")[0] == ['"half quoted']
+    with pytest.raises(UserError, match=r"a\.csv: no column 'body'; known: id, text"):
         read(path, text_column="body")
-    with pytest.raises(UserError, match=r"b\.csv, line 3 has 1 fields where the header has 2"):
+    with pytest.raises(UserError, match=r"b\.csv, line 3: 1 columns, expected 2"):
         read(write(tmp_path, "b.csv", "id,text\n1,x\n2\n"))
-    with pytest.raises(UserError, match=r"c\.csv, line 3 is not valid CSV"):
+    with pytest.raises(UserError, match=r"c\.csv, line 3: broken CSV"):
         read(write(tmp_path, "c.csv", 'id,text\n1,"open\nx\n'))
-    latin = write(tmp_path, "d.csv", b"id,text\n1,caf\xe9\n2,fine\n")
-    with pytest.raises(UserError, match=r"d\.csv, line 2: 'text' is not valid Unicode"):
-        read(latin)
-    assert read(latin, encoding_errors="skip")[0] == ["fine"]
+
+
+@pytest.mark.parametrize(("ending", "sign"), [("csv", ","), ("tsv", "\t")])
+def test_tables_without_a_header(tmp_path: Path, ending: str, sign: str) -> None:
+    """As `finetune` reads them: columns are called by their numbers."""
+    path = write(tmp_path, f"a.{ending}", f"1{sign}one\n2{sign}two\n")
+    assert read(path, header=False, text_column="1")[0] == ["one", "two"]
+    assert [row.cells["1"] for row in rows(path, header=False)] == ["one", "two"]
+    with pytest.raises(UserError, match=r"none of its columns .*name it with --text-column"):
+        read(path, header=False)
+    single = write(tmp_path, f"b.{ending}", "one\ntwo\n")
+    assert read(single, header=False)[0] == ["one", "two"]
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_LINE", 100)
-    monkeypatch.setattr("electrify.text.streams.CHUNK", 64)
+    monkeypatch.setattr(tables, "MAX_LINE", 100)
+    monkeypatch.setattr(streams, "CHUNK", 64)
     with pytest.raises(UserError, match=r"line 1 is longer than"):
         read(write(tmp_path, "a.jsonl", '{"text": "' + "x" * 500 + '"}'))
 
 
 def test_parquet(tmp_path: Path) -> None:
+    """A cut file, and a flipped bit where pages have checksums, are errors."""
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     path = tmp_path / "a.parquet"
-    parquet.write_table(pyarrow.table({"text": ["one", None, "two"], "n": [1, 2, 3]}), path)
-    assert read(path)[0] == ["one", "two"]
-    with pytest.raises(UserError, match="has no 'body'; it has text, n"):
-        read(path, text_column="body")
-    with pytest.raises(UserError, match="row 1: 'n' is of type int"):
+    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+    texts = [f"number {i:06d}" for i in range(200)]
+    table = pyarrow.table({"text": [*texts, None], "n": range(201)})
+    parquet.write_table(table, path, write_page_checksum=True, **plain)
+    docs, counts = read(path)
+    assert docs == texts
+    assert counts["empty_rows"] == 1
+    with pytest.raises(UserError, match="row 1: 'n' must be a text"):
         read(path, text_column="n")
     data = path.read_bytes()
     for share in (0.0, 0.5, 0.95):
         path.write_bytes(data[: int(len(data) * share)])
         with pytest.raises(UserError, match=r"a\.parquet is truncated"):
-            read(path)
+            read(path, text_column="n")
+    raw = bytearray(data)
+    raw[raw.index(b"number 000100") + 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match=r"a\.parquet is truncated, damaged or not a parquet file"):
+        read(path)
+
+
+PEAK = """
+import json, resource, sys
+from collections import Counter
+from pathlib import Path
+from electrify.text import documents
+from electrify.text.options import PrepareConfig
+from electrify.text.sources import Source
+import pyarrow.parquet
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+config = PrepareConfig(inputs=("x",), output_dir="x")
+source = Source("a", "parquet", Path(sys.argv[1]))
+size = sum(map(len, documents.documents(source, config, counts=Counter())))
+print(json.dumps([size, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [False, True], ids=["each its own", "one text, as a dictionary"])
+def test_memory_of_long_rows_of_parquet(tmp_path: Path, same: bool) -> None:
+    """Two gigabytes in 256 rows."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    draw = random.Random(0)
+    words = " ".join("".join(draw.choices("abcdefghij", k=6)) for _ in range(1 << 17)) * 8
+    schema = pa.schema([("text", pa.string())])
+    how: dict[str, Any] = {"compression": "snappy", "write_batch_size": 1, "use_dictionary": same}
+    texts = pa.chunked_array([[words if same else f"{words}{i}"] for i in range(256)])
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema, **how) as writer:
+        writer.write_table(pa.table({"text": texts}, schema=schema))
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / "a.parquet")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, peak = json.loads(done.stdout)
+    assert size > 256 * 7_000_000
+    assert peak < 500
 
 
 @pytest.mark.slow
@@ -222,5 +265,82 @@ def test_data_set_of_a_local_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither a folder here nor a data set that can be reached"):
         list(documents.documents(missing, options, counts=Counter()))
     column = PrepareConfig(inputs=("x",), output_dir="unused", text_column="body")
-    with pytest.raises(UserError, match=r"row 1 has no 'body'; it has text"):
+    with pytest.raises(UserError, match=r"no column 'body'; known: text"):
         list(documents.documents(source, column, counts=Counter()))
+
+
+# ------------------------------------------------------------------ sequences
+
+FASTA = """>sp|P1|ONE first protein
+MKVLAA
+GIVGLC
+
+>two
+MSTN PQRS
+> three, without residues
+;an old comment
+>four
+acgt*
+"""
+
+
+def test_sequences_are_joined_and_names_left_out(tmp_path: Path) -> None:
+    wanted = ["MKVLAAGIVGLC", "MSTNPQRS", "acgt*"]
+    assert read(write(tmp_path, "a.fasta", FASTA)) == (wanted, {})
+    data = FASTA.replace("\n", "\r\n").encode()
+    assert read(write(tmp_path, "a.FNA", data))[0] == wanted
+    assert read(write(tmp_path, "b.fa.gz", gzip.compress(data)))[0] == wanted
+    with pytest.raises(UserError, match=r"a\.fa, line 2 comes before the first '>'"):
+        read(write(tmp_path, "a.fa", "\nplain text\n>x\nACGT\n"))
+    joined = b">a\nAC\n" + "\ufeff>b\nGT\n".encode()
+    assert read(write(tmp_path, "a.fa", joined))[0] == ["AC", "GT"]
+    with pytest.raises(UserError, match=r"a\.fa, line 2: '>' inside a sequence"):
+        read(write(tmp_path, "a.fa", ">a\nAC>b\nGT\n"))
+
+
+LETTERS = st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_characters=">;")
+LETTERS |= st.sampled_from("\x85\x0b\x0c\t")
+
+
+@given(st.lists(st.text(LETTERS, max_size=9)), st.sampled_from(["\n", "\r\n", "\r"]))
+@settings(max_examples=60, deadline=None)
+def test_prepare_and_predict_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+) -> None:
+    """Whatever white space Unicode knows."""
+    folder = tmp_path_factory.mktemp("x")
+    fasta = write(folder, "a.fa", end.join([">x", *lines, ">y", "A"]).encode())
+    smiles = write(folder, "a.smi", end.join(lines).encode())
+    for path, column in ((fasta, "sequence"), (smiles, "smiles")):
+        texts = [row.cells[column].strip() for row in rows(str(path))]
+        assert [text for text in texts if text] == read(path)[0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    sequences=st.lists(st.text(alphabet="ACGT", min_size=1, max_size=90), max_size=6),
+    width=st.integers(1, 70),
+    longest=st.integers(7, 50),
+)
+def test_nothing_of_a_sequence_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, sequences: list[str], width: int, longest: int
+) -> None:
+    """However lines are folded, and with documents that are cut because they are too long."""
+    lines: list[str] = []
+    for number, sequence in enumerate(sequences):
+        lines.append(f">{number}")
+        lines += [sequence[i : i + width] for i in range(0, len(sequence), width)]
+    path = write(tmp_path_factory.mktemp("x"), "a.fa", "\n".join(lines))
+    assert read(path)[0] == sequences
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "MAX_DOCUMENT", longest)
+        pieces, counts = read(path)
+    assert "".join(pieces) == "".join(sequences)
+    assert all(len(piece) <= longest for piece in pieces)
+    assert (counts["cuts"] > 0) == any(len(sequence) > longest for sequence in sequences)
+
+
+def test_molecules_without_names(tmp_path: Path) -> None:
+    text = "smiles\tname\nCCO\tethanol\n\nc1ccccc1 benzene 71-43-2\nSmiles\n"
+    assert read(write(tmp_path, "a.smi", text))[0] == ["CCO", "c1ccccc1", "Smiles"]
+    assert read(write(tmp_path, "b.smiles", "[Na+].[Cl-]"))[0] == ["[Na+].[Cl-]"]

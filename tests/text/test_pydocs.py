@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from electrify.text import choosing, pydocs
+from electrify.text import pydocs
 from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
-from electrify.text.workspace import finished
+from electrify.text.prepare import finished, prepare
+from electrify.text.sources import choose_sources
 
 LONG = (
     "A sentence that is long enough to be taken into the corpus, because it says more than a few "
@@ -53,18 +53,14 @@ def short():
     assert found[1].endswith("2\n\nLine\n    indented")
 
 
-def test_a_docstring_is_as_prepare_cleans_it(tmp_path: Path) -> None:
-    """So that its hash, and whether it is held out, are the same for those that read it again."""
+def test_odd_files(tmp_path: Path) -> None:
+    """A docstring is as `prepare` cleans it, so that its hash, and whether it is held out, are the
+    same for those that read it again."""
     (tmp_path / "a.py").write_text(f'"""{LONG} \\0 end.  """\n')
-    (text,) = pydocs.docstrings(tmp_path / "a.py")
-    assert text == f"{LONG}  end."
-
-
-def test_what_is_no_python_has_no_docstrings(tmp_path: Path) -> None:
-    for i, content in enumerate((b"print 'python 2'", b"\xff\xfe\0", b"x = " + b"(" * 5000, b"")):
-        (tmp_path / f"{i}.py").write_bytes(content)
-        assert pydocs.docstrings(tmp_path / f"{i}.py") == []
-    assert pydocs.docstrings(tmp_path / "none.py") == []
+    assert pydocs.docstrings(tmp_path / "a.py") == [f"{LONG}  end."]
+    for content in (b"print 'python 2'", b"\xff\xfe\0", b"x = " + b"(" * 5000, b""):
+        (tmp_path / "b.py").write_bytes(content)
+        assert pydocs.docstrings(tmp_path / "b.py") == []
     (tmp_path / "half.py").write_text(f'"""{LONG} \\ud800"""')
     assert pydocs.docstrings(tmp_path / "half.py")[0].encode()
 
@@ -104,4 +100,4 @@ def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100
-    assert finished(options, choosing.choose_sources(options)) == manifest
+    assert finished(options, choose_sources(options)) == manifest

@@ -1,4 +1,5 @@
-"""Decompression: what is whole comes back whole, what is cut is an error."""
+"""Archives: what is whole comes back whole, and what is cut or damaged in any member is an
+error, never a shorter text."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import bz2
 import gzip
 import lzma
 import random
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,77 +15,188 @@ import pytest
 import zstandard
 
 from electrify.errors import UserError
-from electrify.text.streams import read_chunks
+from electrify.text.streams import has_checksum, read_chunks
 
-TEXT = "".join(random.Random(0).choices("abcdefgh \n", k=400_000)).encode()
+PARTS = [
+    " ".join(random.Random(seed).choices(["one", "two", "three", "forty"], k=700)).encode()
+    + b"\n\n"
+    for seed in range(3)
+]
+TEXT = b"".join(PARTS)
+LONG = "".join(random.Random(0).choices("abcdefgh \n", k=3_000_000)).encode()
 PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
+    ".gz": lambda data: gzip.compress(data, mtime=0),
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
+kinds = pytest.mark.parametrize("kind", PACK)
 
 
-def content(path: Path) -> bytes:
+def packed(kind: str) -> list[bytes]:
+    return [PACK[kind](part) for part in PARTS]
+
+
+def unpacked(folder: Path, kind: str, data: bytes) -> bytes:
+    path = folder / f"a.txt{kind}"
+    path.write_bytes(data)
     return b"".join(read_chunks(path))
 
 
-@pytest.mark.parametrize("kind", PACK)
+# ------------------------------------------------------------------ what is whole
+
+
+@kinds
 def test_whole_archives_come_back(tmp_path: Path, kind: str) -> None:
+    """Also a thousand small members, as parallel packers write them, and empty ones."""
     path = tmp_path / f"a.txt{kind}"
-    path.write_bytes(PACK[kind](TEXT))
-    heard: list[int] = []
-    assert b"".join(read_chunks(path, advance=heard.append)) == TEXT
-    assert sum(heard) == path.stat().st_size
+    path.write_bytes(PACK[kind](LONG))
+    read: list[int] = []
+    chunks = list(read_chunks(path, advance=read.append))
+    assert b"".join(chunks) == LONG
+    assert len(chunks) > 1
+    assert sum(read) == path.stat().st_size
+    small = (PACK[kind](TEXT[i : i + 7]) + PACK[kind](b"") for i in range(0, 7000, 7))
+    assert unpacked(tmp_path, kind, b"".join(small)) == TEXT[:7000]
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_several_members_or_frames(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"a.txt{kind}"
-    path.write_bytes(PACK[kind](TEXT[:1000]) + PACK[kind](b"") + PACK[kind](TEXT[1000:]))
-    assert content(path) == TEXT
+@pytest.mark.parametrize(("between", "behind"), [(4, 0), (8, 1 << 21), (0, 28)])
+def test_padding_of_xz(
+    tmp_path: Path, between: int, behind: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = packed(".xz")
+    data = first + b"".join(bytes(between) + part for part in others)
+    assert unpacked(tmp_path, ".xz", data + bytes(behind)) == TEXT
+    said = f"a.txt.xz ends with {behind} bytes of zeros"
+    assert (said in capsys.readouterr().err) == (behind >= 32)  # a stream may have stood there
+    for odd in (first + bytes(5) + others[0], data + bytes(2)):
+        with pytest.raises(UserError, match=r"a\.txt\.xz is damaged"):
+            unpacked(tmp_path, ".xz", odd)
 
 
-@pytest.mark.parametrize("kind", PACK)
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.3, 0.9, 0.99999])
-def test_truncated_archive_is_named(tmp_path: Path, kind: str, share: float) -> None:
-    path, data = tmp_path / f"cut.txt{kind}", PACK[kind](TEXT)
-    path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(UserError, match=r"cut\.txt.*truncated"):
-        content(path)
+def test_skippable_frames_of_zstandard(tmp_path: Path) -> None:
+    skipped = (0x184D2A50).to_bytes(4, "little") + (9).to_bytes(4, "little") + b"not text!"
+    first, second, third = packed(".zst")
+    assert unpacked(tmp_path, ".zst", skipped + first + skipped + second + third + skipped) == TEXT
+    with pytest.raises(UserError, match="truncated"):
+        unpacked(tmp_path, ".zst", first + second + third + skipped[:-1])
+
+
+@pytest.mark.parametrize(
+    ("program", "kind"), [("gzip", ".gz"), ("bzip2", ".bz2"), ("xz", ".xz"), ("zstd", ".zst")]
+)
+def test_what_the_programs_write(tmp_path: Path, program: str, kind: str) -> None:
+    try:
+        done = [
+            subprocess.run([program, "-c"], input=part, capture_output=True, check=True).stdout
+            for part in PARTS
+        ]
+    except FileNotFoundError:
+        pytest.skip(f"{program} is not installed")
+    assert unpacked(tmp_path, kind, b"".join(done)) == TEXT
+    assert has_checksum(tmp_path / f"a.txt{kind}")
+
+
+# ------------------------------------------------------------------ damage
+
+
+@kinds
+def test_a_cut_in_any_member(tmp_path: Path, kind: str) -> None:
+    whole = b"".join(packed(kind))
+    last = len(packed(kind)[-1])
+    for cut in (0, 1, len(whole) // 6, len(whole) - last + 2, len(whole) - 5, len(whole) - 1):
+        with pytest.raises(UserError, match=r"a\.txt\..* truncated"):
+            unpacked(tmp_path, kind, whole[:cut])
 
 
 def test_zstd_frame_cut_at_a_block_is_truncated(tmp_path: Path) -> None:
-    # A frame flushed after each block: its first part unpacks without complaint, only the end of
-    # the frame is missing.
+    """A frame flushed after each block: its first part unpacks without complaint, only the end of
+    the frame is missing."""
     packer = zstandard.ZstdCompressor().compressobj()
-    first = packer.compress(TEXT[:200_000]) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-    assert zstandard.ZstdDecompressor().decompressobj().decompress(first) == TEXT[:200_000]
-    path = tmp_path / "cut.txt.zst"
-    path.write_bytes(first)
+    first = packer.compress(TEXT) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(first) == TEXT
     with pytest.raises(UserError, match="truncated"):
-        content(path)
+        unpacked(tmp_path, ".zst", first)
 
 
-@pytest.mark.parametrize("kind", PACK)
-def test_damaged_or_foreign_archive(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"bad.txt{kind}"
-    path.write_bytes(b"this is not an archive, only text " * 10)
-    with pytest.raises(UserError, match=r"bad\.txt.*damaged"):
-        content(path)
+@pytest.mark.parametrize("which", [0, 2])
+@kinds
+def test_damage_in_any_member_is_named(tmp_path: Path, kind: str, which: int) -> None:
+    parts = packed(kind)
+    middle = len(parts[which]) // 2
+    flipped = bytes([parts[which][middle] ^ 0x10])
+    parts[which] = parts[which][:middle] + flipped + parts[which][middle + 1 :]
+    part = f".*part {which + 1}" if which else ""
+    with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged{part}"):
+        unpacked(tmp_path, kind, b"".join(parts))
 
 
-@pytest.mark.parametrize("kind", [".gz", ".xz"])
-def test_flipped_byte_is_found(tmp_path: Path, kind: str) -> None:
-    data = bytearray(PACK[kind](TEXT))
-    data[len(data) // 2] ^= 0xFF
-    path = tmp_path / f"bad.txt{kind}"
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=r"bad\.txt"):
-        content(path)
+@pytest.mark.parametrize("more", [b"x", b"garbage of another file" * 10, b"\0"])
+@kinds
+def test_what_stands_behind_the_last_member_is_damage(
+    tmp_path: Path, kind: str, more: bytes
+) -> None:
+    with pytest.raises(UserError, match=rf"a\.txt\{kind} is (damaged|truncated).*part 4"):
+        unpacked(tmp_path, kind, b"".join(packed(kind)) + more)
+    if kind != ".xz":  # zeros where a member was
+        one, two, three = packed(kind)
+        with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged.*part 3"):
+            unpacked(tmp_path, kind, one + two + bytes(len(three)))
+    with pytest.raises(UserError, match=r"a\.txt.*damaged"):
+        unpacked(tmp_path, kind, b"this is not an archive, only text " * 10)
 
 
-def test_missing_file_and_folder(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(UserError, match="cannot be read"):
-            content(path)
+def spoilt(data: bytes, chance: random.Random, how: int) -> bytes:
+    """With a flipped bit, a cut, more bytes, or a block of zeros, as file systems leave them."""
+    k = chance.randrange(1, len(data))
+    if how == 0:
+        return data[:k]
+    if how == 1:
+        return data + chance.randbytes(chance.randint(1, 40))
+    if how == 2:
+        n = min(chance.choice((16, 512)), len(data) - k)
+        return data[:k] + bytes(n) + data[k + n :]
+    return data[:k] + bytes([data[k] ^ 1 << chance.randrange(8)]) + data[k + 1 :]
+
+
+@kinds
+def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: str) -> None:
+    """A flip in a field that says nothing of the text (a time, a name) may pass; then the text is
+    the whole one."""
+    chance, parts = random.Random(kind), packed(kind)
+    whole = b"".join(parts)
+    # A file that is cut at a border is a whole archive of fewer parts.
+    borders = {sum(map(len, parts[:i])) for i in range(1, len(parts))}
+    refused = 0
+    for number in range(36):
+        data = spoilt(whole, chance, number % 6)
+        if data == whole or len(data) in borders:
+            continue
+        try:
+            assert unpacked(tmp_path, kind, data) == TEXT, number
+        except UserError:
+            refused += 1
+    assert refused > 25
+
+
+# ------------------------------------------------------------------ what cannot be seen
+
+
+@pytest.mark.parametrize("bare", [None, 0, 1, 4])
+@pytest.mark.parametrize("kind", [".xz", ".zst"])
+def test_every_member_is_asked_for_its_checksum(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, bare: int | None
+) -> None:
+    def member(checked: bool) -> bytes:
+        if kind == ".xz":
+            check = lzma.CHECK_CRC64 if checked else lzma.CHECK_NONE
+            return lzma.compress(b"text\n", check=check)
+        return zstandard.ZstdCompressor(write_checksum=checked).compress(b"text\n")
+
+    data = b"".join(member(i != bare) for i in range(6))
+    assert unpacked(tmp_path, kind, data) == b"text\n" * 6
+    said = capsys.readouterr().err
+    # Of the first one `prepare` tells before anything is read.
+    assert has_checksum(tmp_path / f"a.txt{kind}") == (bare != 0)
+    assert ("packed without checksum" in said) == bool(bare)
+    assert not bare or f"part {bare + 1} is packed" in said

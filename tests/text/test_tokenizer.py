@@ -1,15 +1,11 @@
-"""Trained tokenizers: deterministic, the same in every library that loads them, special tokens
-where they belong."""
+"""Tokenizers as folders: the same in every library that loads them; special tokens stand where
+they belong and not in texts."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import random
 import shutil
-import string
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +15,17 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
-from electrify.text import frame, tokenizer_files
+from electrify.text import tokenizer as module
+from electrify.text.encode import Encoder
 from electrify.text.tokenizer import (
     load_tokenizer,
+    reading_text,
     save_existing,
     save_trained,
     special_ids,
     vocabulary_size,
 )
-from electrify.text.unigram import canonical_pieces
-from electrify.text.vocabulary import train
+from electrify.text.vocabulary import Splitting, train
 from electrify.tokens import SpecialIds
 
 ODD = [
@@ -75,8 +72,6 @@ def test_special_tokens_come_first_and_pairs_have_types(kind: str, tmp_path: Pat
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 @pytest.mark.parametrize("model", [None, "electra"])
 def test_auto_tokenizer_gives_the_trained_ids(kind: str, model: str | None, tmp_path: Path) -> None:
-    from tokenizers import Tokenizer
-
     for lowercase, strip_accents in itertools.product((True, False), repeat=2):
         folder = tmp_path / f"{lowercase}-{strip_accents}"
         tokenizer = trained(kind, lowercase=lowercase, strip_accents=strip_accents)
@@ -90,75 +85,8 @@ def test_auto_tokenizer_gives_the_trained_ids(kind: str, model: str | None, tmp_
             assert auto(text)["input_ids"] == expected
 
 
-def test_accents_and_case_are_independent() -> None:
-    def shown(lowercase: bool, strip_accents: bool) -> str:
-        return trained(
-            "wordpiece", lowercase=lowercase, strip_accents=strip_accents
-        ).normalizer.normalize_str("Éa")
-
-    assert [shown(a, b) for a, b in itertools.product((True, False), repeat=2)] == [
-        "ea",
-        "éa",
-        "Ea",
-        "Éa",
-    ]
-
-
-def test_two_processes_train_the_same_file() -> None:
-    code = (
-        "import vocabularies as v; print(*(hash_of(v.trained(k).to_str()) for k in ('wordpiece', "
-        "'bpe', 'unigram')))"
-    )
-    code = "import hashlib; hash_of = lambda s: hashlib.sha256(s.encode()).hexdigest()\n" + code
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE
-        )
-        for _ in range(2)
-    ]
-    first, second = (run.communicate()[0].split() for run in runs)
-    assert first == second
-    assert len(set(first)) == 3
-
-
-def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
-    draw = random.Random(2)
-    words = ["".join(draw.choices(string.ascii_lowercase, k=6)) for _ in range(100)]
-    texts = [
-        " ".join(draw.choices(words, k=100)) + "".join(chr(0x4E00 + 3 * i + j) for j in range(3))
-        for i in range(200)
-    ]
-    found = train(
-        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
-    ).get_vocab()
-    # The 26 letters, each also within words, and hardly one of the 600 signs, which are few.
-    assert sum(len(t.removeprefix("##")) == 1 for t in found) <= 320 // 4
-    assert len(found) == 320
-    assert len(set(words) & set(found)) > 30
-
-
-def test_signs_that_make_up_a_text_fill_a_small_vocabulary() -> None:
-    texts = [
-        "".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words"
-        for i in range(200)
-    ]
-    found = train(
-        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
-    ).get_vocab()
-    assert len(found) == 320
-    assert sum(len(t.removeprefix("##")) == 1 for t in found) == 315
-
-
-def test_too_small_a_vocabulary_for_bytes() -> None:
-    with pytest.raises(UserError, match="at least 261"):
-        trained("bpe", vocab_size=200)
-
-
 def bert_like(folder: Path, names: dict[str, str]) -> Path:
     """A tokenizer made elsewhere, with these special tokens."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     vocabulary = {t: i for i, t in enumerate([*dict.fromkeys(names.values()), "hello", "world"])}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token=names.get("unk_token")))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -213,21 +141,6 @@ def test_a_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
         UserError, match="neither a folder here nor a tokenizer that can be reached"
     ):
         load_tokenizer("nobody/nothing-at-all")
-
-
-def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
-    def model(late: str) -> list[tuple[str, float]]:
-        return [
-            ("[PAD]", 0.0),
-            ("[UNK]", 0.0),
-            ("the", -2.0 - 1e-14),
-            ("e", -3.0),
-            *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late)),
-        ]
-
-    found = canonical_pieces(model("zxy"))
-    assert found == canonical_pieces(model("yzx"))
-    assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]
 
 
 def by_hand(folder: Path, **more: Any) -> Path:
@@ -299,7 +212,7 @@ def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:
 def test_a_frame_that_cannot_be_given_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame, "is_framed", lambda tokenizer, special: False)
+    monkeypatch.setattr(module, "is_framed", lambda tokenizer, special: False)
     with pytest.raises(UserError, match=r"\[CLS\] before a text and \[SEP\] after it, with the"):
         save_existing(str(by_hand(tmp_path / "given")), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
@@ -310,6 +223,60 @@ def test_a_model_of_sentencepiece_names_the_library(
 ) -> None:
     (tmp_path / "spm.model").write_bytes(b"x")
     (tmp_path / "tokenizer_config.json").write_text("{}")
-    monkeypatch.setattr(tokenizer_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"spm\.model is read with a library: pip install sent"):
         load_tokenizer(tmp_path)
+
+
+SPECIAL_TEXTS = ["fill the [MASK] here", "[SEP]", "[CLS] [MASK][SEP] and [PAD]", "an [UNK] word"]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character", "byte"])
+@pytest.mark.parametrize("splitting", ["auto", "whitespace", "none", "chunks 5", "chunks 6"])
+def test_special_tokens_in_text_are_text(kind: str, splitting: str, tmp_path: Path) -> None:
+    """In `prepare`, and where a model reads texts."""
+    name, _, length = splitting.partition(" ")
+    trained = train(
+        SPECIAL_TEXTS * 50,
+        kind=kind,
+        vocab_size=300,
+        lowercase=False,
+        strip_accents=False,
+        min_frequency=2,
+        splitting=Splitting(name, int(length) if length else None),
+    )
+    save_trained(trained, tmp_path / "t", kind=kind, lowercase=False, strip_accents=False)
+    encode = Encoder(trained.to_str(), unk=1)
+    reader = reading_text(load_tokenizer(tmp_path / "t"))
+    for text in SPECIAL_TEXTS:
+        _, ids, unknown = encode([text])
+        assert ids.min() >= 5
+        assert not unknown.any()
+        assert reader(text)["input_ids"] == [2, *ids.tolist(), 3]
+        spelled = trained.decode(ids.tolist(), skip_special_tokens=False)
+        assert spelled.replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_given_tokenizer_keeps_its_special_tokens_out_of_text() -> None:
+    special = ["<s>", "<pad>", "<unk>"]
+    pieces = [*special, "\u2581", *"<>admknpsu"]
+    made = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=2))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.add_special_tokens([*special, "<mask>"])
+    made.add_tokens(["nap"])
+    text = "a <pad><s> <unk> <mask>"
+    _, ids, unknown = Encoder(made.to_str(), unk=2)([text + " nap"])
+    assert not unknown.any()
+    assert ids[:-2].tolist() == [pieces.index(c) for c in ("\u2581" + text).replace(" ", "\u2581")]
+    assert ids[-1] == made.token_to_id("nap") == len(pieces) + 1
+
+
+def test_a_reader_keeps_its_special_ids_and_its_original(tmp_path: Path) -> None:
+    save_trained(trained("unigram"), tmp_path, kind="unigram", lowercase=True, strip_accents=True)
+    reader = reading_text(load_tokenizer(tmp_path))
+    assert (reader.pad_token_id, reader.mask_token_id) == (0, 4)
+    assert reader.convert_ids_to_tokens([0, 1, 4]) == ["[PAD]", "[UNK]", "[MASK]"]
+    rows = reader(["abc", "[MASK] abc def"], padding=True, truncation=True, max_length=6)
+    assert [len(row) for row in rows["input_ids"]] == [6, 6]
+    assert 4 not in rows["input_ids"][1]
+    assert reader.original("[MASK]")["input_ids"] == [2, 4, 3]

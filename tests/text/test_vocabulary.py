@@ -1,68 +1,380 @@
-"""Training a vocabulary: what it costs for many tiny documents, and what is said on the way. That
-it is deterministic: test_tokenizer.py."""
+"""Training vocabularies: deterministic; every kind with every pre-tokenizer keeps the alphabet
+where it fits, decodes to what was encoded, and gives exact offsets, also in transformers."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
-import re
-import threading
-import time
-from collections.abc import Iterator
+import string
+import subprocess
+import sys
+import unicodedata
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from vocabularies import some_texts, trained
 
-from electrify import progress
 from electrify.errors import UserError
-from electrify.text import alphabet, feeding, unigram
-from electrify.text.unrepeated import enough
-from electrify.text.vocabulary import train
+from electrify.text import vocabulary as module
+from electrify.text.encode import Encoder
+from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
+from electrify.text.tokenizer import plain as plain_tokenizer
+from electrify.text.vocabulary import (
+    MAX_WORD,
+    Splitting,
+    Wanted,
+    bert_like,
+    canonical_pieces,
+    capacity,
+    enough,
+    has_long_words,
+    train,
+)
 from small import mistake
 
-OPTIONS: dict[str, Any] = {
-    "vocab_size": 300,
-    "lowercase": True,
-    "strip_accents": True,
-    "min_frequency": 2,
-}
+UNK = 1
 
 
-def tiny(n: int) -> list[str]:
-    draw = random.Random(3)
+AUTO = Splitting()
+
+
+NONE = Splitting("none")
+
+
+SPACES = Splitting("whitespace")
+
+
+CHUNKS = Splitting("chunks", 3)
+
+
+AMINO = "ACDEFGHIKLMNPQRSTVWY"
+
+
+EVERY = [
+    ("wordpiece", NONE),
+    ("wordpiece", CHUNKS),
+    ("bpe", AUTO),
+    ("bpe", SPACES),
+    ("bpe", NONE),
+    ("bpe", CHUNKS),
+    ("character", AUTO),
+    ("character", SPACES),
+    ("character", CHUNKS),
+    ("byte", AUTO),
+    ("byte", SPACES),
+    ("byte", NONE),
+]
+
+
+def vocabulary(texts: list[str], kind: str, splitting: Splitting, **changes: Any) -> Any:
+    options: dict[str, Any] = {
+        "vocab_size": 300,
+        "lowercase": False,
+        "strip_accents": False,
+        "min_frequency": 1,
+    } | changes
+    return train(texts, kind=kind, splitting=splitting, **options)
+
+
+def proteins(n: int, *, size: int, seed: int = 1, between: str = "") -> list[str]:
+    draw = random.Random(seed)
+    return [between.join(draw.choices(AMINO, k=size)) for _ in range(n)]
+
+
+def plain(text: str, kind: str) -> str:
+    """What a tokenizer of this kind makes of a text before it cuts it, without lower-casing."""
+    if kind != "wordpiece":
+        return unicodedata.normalize("NFC", text)
+    spaced = (" " if c.isspace() else c for c in text)
+    return "".join(c for c in spaced if not unicodedata.category(c).startswith("C"))
+
+
+def must_be_exact(tokenizer: Any, text: str, kind: str) -> None:
+    """No [UNK]; decoding gives the text; tokens cover it from left to right."""
+    found = tokenizer.encode(text, add_special_tokens=False)
+    assert UNK not in found.ids
+    assert tokenizer.decode(found.ids, skip_special_tokens=False) == plain(text, kind)
+    must_cover(text, found.offsets, kind)
+
+
+def must_cover(text: str, spans: list[tuple[int, int]], kind: str) -> None:
+    """From left to right, every character; the library leaves a mark that is composed with the
+    letter before it outside, and BERT's normalizer deletes characters."""
+    last = 0
+    for start, stop in spans:
+        assert start == last or start <= last <= stop or not left(text[last:start], kind)
+        last = max(last, stop)
+    assert not left(text[last:], kind)
+
+
+def left(gap: str, kind: str) -> str:
+    deleted = ("C", "M") if kind == "wordpiece" else ("M",)
+    return "".join(c for c in gap if not unicodedata.category(c).startswith(deleted))
+
+
+TEXTS = st.lists(
+    st.text(
+        alphabet=st.characters(
+            exclude_categories=("C", "Zl", "Zp", "Mn"), exclude_characters="\ufffd"
+        )
+        | st.sampled_from(" \n\té\u0301😀中CNO()=#"),
+        min_size=1,
+        max_size=40,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize(("kind", "splitting"), EVERY)
+@settings(max_examples=12, deadline=None)
+@given(texts=TEXTS)
+@example(texts=["[UNK]"])
+def test_any_text_is_decoded_and_has_exact_offsets(
+    kind: str, splitting: Splitting, texts: list[str]
+) -> None:
+    """At the smallest vocabulary that holds the alphabet, and at a larger one; with the tokenizer
+    that encodes a corpus, to which the name of a special token is text."""
+    alphabet = {c for text in texts for c in plain(text, kind)}
+    least = 5 + (256 if kind in ("bpe", "byte") else len(alphabet))
+    for size in (least, least + 30):
+        tokenizer = vocabulary(texts, kind, splitting, vocab_size=size)
+        assert kind == "byte" or tokenizer.get_vocab_size() <= size
+        read = plain_tokenizer(tokenizer.to_str())
+        for text in texts:
+            must_be_exact(read, text, kind)
+
+
+@settings(max_examples=20, deadline=None)
+@given(texts=TEXTS, splitting=st.sampled_from([AUTO, SPACES]), lowercase=st.booleans())
+def test_word_pieces_keep_the_alphabet_where_it_fits(
+    texts: list[str], splitting: Splitting, lowercase: bool
+) -> None:
+    """c and ##c of every character, and the special tokens."""
+    letters = {c for text in texts for c in text.lower() + text if not c.isspace()}
+    tokenizer = vocabulary(
+        texts, "wordpiece", splitting, vocab_size=5 + 2 * len(letters), lowercase=lowercase
+    )
+    for text in texts:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        assert UNK not in found.ids
+        spans = found.offsets
+        assert all(a[1] <= b[0] or a == b for a, b in itertools.pairwise(spans))
+        inside = {i for start, stop in spans for i in range(start, stop)}
+        assert inside >= {i for i, c in enumerate(text) if not c.isspace()}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+def test_syllables_of_hangul_are_not_taken_apart_with_the_accents(kind: str) -> None:
+    text = "한국어 문장은 cafe"
+    made = vocabulary([text] * 3, kind, AUTO, lowercase=True, strip_accents=True)
+    found = made.encode("한국어 문장은 Café", add_special_tokens=False)
+    assert made.decode(found.ids) == text
+    if kind == "character":
+        assert found.offsets == [(i, i + 1) for i in range(len(text))]
+
+
+@pytest.mark.parametrize("size", [64, 300])
+def test_spaced_proteins_at_a_small_vocabulary(size: int) -> None:
+    """Only A, G, L and V were kept of them."""
+    texts = proteins(50, size=60, between=" ")
+    tokenizer = vocabulary(texts, "wordpiece", AUTO, vocab_size=size, min_frequency=2)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
+    assert set(AMINO) <= tokenizer.get_vocab().keys()
+
+
+def test_rare_characters_do_not_displace_words() -> None:
+    """Prose keeps the vocabulary that it had: a sixteenth of it for characters."""
+    letters = [(chr(0x4E00 + i), 1) for i in range(900)]
+    prose = [(c, 1_000_000) for c in "etaoinshrdlu"]
+    joins = lambda c: True  # noqa: E731
+    assert capacity(prose + letters, 8192, joins=joins) == 512
+    assert capacity(prose + letters[:300], 512, joins=joins) == 32
+    molecules = [(chr(97 + i), 100) for i in range(20)]
+    assert capacity(molecules, 64, joins=joins) == 20
+    assert capacity(molecules, 44, joins=joins) == 19  # 20 characters need 45 pieces
+    assert capacity(molecules, 45, joins=joins) == 20
+    # All but rare ones, where not all of them fit.
+    assert capacity([(c, 10**6) for c in "abcdefgh"] + letters[:40], 32, joins=joins) == 13
+
+
+def test_characters_that_do_not_fit_leave_space_for_pieces_where_they_are_few() -> None:
+    """The alphabet fell back to a sixteenth where one character too many stood in the text."""
+    foreign = [(chr(0x4E00 + i), 1) for i in range(1000)]
+    prose = [(c, 10_000) for c in "etaoinshrdlu"]
+    joins = lambda c: c.isascii()  # noqa: E731
+    assert capacity(prose + foreign, 512, joins=joins) == 32  # 0.8 % are left out
+    assert capacity(prose + [(c, 2) for c, _ in foreign], 512, joins=joins) == 12 + 390
+    assert capacity(foreign, 512, joins=joins) == 507
+
+
+@pytest.mark.parametrize("short_mb", [20, 0])
+def test_what_is_unknown_falls_with_the_size_and_never_jumps(
+    short_mb: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHORT_MB", short_mb)
+    draw = random.Random(1)
+    signs = [chr(0x4E00 + i) for i in range(600)]
+    drawn = draw.choices(signs, [1 / (i + 5) for i in range(600)], k=10_000)
+    texts = ["".join(drawn[i : i + 50]) for i in range(0, len(drawn), 50)]
+    shares = []
+    for size in (100, 300, 500, 550, 580, 590, 610):
+        unknown = {}
+        for kind in ("wordpiece", "character"):
+            made = vocabulary(texts, kind, AUTO, vocab_size=size).to_str()
+            unknown[kind] = Encoder(made, unk=1)(texts)[2].sum() / len(drawn)
+        assert unknown["wordpiece"] <= unknown["character"] + 0.01
+        shares.append(unknown["wordpiece"])
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 1e-3
+
+
+@pytest.mark.parametrize("splitting", [AUTO, NONE])
+def test_a_vocabulary_without_space_for_a_letter_ends(splitting: Splitting) -> None:
+    tokenizer = vocabulary(["abcdef ghij"], "wordpiece", splitting, vocab_size=8)
+    assert UNK in tokenizer.encode("abcdef").ids
+
+
+def long_words(texts: list[str], splitting: Splitting = AUTO, *, accents: bool = True) -> bool:
+    wanted = Wanted(
+        vocab_size=300,
+        lowercase=True,
+        strip_accents=not accents,
+        min_frequency=1,
+        splitting=splitting,
+    )
+    return has_long_words(texts, bert_like(wanted))
+
+
+def test_prose_is_not_cut_into_windows() -> None:
+    words = ["some words of prose, " * 200, "x" * MAX_WORD]
+    assert not long_words([*words, "x" * (MAX_WORD + 1) * 0])
+    assert not long_words([words[0] * 10, "x" * 300])
+    assert long_words([words[0], "x" * 300])
+    assert vocabulary(words, "wordpiece", AUTO).pre_tokenizer.__class__.__name__ == (
+        "BertPreTokenizer"
+    )
+
+
+def test_a_word_is_what_the_tokenizer_makes_one_of() -> None:
+    """Marks and signs count where they are part of it, and letters that it takes apart."""
+    thai = ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48" * 40]
+    assert long_words(thai)
+    assert not long_words(thai, accents=False)  # two of six characters are not marks
+    korean = ["\ud55c\uad6d\uc5b4" * 15]
+    assert long_words(korean, accents=False)
+    assert not long_words(korean)
+    assert long_words(["\u2500" * 101])
+    paths = ["/usr/share/doc/" * 20]
+    assert not long_words(paths)
+    assert long_words(paths, SPACES)
+    assert long_words(["\u5317\u4eac" * 60])  # as in earlier versions
+
+
+def syllables(n: int) -> list[str]:
+    draw = random.Random(0)
     return [
-        " ".join(draw.choices(["apple", "pear", "plum", "cherry", "fig"], k=3)) for _ in range(n)
+        "".join(draw.choices(["\u0e17\u0e35\u0e48", "\u0e01\u0e34", "\u0e19"], k=90))
+        for _ in range(n)
     ]
 
 
-def molecules(n: int, *, size: int = 50) -> list[str]:
-    draw = random.Random(4)
-    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
+@pytest.mark.parametrize(
+    ("texts", "splitting"),
+    [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
+    ids=["marks", "signs"],
+)
+def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
+    tokenizer = vocabulary(texts, "wordpiece", splitting)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
 
 
-def test_characters_are_counted_per_batch_and_not_per_document(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One call goes over an array of a million numbers: a million documents took an hour of it."""
-    calls: list[int] = []
-    add = alphabet.Characters.add
-    monkeypatch.setattr(
-        alphabet.Characters, "add", lambda self, text: (calls.append(len(text)), add(self, text))
-    )
-    texts = tiny(20_000)
-    train(texts, kind="wordpiece", **OPTIONS)
-    assert sum(calls) == sum(map(len, texts))
-    assert len(calls) <= len(texts) / feeding.BATCH_TEXTS + 1
+def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
+    dna = ["".join(random.Random(i).choices("ACGT", k=600)) for i in range(20)]
+    tokenizer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4 + 64)
+    assert tokenizer.encode("ACGTTTAC", add_special_tokens=False).tokens == ["ACG", "TTT", "A", "C"]
+    fewer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4)
+    assert fewer.encode("ACGT", add_special_tokens=False).tokens == list("ACGT")
+    assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
 
 
-def test_batches_hold_every_text_once_in_order_and_are_bounded() -> None:
-    texts = ["x" * n for n in (1, feeding.BATCH_CHARACTERS, 2, 3)] + tiny(2 * feeding.BATCH_TEXTS)
-    found = list(feeding.batches(texts))
-    assert [text for batch in found for text in batch] == texts
-    assert max(map(len, found)) == feeding.BATCH_TEXTS
-    assert list(feeding.batches([])) == []
+def test_the_most_frequent_characters_where_not_all_fit() -> None:
+    tokenizer = vocabulary(["aaaabbbccd"], "character", AUTO, vocab_size=8)
+    assert tokenizer.encode("abcd", add_special_tokens=False).tokens == ["a", "b", "c", "[UNK]"]
+
+
+def test_unigram_says_what_does_not_fit() -> None:
+    with pytest.raises(UserError, match="vocab_size 12 is too small for the characters"):
+        vocabulary(proteins(5, size=30), "unigram", AUTO, vocab_size=12)
+
+
+@pytest.mark.parametrize("splitting", [NONE, CHUNKS])
+def test_unigram_without_words(splitting: Splitting) -> None:
+    texts = ["CC(=O)O c1 ccc cc1", "NCC(=O) NCC"] * 30
+    tokenizer = vocabulary(texts, "unigram", splitting, vocab_size=40)
+    for text in texts[:2]:
+        found = tokenizer.encode(text, add_special_tokens=False)
+        assert UNK not in found.ids
+        assert tokenizer.decode(found.ids) == text
+
+
+@cache
+def texts_of_all() -> list[str]:
+    return ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
+
+
+@pytest.mark.parametrize(("kind", "splitting"), [*EVERY, ("unigram", NONE), ("wordpiece", SPACES)])
+def test_auto_tokenizer_gives_the_same(kind: str, splitting: Splitting, tmp_path: Path) -> None:
+    tokenizer = vocabulary(texts_of_all(), kind, splitting)
+    save_trained(tokenizer, tmp_path, kind=kind, lowercase=False, strip_accents=False)
+    (tmp_path / "config.json").write_text('{"model_type": "electra"}')
+    auto = load_tokenizer(tmp_path)
+    for text in [*texts_of_all()[:3], "x" * 700, "unseen ☃ [MASK]x"]:
+        ours = tokenizer.encode(text)
+        found = auto(text, return_offsets_mapping=True)
+        assert found["input_ids"] == ours.ids
+        assert found["offset_mapping"] == ours.offsets
+    long = auto("CC(=O) " * 2000, truncation=True)["input_ids"]
+    assert len(long) == auto.model_max_length == 512
+
+
+def words_by_edges(kind: str, splitting: Splitting, text: str, folder: Path) -> list[str]:
+    tokenizer = vocabulary(texts_of_all(), kind, splitting)
+    save_trained(tokenizer, folder, kind=kind, lowercase=False, strip_accents=False)
+    edges = word_edges(folder)
+    import torch
+
+    found = tokenizer.encode(text, add_special_tokens=False)
+    ids = torch.tensor(found.ids)
+    joins = [False, *edges.joins(ids[:-1], ids[1:]).tolist()]
+    words: list[list[int]] = []
+    for (start, stop), joined in zip(found.offsets, joins, strict=True):
+        if joined:
+            words[-1][1] = stop
+        else:
+            words.append([start, stop])
+    return [text[a:b] for a, b in words]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "wordpiece"])
+def test_words_between_white_space(kind: str, tmp_path: Path) -> None:
+    text = "CC(=O)Oc1ccccc1 Cl\n\tNa+  sat."
+    found = words_by_edges(kind, SPACES, text, tmp_path)
+    assert [w.strip() for w in found if w.strip()] == text.split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "splitting"),
+    [("bpe", NONE), ("character", AUTO), ("character", CHUNKS), ("wordpiece", NONE)],
+)
+def test_text_without_words_is_refused(kind: str, splitting: Splitting, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not mark where words begin"):
+        words_by_edges(kind, splitting, "CC", tmp_path)
 
 
 SAME = {
@@ -78,35 +390,13 @@ def test_batches_change_no_vocabulary(kind: str, monkeypatch: pytest.MonkeyPatch
     wordpiece is of when its 41 letters were all kept at 500 pieces, and the others have a last NFC
     in their normalizers."""
     assert hashlib.sha256(trained(kind).to_str().encode()).hexdigest()[:16] == SAME[kind]
-    monkeypatch.setattr(feeding, "BATCH_TEXTS", 7)
+    monkeypatch.setattr(module, "BATCH_TEXTS", 7)
     assert hashlib.sha256(trained(kind).to_str().encode()).hexdigest()[:16] == SAME[kind]
 
 
-# ------------------------------------------------------------------ unigram
-
-
-@pytest.mark.slow
-def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fed: list[str] = []
-    feed = unigram.feed
-
-    def fed_too(tokenizer: object, texts: Iterator[str], trainer: object, **more: object) -> None:
-        def noted() -> Iterator[str]:
-            for text in texts:
-                fed.append(text)
-                yield text
-
-        feed(tokenizer, noted(), trainer, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(unigram, "feed", fed_too)
-    texts = [*molecules(2000), "rare ☃"]
-    tokenizer = train(texts, kind="unigram", **OPTIONS)
-    assert 1 << 16 <= sum(map(len, fed)) < (1 << 16) + 100
-    assert tokenizer.encode("☃").ids[-2] != tokenizer.token_to_id(
-        "[UNK]"
-    )  # behind [CLS] and before [SEP]
+def molecules(n: int, *, size: int = 50) -> list[str]:
+    draw = random.Random(4)
+    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
 
 
 def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
@@ -117,40 +407,109 @@ def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
     assert enough(few, 300) is few
 
 
-# ------------------------------------------------------------------ what is said
+def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat() -> None:
+    texts = [*molecules(2000), "rare \u2603"]
+    kept = enough(texts, 300)
+    assert 1 << 16 <= sum(map(len, kept)) < (1 << 16) + 100
+    assert kept[-1] == texts[-1]
 
 
-def test_every_phase_has_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.0)
-    train(some_texts(100), kind="wordpiece", **OPTIONS)
-    said = capsys.readouterr().err
-    assert "counting characters" in said
-    assert "counting words" in said
+def test_accents_and_case_are_independent() -> None:
+    def shown(lowercase: bool, strip_accents: bool) -> str:
+        return trained(
+            "wordpiece", lowercase=lowercase, strip_accents=strip_accents
+        ).normalizer.normalize_str("Éa")
+
+    assert [shown(a, b) for a, b in itertools.product((True, False), repeat=2)] == [
+        "ea",
+        "éa",
+        "Ea",
+        "Éa",
+    ]
 
 
-def test_the_library_s_own_part_has_a_clock(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The library says nothing from the last word it reads to the finished vocabulary."""
-    monkeypatch.setattr(progress, "PLAIN_LINE_EVERY_S", 0.05)
-    line = re.compile(r"joining pieces of words: \d+ s so far")
+def test_two_processes_train_the_same_file() -> None:
+    code = (
+        "import vocabularies as v; print(*(hash_of(v.trained(k).to_str()) for k in ('wordpiece', "
+        "'bpe', 'unigram')))"
+    )
+    code = "import hashlib; hash_of = lambda s: hashlib.sha256(s.encode()).hexdigest()\n" + code
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=Path(__file__).parent, stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    first, second = (run.communicate()[0].split() for run in runs)
+    assert first == second
+    assert len(set(first)) == 3
 
-    class Slow:
-        def train_from_iterator(self, texts: Iterator[list[str]], trainer: object) -> None:
-            assert [text for batch in texts for text in batch] == ["one", "two"]
-            late, said = time.monotonic() + 60, ""
-            while not line.search(said) and time.monotonic() < late:
-                time.sleep(0.01)
-                said += capsys.readouterr().err
-            assert line.search(said)
 
-    feeding.feed(Slow(), ["one", "two"], None, megabytes=1e-6, then="joining pieces of words")
-    assert "electrify-waiting" not in {thread.name for thread in threading.enumerate()}
-    capsys.readouterr()
-    time.sleep(0.2)
-    assert capsys.readouterr().err == ""  # the clock has ended
+def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
+    draw = random.Random(2)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=6)) for _ in range(100)]
+    texts = [
+        " ".join(draw.choices(words, k=100)) + "".join(chr(0x4E00 + 3 * i + j) for j in range(3))
+        for i in range(200)
+    ]
+    found = train(
+        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
+    ).get_vocab()
+    # The 26 letters, each also within words, and hardly one of the 600 signs, which are few.
+    assert sum(len(t.removeprefix("##")) == 1 for t in found) <= 320 // 4
+    assert len(found) == 320
+    assert len(set(words) & set(found)) > 30
+
+
+def test_signs_that_make_up_a_text_fill_a_small_vocabulary() -> None:
+    texts = [
+        "".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words"
+        for i in range(200)
+    ]
+    found = train(
+        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
+    ).get_vocab()
+    assert len(found) == 320
+    assert sum(len(t.removeprefix("##")) == 1 for t in found) == 315
+
+
+def test_too_small_a_vocabulary_for_bytes() -> None:
+    with pytest.raises(UserError, match="at least 261"):
+        trained("bpe", vocab_size=200)
+
+
+def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
+    def model(late: str) -> list[tuple[str, float]]:
+        return [
+            ("[PAD]", 0.0),
+            ("[UNK]", 0.0),
+            ("the", -2.0 - 1e-14),
+            ("e", -3.0),
+            *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late)),
+        ]
+
+    found = canonical_pieces(model("zxy"))
+    assert found == canonical_pieces(model("yzx"))
+    assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]
+
+
+SMALL_VOCABULARY: dict[str, Any] = {
+    "kind": "wordpiece",
+    "vocab_size": 300,
+    "lowercase": True,
+    "strip_accents": True,
+    "min_frequency": 2,
+}
+
+
+def test_a_short_text_leaves_no_letter_out() -> None:
+    """300 entries, of which a sixteenth would be letters."""
+    text = "the quick brown fox jumps over the lazy dog while zebras vex a jovial king " * 20
+    found = train([text], **SMALL_VOCABULARY)
+    assert "[UNK]" not in found.encode("jovial zebras quick fox").tokens
+    wide = "".join(chr(c) for c in range(0x4E00, 0x4E00 + 500)) * 3
+    many = train([wide], **SMALL_VOCABULARY)
+    assert many.get_vocab_size() <= 300
 
 
 def test_min_frequency_is_named_where_it_leaves_nothing(
@@ -170,5 +529,3 @@ def test_min_frequency_is_named_where_it_leaves_nothing(
     )
     assert "--min-frequency 1000 leaves nothing" in said
     assert "occurs 60 times" in said
-    with pytest.raises(UserError, match="min_frequency 1000"):
-        train(["a b"], kind="wordpiece", **{**OPTIONS, "min_frequency": 1000})

@@ -19,7 +19,7 @@ from electrify.data.phases import phases_of
 from electrify.model.attention import AttentionContext, Reach
 from electrify.model.positions import Rotary
 from electrify.recipe import Recipe, load, override
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.start import kept_names

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from electrify.text.corpus import Corpus
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.shards import Corpus
 from small import environment, flags, records, write_text
 
 LENGTH = 8192

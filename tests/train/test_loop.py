@@ -21,7 +21,7 @@ from electrify.flop_counts.count import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train import METRICS, log
 from electrify.train import run as run_module
 from electrify.train.dist import World

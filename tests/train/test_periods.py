@@ -20,7 +20,7 @@ from electrify.flop_counts.count import PeriodFlops, flops_before, flops_of_peri
 from electrify.recipe import Recipe, first_asked, first_update, load, names, override
 from electrify.studies.plan import can_share
 from electrify.tables import OBJECTIVES
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.train.guard import Guard
 from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain

@@ -18,7 +18,7 @@ from electrify.flop_counts.count import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
 from electrify.rules import check
-from electrify.text.shards import Corpus
+from electrify.text.corpus import Corpus
 from electrify.tokens import SpecialIds
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending

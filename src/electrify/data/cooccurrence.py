@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..progress import Progress
-from ..text.shards import Corpus
+from ..text.corpus import Corpus
 
 WINDOW = 8  # words to each side; a neighbour at distance d counts 1/d
 CONTEXTS = 4096  # at most this many, the most frequent words

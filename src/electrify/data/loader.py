@@ -21,7 +21,7 @@ import torch
 
 from ..draws import hashed
 from ..errors import UserError
-from ..text.shards import Corpus
+from ..text.corpus import Corpus
 from ..tokens import Tokens
 from .examples import sequences
 from .packing import pack

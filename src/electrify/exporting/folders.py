@@ -19,8 +19,13 @@ from transformers.models.auto.modeling_auto import (
 
 from ..errors import UserError, failing_as, is_of_memory
 from ..tables import Logits
-from ..text.tokenizer import must_be_steady, without_code
-from ..text.tokenizer_files import VOCABULARY_FILES, must_be_readable
+from ..text.tokenizer import (
+    VOCABULARY_FILES,
+    must_be_readable,
+    must_be_steady,
+    reading_text,
+    without_code,
+)
 from .places import check_place, mark_of, must_not_be_quantised
 from .quiet import quiet
 
@@ -194,7 +199,7 @@ def computing_plainly(config: Any) -> None:
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
-    one) or if it is too large for the model."""
+    one) or if it is too large for the model. Special tokens in a text are plain text to it."""
     folder = Path(path)
     if folder.is_dir():
         if not any((folder / name).is_file() for name in VOCABULARY_FILES):
@@ -218,4 +223,4 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     must_be_steady(tokenizer, path)
-    return tokenizer
+    return reading_text(tokenizer)

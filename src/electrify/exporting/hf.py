@@ -32,7 +32,7 @@ from ..files import json_text, must_be_ours, read_json, written
 from ..progress import say
 from ..recipe import Recipe, load
 from ..tables import KEPT, meaning_of, network_names
-from ..text.tokenizer_files import (
+from ..text.tokenizer import (
     TOKENIZER_FILE,
     TOKENIZER_FILES,
     copy_tokenizer,

@@ -20,11 +20,11 @@ from ..errors import UserError
 from ..exporting.quiet import quiet
 from ..files import written
 from ..scoring.given import given_texts
+from ..text.streams import ending_of
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of
 from .saved import kept
-from .tables import ending_of
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
@@ -86,6 +86,7 @@ class SentenceEmbedder:
     """A model of sentence-transformers, with its own pooling and dense layers."""
 
     def __init__(self, model: str, options: EmbedConfig) -> None:
+        from ..text.tokenizer import reading_text
         from . import loop
         from .texts import Truncation
 
@@ -101,6 +102,7 @@ class SentenceEmbedder:
         how = {"device": str(self.device), "model_kwargs": {"use_safetensors": True}}
         with quiet():
             self.model = SentenceTransformer(model, **how)
+        reading_text(self.model.tokenizer)
         most = self.model.max_seq_length or MAX_SEQ_LENGTH
         if (options.max_seq_length or 0) > most:
             raise UserError(f"{model} reads at most {most} tokens. Give --max-seq-length {most}")

@@ -17,9 +17,8 @@ from ..errors import UserError
 from ..exporting.hf import read_run, special_ids, write_model
 from ..exporting.places import INITIAL
 from ..tables import KEPT
-from ..text.manifest import TOKENIZER
-from ..text.shards import Corpus
-from ..text.tokenizer_files import copy_tokenizer
+from ..text.corpus import TOKENIZER, Corpus
+from ..text.tokenizer import copy_tokenizer
 from ..train import CONFIG
 from ..train.start import starting_point, starts_of, with_shapes
 

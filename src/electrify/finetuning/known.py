@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UserError, failing_as, need
 from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
-from .columns import number_of, text_columns
+from ..text.tables import Row, lines, number_of, text_columns
 from .own import read_own
 from .sentences import read_sentences, tagging_of
 from .squad import answering_of, gathered, question_rows
-from .tables import Row, lines
 from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from ..exporting.places import MARK, RANDOM
 from ..exporting.positions import made_for, positions_of
 from ..exporting.quiet import quiet
 from ..files import json_text, written
-from ..text.tokenizer_files import read_settings, without_origin, write_settings
-from ..text.unknown import note_on_unknown
+from ..text.report import note_on_unknown
+from ..text.tokenizer import read_settings, without_origin, write_settings
 from .attention import implementation_for
 from .frames import Frame, frames_of, reads_last
 from .saved import CLASSES, KEY, PROBLEMS, class_ending, kind_of
@@ -386,7 +386,7 @@ def save(
         with torch.no_grad():
             last.weight.mul_(scale)
             last.bias.mul_(scale).add_(center)
-    tokenizer = copy.deepcopy(reader.tokenizer)
+    tokenizer = copy.deepcopy(reader.tokenizer.original)
     # Without these names it gives no token types, and a second text would look like the first.
     names = ["input_ids", *["token_type_ids"] * reader.segments, "attention_mask"]
     tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names

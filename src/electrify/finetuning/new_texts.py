@@ -7,17 +7,24 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 from unicodedata import category
 
 from ..errors import UserError, need
-from ..text.row import TEXT_COLUMNS
-from .columns import text_columns
+from ..text.streams import ending_of
+from ..text.tables import (
+    COLUMN_FILES,
+    TEXT_COLUMNS,
+    Row,
+    column_sentences,
+    holds_words,
+    lines,
+    rows,
+    text_columns,
+)
 from .sentences import TOKENS, texts_of, word_column
 from .squad import question_of, question_rows
-from .tables import BLANKS, COLUMN_FILES, Row, column_sentences, ending_of, lines, rows
 from .tasks import Example, Kind, Question, Sentence
 
 BLOCK_ITEMS = 8192
@@ -25,8 +32,6 @@ BLOCK_CHARACTERS = 1 << 22
 """Items and, about, characters with those of all columns that are held at once. Inside a block,
 texts are sorted by length; more would save less than a tenth of the padding, and take more
 memory."""
-_LOOKED_AT = 100
-"""Lines of a .txt that decide whether it holds columns."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,9 @@ class Files:
     def check(self) -> Head:
         """What the first item of every file shows. Raises UserError if a file is missing, has
         another layout, or does not go with the first."""
+        gone = next((path for path in self.paths if not Path(path).exists()), "")
+        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
+        need(not gone, f"no such file: {gone}", advice)
         head, *others = map(self._head, self.paths)
         for other in others:
             fact = f"only one of {head.path} and {other.path} has a column for a second text"
@@ -180,7 +188,7 @@ class Files:
             numbered = self.text_column is None or self.text_column.isdecimal()
             return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
         if ending == ".txt" and self.text_column is None:
-            return _are_columns(list(islice(lines(path), _LOOKED_AT)))
+            return holds_words(path)
         return ending in (*COLUMN_FILES, ".txt")
 
     def _rows(self, path: str) -> Iterator[Row]:
@@ -204,13 +212,3 @@ def words_in(text: str) -> tuple[str, ...]:
     """The words of a plain text: runs of letters with their marks and digits (also with an
     apostrophe or a hyphen inside), and each other character that is not a blank."""
     return tuple(_word().findall(text))
-
-
-def _are_columns(first: list[str]) -> bool:
-    """Whether these lines of a .txt hold columns: all have as many, at least two; a blank line lies
-    between them; and some sentence has two words, one under the other."""
-    full = "\n".join(line.strip(BLANKS) for line in first).strip("\n").split("\n")
-    words = ["" if line.startswith(("-DOCSTART-", "# ")) else line for line in full]
-    widths = {len(re.split("[ \t]+", line)) for line in words if line}
-    beneath = any(one and other for one, other in pairwise(words))
-    return len(widths) == 1 and min(widths) >= 2 and "" in full and beneath

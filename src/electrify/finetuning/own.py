@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ..errors import need
-from .columns import columns_of, number_of
+from ..text.streams import ending_of
+from ..text.tables import (
+    COLUMN_FILES,
+    WITH_LISTS,
+    Row,
+    holds_words,
+    labelled_columns,
+    number_of,
+    rows,
+)
 from .metrics import chosen
 from .sentences import TAGS, TOKENS, read_sentences, tagging_of
 from .split import first, split, validated
 from .squad import answering_of, read_questions
-from .tables import COLUMN_FILES, WITH_LISTS, Row, ending_of, rows
 from .tasks import MIN_UPDATES, TASKS, Example, Kind, TaskData
 
 if TYPE_CHECKING:
@@ -95,7 +103,7 @@ def _kind_of_file(path: str) -> Kind | Literal["auto"]:
     ending = ending_of(path)
     if ending == ".json":
         return "answering"
-    if ending in (*COLUMN_FILES, ".txt"):
+    if ending in (*COLUMN_FILES, ".txt") or (ending == ".tsv" and holds_words(path)):
         return "tagging"
     keys = set(next((row.cells for row in rows(path)), ())) if ending in WITH_LISTS else set()
     if {"context", "question"} <= keys:
@@ -127,7 +135,14 @@ def _shared(train: Iterable[Hashable], validation: Sequence[Hashable] = ()) -> t
 def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig) -> TaskData:
     """A task of texts, or pairs of them. wanted: the kind of label, or auto."""
     tables = [list(rows(path, header=options.header)) for path in files]
-    text, pair, labels = columns_of(files[0], tables[0], options)
+    text, pair, labels = labelled_columns(
+        files[0],
+        tables[0],
+        text=options.text_column,
+        pair=options.pair_column,
+        label=options.label_column,
+        header=options.header,
+    )
     notes = [_about_columns(tables[0][0], text, pair, labels)]
     read = [[(row, _label_of(row, labels, wanted)) for row in table] for table in tables]
     parts = [[(row, label) for row, label in part if label is not None] for part in read]

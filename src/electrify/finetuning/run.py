@@ -32,7 +32,7 @@ from ..exporting.places import INITIAL, MARK, RANDOM
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
-from ..text.tokenizer_files import VOCABULARY_FILES
+from ..text.tokenizer import VOCABULARY_FILES
 from ..train.machine import choose, computing_with
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashes, is_baseline

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..errors import need
-from .columns import column_named
+from ..text.streams import ending_of
+from ..text.tables import BLANKS, WITH_LISTS, Row, column_named, column_sentences, rows
 from .metrics import LETTERS, chunk_of, spans
-from .tables import BLANKS, WITH_LISTS, Row, column_sentences, ending_of, rows
 from .tasks import MIN_UPDATES, TASKS, Sentence, TaskData
 
 TOKENS = ("tokens", "words")

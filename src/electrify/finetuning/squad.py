@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, need
-from ..text.streams import read_chunks
-from .tables import Advance, Row, ending_of, rows
+from ..text.streams import Advance, ending_of, read_chunks
+from ..text.tables import Row, rows
 from .tasks import TASKS, Answer, Question, TaskData
 
 LAYOUT = (

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ..console import harmless
 from ..errors import UserError
 from ..progress import Progress, aligned, say
-from ..text.small_files import json_rows, must_be_characters, read_text
+from ..text.streams import must_be_characters
+from ..text.tables import rows
 
 if TYPE_CHECKING:
     from .pll import Scorer
@@ -106,10 +107,9 @@ def _files(root: Path, place: Mapping[str, str]) -> list[tuple[str, Path]]:
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
     pairs: list[Pair] = []
     terms: dict[str, Any] = {}
-    for number, row in json_rows(path, read_text(path)):
+    for where, _, row in rows(path):
         if limit is not None and len(pairs) >= limit:
             break
-        where = f"{path}, line {number}"
         for key in ("sentence_good", "sentence_bad"):
             if not isinstance(row.get(key), str) or not row[key].strip():
                 raise UserError(f"{where}: no text under {key!r}")

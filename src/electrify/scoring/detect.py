@@ -25,7 +25,7 @@ from ..exporting.folders import (
 )
 from ..progress import say
 from ..tables import KEPT
-from ..text.unknown import note_on_unknown
+from ..text.report import note_on_unknown
 from ..train.machine import Threads, choose, computing_with
 from .given import given_texts
 from .options import DetectConfig

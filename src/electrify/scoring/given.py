@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from ..errors import UserError
-from ..text.members import CHUNK
-from ..text.small_files import MAX_TEXT_BYTES, decode, joined, must_be_characters, read_text
+from ..text.streams import decoded, must_be_characters, read_text
 from .options import DetectConfig
 
 
@@ -21,13 +20,13 @@ def given_text(options: DetectConfig, stdin: BinaryIO | None = None) -> str:
         except UnicodeEncodeError:
             raise UserError("TEXT on the command line is not UTF-8") from None
         name = "TEXT"
-        text = decode(data, "TEXT")
+        text = decoded(data, "TEXT")
     elif options.file is not None:
         name = options.file
         text = read_text(options.file)
     else:
         name = "standard input"
-        text = decode(_piped(stdin), "standard input")
+        text = decoded(_piped(stdin), "standard input")
     if not text.strip():
         raise UserError(f"{name} is empty")
     return text
@@ -53,6 +52,6 @@ def _piped(stdin: BinaryIO | None) -> bytes:
     try:
         if stream.isatty():
             raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
-        return joined(iter(lambda: stream.read(CHUNK), b""), "standard input", limit=MAX_TEXT_BYTES)
+        return stream.read()
     except OSError as e:
         raise UserError(f"standard input cannot be read ({e.strerror}); give TEXT or --file") from e

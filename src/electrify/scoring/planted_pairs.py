@@ -18,9 +18,8 @@ from typing import Any
 from unicodedata import category
 
 from ..errors import UserError
-from ..text.manifest import TOKENIZER
-from ..text.shards import Corpus
-from ..text.tokenizer import load_tokenizer
+from ..text.corpus import TOKENIZER, Corpus
+from ..text.tokenizer import load_tokenizer, reading_text
 from .blimp import Pair, Paradigm
 
 # The tokens of a span, and the words that it must hold for the others to show what fits.
@@ -51,7 +50,7 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
     """At most `count` pairs from the held-out part of a prepared corpus, the same for the same
     corpus and seed. Raises UserError if there are fewer than 50."""
     corpus = Corpus(folder, "valid")
-    tokenizer = load_tokenizer(folder / TOKENIZER)
+    tokenizer = reading_text(load_tokenizer(folder / TOKENIZER))
     tried = list(_spans(corpus, tokenizer, 2 * count, random.Random(seed)))
     spans = [span for span in tried if span is not None]
     pairs = list(_pairs(spans, random.Random(seed)))[:count]

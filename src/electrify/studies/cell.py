@@ -84,7 +84,7 @@ def main() -> int:
     work = TypeAdapter(Work).validate_json(sys.stdin.read())
     if work.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {work.core})
-    from ..text.pool import die_with
+    from ..text.workers import die_with
 
     die_with(work.parent)
     try:
@@ -155,7 +155,7 @@ def write(outcome: Outcome, folder: Path) -> None:
 def must_be_as_planned(work: Work, config: Recipe) -> None:
     """Raises UserError if its results would be taken for those of other weights or of another
     corpus."""
-    from ..text.manifest import read_manifest
+    from ..text.corpus import read_manifest
     from ..train.start import content_of, with_shapes
 
     again = "run the same command again"

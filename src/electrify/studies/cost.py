@@ -10,7 +10,7 @@ from ..data.phases import phases_of
 from ..flop_counts.count import recipe_flops
 from ..flop_counts.options import Convention
 from ..recipe import Recipe, stages_of
-from ..text.shards import Corpus
+from ..text.corpus import Corpus
 from .options import Equal, with_unit
 
 

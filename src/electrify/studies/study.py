@@ -28,8 +28,7 @@ from .. import files
 from ..errors import UserError
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..scoring.blimp import read_blimp
-from ..text.manifest import Manifest
-from ..text.shards import Corpus
+from ..text.corpus import Corpus, Manifest
 from ..train.run import GUARDS, decisive
 from ..train.start import content_of
 from ..values import plain_yaml

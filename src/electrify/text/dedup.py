@@ -1,13 +1,16 @@
-"""Detects documents that occurred before: a set of 128-bit hashes in sorted arrays, with 16 bytes
-per document (48 for a moment while two arrays merge)."""
+"""Which documents are taken, by the hash of their text: those that did not occur before, those of
+the validation split, and the sample that a tokenizer is trained on."""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
+Pair = tuple[bytes, str]
+"""The hash of a document, and its text."""
 # numpy pads and compares whole 16-byte strings, so zero bytes at the end do no harm.
 _HASH = np.dtype("S16")
 
@@ -28,11 +31,12 @@ def is_held_out(hashed: bytes, valid_fraction: float) -> bool:
     return fraction(hashed, stream=0) < valid_fraction
 
 
-def until(
-    pairs: Iterator[tuple[bytes, str]], documents: int, *, distinct: bool
-) -> Iterator[tuple[bytes, str]]:
-    """The (hash, document) pairs up to the one that is the last of so many documents; with
-    `distinct`, those that occurred before do not count. Nothing behind it is read."""
+def until(pairs: Iterator[Pair], documents: int | None, *, distinct: bool) -> Iterator[Pair]:
+    """The pairs up to the last of so many documents, or all; with `distinct`, those that occurred
+    before do not count. Nothing behind it is read."""
+    if documents is None:
+        yield from pairs
+        return
     seen: set[bytes] = set()
     left = documents
     while left and (pair := next(pairs, None)) is not None:
@@ -44,13 +48,10 @@ def until(
 
 class Seen:
     """The hashes seen so far, as sorted arrays whose lengths at least double from one to the next,
-    so that each hash is merged about log2(n) times."""
+    so that each hash is merged about log2(n) times: 16 bytes per document (48 for a moment)."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []
-
-    def __len__(self) -> int:
-        return sum(map(len, self._runs))
 
     def add(self, hashes: list[bytes]) -> list[bool]:
         """True for each hash that was not seen before, in this list or an earlier one."""
@@ -75,3 +76,33 @@ class Seen:
             merged = np.concatenate((self._runs.pop(), self._runs.pop()))
             merged.sort()
             self._runs.append(merged)
+
+
+class Sample:
+    """The documents with the smallest numbers whose sizes sum up to at most a limit, each text
+    once. The choice does not depend on the order in which they come."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._heap: list[tuple[float, int, str]] = []
+        self._present: set[float] = set()
+        self._size = 0
+        self._next = 0
+        self._below = 1.0
+
+    def add(self, number: float, text: str) -> None:
+        if number >= self._below or number in self._present:
+            return
+        heapq.heappush(self._heap, (-number, self._next, text))
+        self._present.add(number)
+        self._next += 1
+        self._size += len(text)
+        while self._size > self._limit and len(self._heap) > 1:
+            top, _, dropped = heapq.heappop(self._heap)
+            self._below = -top
+            self._present.discard(-top)
+            self._size -= len(dropped)
+
+    def texts(self) -> list[str]:
+        """In order of their numbers, so that the order of the corpus does not matter either."""
+        return [text for _, _, text in sorted(self._heap, reverse=True)]

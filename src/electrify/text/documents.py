@@ -1,43 +1,126 @@
 """Sources -> documents: text in memory-bounded pieces, whatever the file looks like.
 
 A document is the text between blank lines, a line, a file, or a record (a row of a table, a
-sequence of FASTA, a molecule of a SMILES file). Newlines become \\n. Byte
-order marks, NUL characters, white space at both ends and empty documents are removed. A document
-longer than MAX_DOCUMENT is cut at white space into several.
+sequence of FASTA, a molecule of a SMILES file). Newlines become \\n. Byte order marks, NUL
+characters, white space at both ends and empty documents are removed. A document longer than
+MAX_DOCUMENT is cut at white space into several.
+
+Reading is strict: a row that lacks the text or holds something else is named and stops the run,
+because otherwise a "5" or None would silently be trained on.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ..errors import UserError
-from . import records, sequences
-from .decoding import MAX_DOCUMENT, decode, first_bad_line, split, text_chunks
 from .options import PrepareConfig
-from .source import Source
+from .sources import Source, column_of, rows_of
+from .streams import Advance, text_chunks, whole
+from .tables import sequences
 
+# In characters (in bytes while a file is being cut). It bounds memory; no work in the usual corpora
+# comes near it.
+MAX_DOCUMENT = 1 << 23
+EMPTY_ROWS = "empty_rows"
+"""The count of rows without text: null, empty, or nothing but white space."""
 _BLANK_LINE = re.compile(rb"\n[^\S\n]*\n")
 _LINE = re.compile(rb"\n")
 
 
 def documents(
-    source: Source,
-    options: PrepareConfig,
-    *,
-    counts: Counter[str],
-    advance: Callable[[int], None] | None = None,
+    source: Source, options: PrepareConfig, *, counts: Counter[str], advance: Advance = None
 ) -> Iterator[str]:
-    """The documents of one source in order. `counts` receives blank, encoding_errors,
-    nul_characters and cuts.
+    """The documents of one source in order. `counts` receives blank, empty_rows (those of the
+    blank ones that are rows), encoding_errors, nul_characters and cuts.
 
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
-    read = READERS.get(source.format, records.texts)
-    for text in read(source, options, counts, advance):
+    if source.format in ("txt", "md"):
+        found = _of_text(source, options, counts, advance)
+    elif source.format == "fasta":
+        found = _of_fasta(source, options, counts, advance)
+    else:
+        found = _of_rows(source, options, counts, advance)
+    for text in found:
         yield from _cleaned(text, counts)
+
+
+def _of_text(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
+    boundary = options.document_boundary
+    if boundary == "record":
+        raise UserError(
+            f"{source.path} has no records: document_boundary must be blank-line, line or file for "
+            "txt and md"
+        )
+    if boundary == "auto":
+        boundary = "file" if source.format == "md" else "blank-line"
+    separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
+    for raw in split(text_chunks(source.path, advance), separator, counts):
+        text = _decoded(raw, source, options, counts)
+        if text is not None:
+            yield text
+
+
+def _of_fasta(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
+    """What follows `>` is not text. A sequence longer than MAX_DOCUMENT comes in pieces."""
+    raw = split(text_chunks(source.path, advance), _LINE, counts)
+    before = 0
+    for number, _, letters in sequences(source.path, raw, longest=MAX_DOCUMENT):
+        if number == before:
+            counts["cuts"] += 1
+        before = number
+        text = _decoded(letters, source, options, counts) if letters else None
+        if text is not None:
+            yield text
+
+
+def _of_rows(
+    source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
+) -> Iterator[str]:
+    column = source.column or column_of(source, options)
+    for row in rows_of(source, options, counts, advance=advance, only=column):
+        where = f"{row.where}: {column!r}"
+        text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
+        if text is None:
+            continue
+        if text.strip():
+            yield text
+        else:
+            counts["blank"] += 1
+            counts[EMPTY_ROWS] += 1
+
+
+def split(
+    chunks: Iterable[bytes], separator: re.Pattern[bytes] | None, counts: Counter[str]
+) -> Iterator[bytes]:
+    """The pieces between separators; a piece longer than MAX_DOCUMENT is cut at white space, or
+    between characters if it has no white space."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = separator.split(rest + chunk) if separator else (rest + chunk,)
+        yield from whole
+        while len(rest) > MAX_DOCUMENT:
+            counts["cuts"] += 1
+            cut = max(rest.rfind(b" ", 1, MAX_DOCUMENT), rest.rfind(b"\n", 1, MAX_DOCUMENT))
+            if cut < 1:
+                cut = MAX_DOCUMENT
+                # The place is inside a UTF-8 character.
+                while cut > MAX_DOCUMENT - 4 and rest[cut] & 0xC0 == 0x80:
+                    cut -= 1
+            yield rest[:cut]
+            rest = rest[cut:]
+    if rest:
+        yield rest
 
 
 def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
@@ -55,42 +138,31 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
     while start < len(text):
         stop = min(start + MAX_DOCUMENT, len(text))
         if stop < len(text):
-            stop = (
-                max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop), start)
-                or stop
-            )
-            stop = stop if stop > start else start + MAX_DOCUMENT
+            found = max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop))
+            stop = found if found > start else stop
             counts["cuts"] += 1
         if piece := text[start:stop].strip():
             yield piece
         start = stop
 
 
-def _of_text(
-    source: Source,
-    options: PrepareConfig,
-    counts: Counter[str],
-    advance: Callable[[int], None] | None,
-) -> Iterator[str]:
-    boundary = options.document_boundary
-    if boundary == "record":
-        raise UserError(
-            f"{source.path} has no records: document_boundary must be blank-line, line or file for "
-            "txt and md"
-        )
-    if boundary == "auto":
-        boundary = "file" if source.format == "md" else "blank-line"
-    separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
-    for raw in split(text_chunks(source.path, advance), separator, counts):
-        text = decode(raw, options.encoding_errors, counts, lambda: first_bad_line(source.path))
-        if text is not None:
-            yield text
+# ------------------------------------------------------------------ what is not UTF-8
 
 
-READERS = {
-    "txt": _of_text,
-    "md": _of_text,
-    "fasta": sequences.of_fasta,
-    "smi": sequences.of_smiles,
-}
-"""by format; all others have rows"""
+def _decoded(
+    raw: bytes, source: Source, options: PrepareConfig, counts: Counter[str]
+) -> str | None:
+    text = raw.decode("utf-8", "surrogateescape")
+    return whole(text, options.encoding_errors, counts, lambda: _first_bad_line(source.path))
+
+
+def _first_bad_line(path: Path) -> str:
+    """`FILE, line N`: the place of the first byte that is not UTF-8. Reads the file once more."""
+    number = 1
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for chunk in text_chunks(path):
+            number += decoder.decode(chunk).count("\n")
+    except UnicodeDecodeError as e:
+        number += e.object[: e.start].count(b"\n")
+    return f"{path}, line {number},"

@@ -1,39 +1,50 @@
-"""One task of `prepare`: some documents -> a part with their token ids. It runs in a worker
-process, perhaps on another host, so it imports little.
+"""Texts -> token ids, and the parts that `prepare` keeps them in. It runs in a worker process,
+perhaps on another host, so it imports little.
 
 A worker neither reads nor writes files: it receives the tokenizer as text and sends the part back
 as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
 see the output folder, and a killed worker leaves nothing behind.
+
+A part is a line of JSON (key, hash, counts) and then, for the splits train and valid, the lengths
+of the documents (uint32) and their tokens. The key is a hash of the task's documents and of every
+option that affects its bytes; a part is used again only if key and content agree.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import UserError, failing_as
-from .counts import counted, visible
-from .part_files import part_of
-from .plain import plain
-from .whole_windows import WholeWindows
+from .corpus import SPLITS
+from .tokenizer import plain
+from .vocabulary import steps, window_length
 
-# Longer documents are tokenised in pieces; this bounds the memory of the library's structures. They
-# are cut before a space, because none of the tokenizers here joins anything across one, or where a
-# tokenizer cuts by length at the end of a window.
+# Longer documents are tokenised in pieces; this bounds the memory of the library's structures.
 PIECE = 1 << 17
 _BATCH = 1 << 18
-WITHOUT_TOKENS = "without_tokens"  # documents of which the tokenizer leaves nothing
 _ID = np.dtype("u4")
 # About 60 MB of chunks and ids; when it is full, the cache is emptied.
 _MAX_KNOWN = 1 << 18
 # Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+# Of these the usual normalizers make one character each.
+_EASY = re.compile(r"[ -~\t\n\r]*")
+_SAMPLE = "".join(f"x{chr(c)}x" for c in (*b"\t\n\r", *range(32, 127)))
+# Names of counts: characters in words that became [UNK], documents that consist of them by half or
+# more, characters that are not white space, documents of which the tokenizer leaves nothing.
+UNK_CHARACTERS = "unk_characters"
+UNK_DOCUMENTS = "unk_documents"
+VISIBLE = "visible_characters"
+WITHOUT_TOKENS = "without_tokens"
 
 
 @dataclass(frozen=True)
@@ -56,8 +67,6 @@ class Task:
     key: str
     texts: list[str]
     valid: list[bool]
-    about: str = ""
-    """a description of the task, for messages"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,23 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
     return handle
 
 
+def counted(texts: list[str], unknown: np.ndarray) -> dict[str, int]:
+    """The counts of the texts themselves. unknown [texts]: characters that became [UNK]; their
+    counts are left out if they are 0."""
+    words = [text.split() for text in texts]
+    seen = np.array([sum(map(len, found)) for found in words], np.int64)
+    counts = {
+        "documents": len(texts),
+        "words": sum(map(len, words)),
+        "characters": sum(map(len, texts)),
+        VISIBLE: int(seen.sum()),
+    }
+    if unknown.any():
+        counts[UNK_CHARACTERS] = int(unknown.sum())
+        counts[UNK_DOCUMENTS] = int((2 * unknown >= np.maximum(seen, 1)).sum())
+    return counts
+
+
 class Encoder:
     """Texts -> token ids without special tokens, for the content of a tokenizer.json.
 
@@ -109,8 +135,7 @@ class Encoder:
     def __init__(self, content: str, *, remember: bool = True, unk: int = -1) -> None:
         """unk: the id of [UNK], whose characters are counted; -1 for none."""
         self._tokenizer = plain(content)
-        windows = WholeWindows(self._tokenizer)
-        self._windows = windows if windows.matter else None
+        self._pieces = Pieces(self._tokenizer)
         self._unk = unk
         self._lossy: dict[str, int] = {}  # what became [UNK] in the chunks that are known
         self._known: dict[str, bytes] | None = (
@@ -127,7 +152,7 @@ class Encoder:
         unknown = np.zeros(len(texts), np.int64)
         size = 0
         for owner, text in enumerate(texts):
-            for piece in cut(text, self._windows):
+            for piece in self._pieces(text):
                 owners.append(owner)
                 pieces.append(piece)
                 size += len(piece)
@@ -152,8 +177,6 @@ class Encoder:
 
     def _plain(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
         """The ids of each piece, and {number of a piece: its characters that became [UNK]}."""
-        # Most encodings here are of single words, and a Python array costs a quarter of a numpy
-        # array.
         with failing_as(
             "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
         ):
@@ -165,12 +188,14 @@ class Encoder:
             )
         lost = {
             i: sum(
-                visible(pieces[i][start:stop])
+                len("".join(pieces[i][start:stop].split()))
                 for number, (start, stop) in zip(e.ids, e.offsets, strict=True)
                 if number == self._unk
             )
             for i, e in zip(lossy, placed, strict=True)
         }
+        # Most encodings here are of single words, and a Python array costs a quarter of a numpy
+        # array.
         return [array("I", numbers).tobytes() for numbers in ids], lost
 
     def _remembering(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
@@ -208,22 +233,109 @@ def ignores_white_space(tokenizer: Any) -> bool:
     )
 
 
-def cut(text: str, windows: WholeWindows | None = None) -> Iterator[str]:
-    """A text in pieces of at most PIECE characters. They are cut at the end of one of the windows,
-    or before the first character of a stretch of white space, and inside a word only if there is no
-    such place."""
-    start = 0
-    while len(text) - start > PIECE:
-        stop = start + (windows.end(text[start : start + PIECE]) if windows else 0)
-        if stop == start:
-            stop = _before_space(text, start)
-        yield text[start:stop]
-        start = stop
-    yield text[start:] if start else text
+class Pieces:
+    """Cuts long texts where a tokenizer reads the pieces as it reads the whole.
+
+    None of the tokenizers here joins anything across a space, so texts are cut before one, and
+    inside a word only if there is none. One that cuts by length counts from the start of a text, or
+    of a word: its texts are cut where a window ends, if each character counts as one, and otherwise
+    before a space or not at all.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        split = json.loads(tokenizer.to_str())["pre_tokenizer"]
+        first = next(steps(split), {}).get("type")
+        length = window_length(split)
+        normalizer = tokenizer.normalizer
+        normal = _SAMPLE if normalizer is None else normalizer.normalize_str(_SAMPLE)
+        self._window = 0
+        if length > 1 and first == "Split" and len(normal) == len(_SAMPLE):
+            self._window = length
+        self._in_words = length <= 1
+        # Unigram replaces each stretch of white space, and a space begins its windows.
+        self._at_spaces = self._in_words or first not in ("Metaspace", "Split")
+
+    def __call__(self, text: str) -> Iterator[str]:
+        """Pieces of about PIECE characters."""
+        if len(text) <= PIECE:
+            yield text
+        elif self._at_spaces:
+            yield from self._before_spaces(text)
+        elif self._window and _EASY.fullmatch(text):
+            size = PIECE // self._window * self._window
+            yield from (text[i : i + size] for i in range(0, len(text), size))
+        else:
+            yield text
+
+    def _before_spaces(self, text: str) -> Iterator[str]:
+        start = 0
+        while len(text) - start > PIECE:
+            stop = start + PIECE
+            while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
+                stop -= 1
+            if stop == start and self._in_words:
+                stop = start + PIECE
+            elif stop == start:  # the word is read as a whole
+                space = re.compile(r"(?<=\S)\s").search(text, start + PIECE)
+                stop = space.start() if space else len(text)
+            yield text[start:stop]
+            start = stop
+        if start < len(text):
+            yield text[start:]
 
 
-def _before_space(text: str, start: int) -> int:
-    stop = start + PIECE
-    while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
-        stop -= 1
-    return stop if stop > start else start + PIECE
+# ------------------------------------------------------------------ parts
+
+
+def part_of(
+    key: str, valid: list[bool], lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]
+) -> bytes:
+    """The content of a part. valid: for each document whether it belongs to that split. ids: those
+    of all documents, one after the other, which have these lengths."""
+    owner_is_valid = np.array(valid, bool)
+    token_is_valid = np.repeat(owner_is_valid, lengths)
+    payload = []
+    sizes = {}
+    for split, documents, tokens in zip(
+        SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True
+    ):
+        sizes[split] = [int(documents.sum()), int(tokens.sum())]
+        payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
+    data = b"".join(payload)
+    header = {"key": key, "splits": sizes, "counts": counts}
+    return json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n" + data
+
+
+def _hash(header: dict[str, Any], data: bytes) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n" + data).hexdigest()
+
+
+def write_part(path: Path, part: bytes) -> None:
+    """Writes a part file with one rename, so that it is either whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_bytes(part)  # not synced: a hash says whether a part is whole
+    unfinished.replace(path)
+
+
+def read_part(
+    path: Path, *, key: str, dtype: str
+) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
+    """(header, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
+    task, or is not as it was written."""
+    try:
+        head, _, data = path.read_bytes().partition(b"\n")
+        header = json.loads(head)
+        if header["key"] != key or header.pop("sha256") != _hash(header, data):
+            return None
+    except (OSError, ValueError, KeyError):
+        return None
+    arrays = {}
+    at = 0
+    for split in SPLITS:
+        documents, tokens = header["splits"][split]
+        lengths = np.frombuffer(data, "<u4", documents, at)
+        at += lengths.nbytes
+        arrays[split] = lengths, np.frombuffer(data, dtype, tokens, at)
+        at += arrays[split][1].nbytes
+    return header, arrays

@@ -9,7 +9,7 @@ from shlex import quote
 
 from ..errors import UserError
 from ..progress import say
-from .manifest import MANIFEST
+from .corpus import MANIFEST, is_unfinished
 
 
 def is_prepared(data: str) -> bool:
@@ -23,7 +23,6 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     id. Raises UserError."""
     from .options import PrepareConfig
     from .prepare import prepare
-    from .workspace import is_unfinished
 
     if is_prepared(data):
         return Path(data)

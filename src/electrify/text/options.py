@@ -65,7 +65,9 @@ class PrepareConfig(Options):
     """End of a document in txt and md: auto is blank-line for txt and file for md. Rows of tables,
     fasta and smi are always documents."""
     text_column: str = "text"
-    """Column of the text."""
+    """Column of the text, by name or number from 0 [default: text, or another common name]."""
+    header: bool = True
+    """Whether the first line of a .csv or .tsv names its columns."""
     dataset_split: str = "train"
     """Split of a hub: data set."""
     encoding_errors: Literal["strict", "replace", "skip"] = "strict"
@@ -142,6 +144,8 @@ class PrepareConfig(Options):
             idle |= dict.fromkeys(names, "a byte vocabulary is the 256 bytes")
         if not formats & {"jsonl", "csv", "tsv", "parquet", "hub", "pydocs"}:
             idle["text_column"] = "no input has columns"
+        if not formats & {"csv", "tsv"}:
+            idle["header"] = "no input is a .csv or .tsv"
         if "hub" not in formats:
             idle["dataset_split"] = "no input is a hub: data set"
         if not formats & {"txt", "md"} and self.document_boundary != "record":
@@ -268,10 +272,9 @@ class Prepare(PrepareConfig):
             )
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(PrepareConfig)}
 
-        from .judged import advice
+        from .corpus import Corpus
         from .prepare import prepare
-        from .shards import Corpus
-        from .summary import report
+        from .report import advice, report
 
         folder = Path(self.output_dir)
         manifest = prepare(PrepareConfig(**own))

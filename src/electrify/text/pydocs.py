@@ -20,37 +20,23 @@ from pathlib import Path
 
 from ..files import written
 from ..progress import Progress
-from .pool import Workers
+from . import workers as processes
 
 STANDARD_LIBRARY = "python"
 # Shorter docstrings ("Return self.", "See base class.") say nothing; tests and vendored copies are
 # repetitive.
 MIN_CHARACTERS = 80
-_LEFT_OUT = {
-    "test",
-    "tests",
-    "testing",
-    "_vendor",
-    "__pycache__",
-    "site-packages",
-    "dist-packages",
-    "idle_test",
-    "lib2to3",
-    "electrify",
-}
+_LEFT_OUT = {"test", "tests", "testing", "idle_test", "lib2to3", "_vendor", "__pycache__"}
+_LEFT_OUT |= {"site-packages", "dist-packages", "electrify"}
 _MAX_SOURCE = 1 << 22
 _FILES_A_TASK = 64
 
 
 def write(path: Path, *, key: str, workers: int) -> None:
     """Writes the corpus as JSONL, with the text under `key`: the whole file or none of it."""
-    with (
-        written(path) as part,
-        part.open("wb") as f,
-        Progress(
-            None, title="reading the documentation of the installed packages", unit="documents"
-        ) as bar,
-    ):
+    title = "reading the documentation of the installed packages"
+    bar = Progress(None, title=title, unit="documents")
+    with written(path) as part, part.open("wb") as f, bar:
         for _, text in documents(workers=workers):
             f.write(json.dumps({key: text}).encode() + b"\n")
             bar.advance()
@@ -71,13 +57,13 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
         for batch in batches:
             yield from parse(batch)
         return
-    with Workers(workers, module=__name__, argument=None) as pool:
-        for found in pool.map(batches):
+    with processes.workers("local", workers, start, None) as pool:
+        for found in processes.ordered(pool, batches):
             yield from found
 
 
 def start(_: None) -> Callable[[list[tuple[str, Path]]], list[tuple[str, str]]]:
-    """Returns the function that a worker process calls with a task, see pool.py."""
+    """Returns the function that a worker process calls with a task, see workers.py."""
     # A syntax tree stays alive until it is dropped as a whole, so looking for garbage cycles in it
     # only costs time (a fifth).
     gc.disable()
@@ -92,12 +78,8 @@ def parse(files: list[tuple[str, Path]]) -> list[tuple[str, str]]:
 def identity() -> str:
     """A hash of the names and sizes of all source files. It changes when packages are installed or
     removed."""
-    hashed = hashlib.sha256()
-    for package, path in source_files():
-        hashed.update(
-            f"{package}\0{path.name}\0{path.stat().st_size}\n".encode("utf-8", "surrogateescape")
-        )
-    return hashed.hexdigest()
+    rows = (f"{p}\0{path.name}\0{path.stat().st_size}\n" for p, path in source_files())
+    return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def source_files() -> list[tuple[str, Path]]:
@@ -147,22 +129,12 @@ def docstrings(path: Path) -> list[str]:
 def _collect(node: ast.AST, found: list[str]) -> None:
     """Definitions occur only in bodies, so expressions, which are most of a tree, are not
     visited."""
-    body = getattr(node, "body", None)
-    if not isinstance(body, list):
-        return
-    if (
-        isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and body
-    ):
-        first = body[0]
-        if (
-            isinstance(first, ast.Expr)
-            and isinstance(first.value, ast.Constant)
-            and isinstance(first.value.value, str)
-        ):
-            found.append(first.value.value)
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node, clean=False)
+        found += [] if text is None else [text]
     for name in ("body", "orelse", "finalbody", "handlers"):
-        for child in getattr(node, name, ()) or ():
+        children = getattr(node, name, ())
+        for child in children if isinstance(children, list) else ():
             _collect(child, found)
 
 

@@ -1,23 +1,97 @@
-"""Training a tokenizer, deterministically: the same documents give the same file, whatever the
-order of hash maps and the number of threads.
+"""Trains tokenizers deterministically: the same documents give the same file, whatever the order of
+hash maps and the number of threads.
 
-The tokenizers library has one deterministic trainer, that of byte-level BPE. wordpiece.py and
-unigram.py say how the others are made deterministic.
+The tokenizers library has one deterministic trainer, that of byte-level BPE. `_wordpiece` and
+`_unigram` say how the others are made deterministic. Where a text has no words (Splitting.window),
+white space is a character like any other, and a text is its pieces laid end to end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from ..errors import UserError
-from .characters import byte, character
-from .feeding import emptied, feed, in_megabytes, with_ends
-from .splitting import Splitting, bytes_split
-from .trainable import SPECIALS, Wanted, normalizer_of
-from .unigram import unigram
-from .unrepeated import enough
-from .wordpiece import wordpiece
+from ..progress import Progress, Waiting, say
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# WordPiece looks for its longest piece from the end of what it is given, so its time for a text
+# without spaces grows with this length: at 64 it is a few dozen look-ups for each character.
+WINDOW = 64
+# A word with the space before it; white space before that, and other white space, by itself.
+SPACED_WORDS = r" ?\S+|\s+(?!\S)|\s"
+ONE_SPACE = r"\s"
+_ANY = r"[\s\S]{1,"
+# BERT's vocabulary has a thousand characters. A small vocabulary has fewer, so that at most one
+# eighth of it is single characters (c and ##c) ...
+MAX_ALPHABET = 1000
+ALPHABET_SHARE = 16
+# ... but only where the characters left out are rare, all together: in prose they are the odd sign
+# of a foreign script. In molecules or proteins they would be letters of the language itself.
+RARE = 1e-4
+# Where the characters do not all fit, the share of them that is left out for the sake of pieces.
+TOLERATED = 0.01
+MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
+# Above this share of the characters in words that long, words are cut into windows.
+LONG_SHARE = 0.01
+JUDGED = 1_000_000  # characters from the start of the texts
+# Characters that the library normalises at once: it needs a hundred bytes and more for each.
+_AT_ONCE = 1 << 14
+# Normalising makes at most four characters of one.
+_MAY_BE_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD // 4 + 1},}}")
+# BERT sets ideographs apart, but corpora of such lines have always had windows.
+_LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
+_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
+SHORT_MB = 20
+"""Millions of characters. A text up to this length is kept until the vocabulary is full."""
+# The time of the library's merges grows with the square of a word's length: five megabytes without
+# a space would take days, and teach nothing.
+LONGEST_WORD = 1000
+_ENDLESS = re.compile(rf"(?<!\S)\S{{{LONGEST_WORD + 1},}}")
+# Characters and texts per batch: large enough to spread the cost of a batch over many short texts,
+# but small compared with the sample.
+BATCH_CHARACTERS = 1 << 20
+BATCH_TEXTS = 1 << 13
+# Unigram training passes about 70 times over all distinct words, at 2 us per character. This does
+# not matter in a language with spaces, where words repeat (16 % of a million English characters
+# are in distinct words), but takes 100 s for 0.7 MB of molecules. With 128 characters per piece,
+# each piece is seen a few dozen times.
+CHARACTERS = 128
+UNREPEATED = 0.75
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """Boundaries that no piece may cross: `auto` is the usual pre-tokenizer of a kind."""
+
+    kind: str = "auto"
+    length: int | None = None
+    """characters of a chunk"""
+
+    @property
+    def window(self) -> int | None:
+        """The most characters of a piece for `none` and `chunks`, which look at nothing else; None
+        for those that split at words."""
+        return {"none": WINDOW, "chunks": self.length}.get(self.kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a vocabulary is to be. min_frequency: how often a piece must occur at least."""
+
+    vocab_size: int
+    lowercase: bool
+    strip_accents: bool
+    min_frequency: int
+    splitting: Splitting
 
 
 def train(
@@ -33,17 +107,12 @@ def train(
     """A `tokenizers.Tokenizer` of kind wordpiece, bpe, unigram, character or byte with the special
     tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
 
-    splitting: where pieces may not cross; by default as is usual for the kind.
-
     Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
     are too few texts for a vocabulary, or if min_frequency is too high for them.
     """
-    make = _KINDS[kind]
+    from tokenizers import processors
+
     splitting = splitting or Splitting()
-    # A learnt vocabulary must not be trained on endless words; windows are short, and in a
-    # vocabulary of characters the longest word is one character.
-    whole = splitting.window is not None or kind in ("character", "byte")
-    given = list(texts) if whole else [with_ends(text) for text in texts]
     wanted = Wanted(
         vocab_size=vocab_size,
         lowercase=lowercase,
@@ -51,16 +120,11 @@ def train(
         min_frequency=min_frequency,
         splitting=splitting,
     )
-    return _finished(make(given, wanted), vocab_size)
-
-
-def _finished(tokenizer: Any, vocab_size: int) -> Any:
-    """Adds the special tokens, and puts them around texts as BERT does. Raises UserError if there
-    was too little text for a vocabulary."""
-    from tokenizers import processors
-
+    # Windows are short, and in a vocabulary of characters the longest word is one character.
+    whole = splitting.window is not None or kind in ("character", "byte")
+    tokenizer = _KINDS[kind](list(texts) if whole else [with_ends(t) for t in texts], wanted)
     tokenizer.add_special_tokens(list(SPECIALS))
-    if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(5)):
+    if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(len(SPECIALS))):
         raise UserError(
             f"no vocabulary could be trained with vocab_size {vocab_size}: the text holds too "
             "little"
@@ -73,42 +137,509 @@ def _finished(tokenizer: Any, vocab_size: int) -> Any:
     return tokenizer
 
 
+# ------------------------------------------------------------------ normalizers, pre-tokenizers
+
+
+def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
+    """Composes characters first. What is not an accent is composed again afterwards: syllables of
+    Hangul, and vowel signs of Bengali, Tamil and a few other scripts."""
+    from tokenizers import normalizers
+
+    steps = [compose()]
+    if wanted.strip_accents:
+        steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
+    if wanted.lowercase:
+        steps.append(normalizers.Lowercase())
+    return normalizers.Sequence([*steps, *extra])
+
+
+def at(pattern: str) -> Any:
+    """A pre-tokenizer that sets apart what the pattern matches."""
+    from tokenizers import Regex, pre_tokenizers
+
+    return pre_tokenizers.Split(Regex(pattern), "isolated")
+
+
+def windows(length: int) -> Any:
+    """A pre-tokenizer that cuts what it is given every `length` characters."""
+    return at(f"{_ANY}{length}}}")
+
+
+def _bytes_split(splitting: Splitting) -> Any:
+    """The pre-tokenizer of byte-level tokenizers."""
+    from tokenizers import pre_tokenizers
+
+    if splitting.kind == "auto":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    first = windows(splitting.window) if splitting.window else at(SPACED_WORDS)
+    return pre_tokenizers.Sequence(
+        [first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+
+def steps(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The steps of a normalizer or pre-tokenizer of a tokenizer.json, without its sequences."""
+    if part:
+        yield from [*part.get("pretokenizers", ()), *part.get("normalizers", ())] or [part]
+
+
+def patterns(part: dict[str, Any] | None) -> set[str]:
+    """The regular expressions at which a pre-tokenizer splits."""
+    found = [s.get("pattern") for s in steps(part) if s.get("type") == "Split"]
+    return {p["Regex"] for p in found if isinstance(p, dict) and isinstance(p.get("Regex"), str)}
+
+
+def window_length(part: dict[str, Any] | None) -> int:
+    """The most characters of the windows into which a pre-tokenizer cuts; 0 if it cuts none."""
+    found = (p.removeprefix(_ANY).removesuffix("}") for p in patterns(part) if p.startswith(_ANY))
+    return max((int(length) for length in found if length.isdecimal()), default=0)
+
+
+# ------------------------------------------------------------------ feeding the library
+
+
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in order, in lists that hold about BATCH_CHARACTERS or BATCH_TEXTS."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= BATCH_CHARACTERS or len(batch) >= BATCH_TEXTS:
+            yield batch
+            batch = []
+            size = 0
+    if batch:
+        yield batch
+
+
+def with_ends(text: str) -> str:
+    """The text with a space inserted after every LONGEST_WORD characters without one."""
+    if len(text) <= LONGEST_WORD:
+        return text
+    return _ENDLESS.sub(
+        lambda word: " ".join(
+            word[0][i : i + LONGEST_WORD] for i in range(0, len(word[0]), LONGEST_WORD)
+        ),
+        text,
+    )
+
+
+def _megabytes(texts: list[str]) -> float:
+    """The size of the texts in millions of characters."""
+    return sum(map(len, texts)) / 1e6
+
+
+def _emptied(texts: list[str]) -> Iterator[str]:
+    """The texts in order, each freed once it was read, because the trainer keeps words."""
+    texts.reverse()
+    while texts:
+        yield texts.pop()
+
+
+def feed(tokenizer: Any, texts: list[str], trainer: Any, *, then: str) -> None:
+    """Trains on the texts, which are freed. then: the name of what the library does after it has
+    read all words, for the line with its duration; it prints nothing itself."""
+    with ExitStack() as stack:
+
+        def read() -> Iterator[list[str]]:
+            with Progress(_megabytes(texts), title="counting words", unit="MB") as bar:
+                for batch in batches(_emptied(texts)):
+                    yield batch
+                    bar.advance(_megabytes(batch))
+            stack.enter_context(Waiting(then))
+
+        tokenizer.train_from_iterator(read(), trainer)
+
+
+def enough(texts: list[str], vocab_size: int) -> list[str]:
+    """If hardly any word occurs twice: the first texts that suffice for this many pieces, and of
+    the others only those with a new character. Otherwise all texts."""
+    most = max(CHARACTERS * vocab_size, 1 << 16)
+    if sum(map(len, texts)) <= most or not _unrepeated(texts):
+        return texts
+    kept: list[str] = []
+    seen: set[str] = set()
+    for text in texts:
+        if most > 0 or not seen.issuperset(text):
+            kept.append(text)
+            seen.update(text)
+            most -= len(text)
+    say(
+        f"hardly a word of this text occurs twice: {_megabytes(kept):.2g} MB of it weigh the "
+        f"pieces of a vocabulary of {vocab_size}"
+    )
+    return kept
+
+
+def _unrepeated(texts: list[str]) -> bool:
+    words: set[str] = set()
+    read = 0
+    for text in texts:
+        found = text.split()
+        read += sum(map(len, found))
+        words.update(found)
+        if read > JUDGED:
+            break
+    return sum(map(len, words)) > UNREPEATED * read
+
+
+# ------------------------------------------------------------------ characters
+
+
+def _count(
+    texts: list[str], prepared: Callable[[list[str]], list[str]] = lambda batch: batch
+) -> dict[str, int]:
+    """How often each character occurs. prepared: what is done to a batch of texts before."""
+    counts = np.zeros(0x110000, np.int64)
+    with Progress(_megabytes(texts), title="counting characters", unit="MB") as bar:
+        for batch in batches(texts):
+            # A call costs as much as a million characters do, so texts are joined.
+            letters = np.frombuffer("".join(prepared(batch)).encode("utf-32-le"), np.uint32)
+            counts += np.bincount(letters, minlength=len(counts))
+            bar.advance(_megabytes(batch))
+    return {chr(c): int(counts[c]) for c in np.flatnonzero(counts)}
+
+
+def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tuple[str, int]]:
+    """(character, number) of those that occur min_frequency times, the most frequent first; white
+    space too if `spaces`. Raises UserError if none of them is left."""
+    least = max(wanted.min_frequency, 1)
+    shown = {c: n for c, n in counts.items() if spaces or not c.isspace()}
+    letters = sorted((-n, c) for c, n in shown.items() if n >= least)
+    if shown and not letters:
+        top = max(shown.values())
+        times = "once" if top == 1 else f"{top} times"
+        raise UserError(
+            f"min_frequency {least} leaves nothing of the text: its most frequent character occurs "
+            f"{times}, and equal documents count as one; choose a lower one"
+        )
+    return [(c, -n) for n, c in letters]
+
+
+def capacity(
+    letters: list[tuple[str, int]], vocab_size: int, *, joins: Callable[[str], bool]
+) -> int:
+    """How many of the most frequent characters a vocabulary takes: a sixteenth of its size; but all
+    of them, or all but rare ones, if those left out would not be rare and the pieces fit; and if
+    they do not fit, as many as leave out no more than TOLERATED.
+
+    joins: whether a character may continue a word, which takes a second piece.
+    """
+    usual = max(1, min(MAX_ALPHABET, vocab_size // ALPHABET_SHARE))
+    numbers = np.array([n for _, n in letters])
+    rare = RARE * numbers.sum()
+    if numbers[usual:].sum() <= rare:
+        return usual
+    fit = _fitting(letters, vocab_size - len(SPECIALS), joins)
+    if numbers[fit:].sum() <= rare:
+        return fit
+    known = (1 - TOLERATED) * numbers.sum()
+    return max(usual, min(fit, int(np.searchsorted(np.cumsum(numbers), known)) + 1))
+
+
+def _fitting(letters: list[tuple[str, int]], places: int, joins: Callable[[str], bool]) -> int:
+    """How many of the first characters have pieces that fit into so many places."""
+    pieces = np.cumsum([1 + joins(c) for c, _ in letters])
+    return int(np.searchsorted(pieces, places, side="right"))
+
+
+def _numbered(pieces: list[str]) -> dict[str, int]:
+    return {piece: i for i, piece in enumerate([*SPECIALS, *pieces])}
+
+
+def _character(texts: list[str], wanted: Wanted) -> Any:
+    """A token for each character, white space included: the most frequent that fit. With `chunks`
+    also the most frequent chunks (k-mers); a chunk that is not among them is its characters."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    length = wanted.splitting.length
+    normalizer = _normalizer(wanted, normalizers.NFC)
+    chunks: Counter[str] = Counter()
+
+    def prepared(batch: list[str]) -> list[str]:
+        normal = [normalizer.normalize_str(text) for text in batch]
+        if length is not None:
+            for text in normal:
+                last = len(text) - length + 1
+                chunks.update(text[i : i + length] for i in range(0, last, length))
+        return normal
+
+    letters = _often(_count(texts, prepared), wanted, spaces=True)
+    free = wanted.vocab_size - len(SPECIALS)
+    kept = sorted(c for c, _ in letters[:free])
+    if length is not None:
+        known = set(kept)
+        ranks = sorted((-n, c) for c, n in chunks.items() if n >= max(wanted.min_frequency, 1))
+        spelled = (c for _, c in ranks if known.issuperset(c) and c not in SPECIALS)
+        kept += islice(spelled, free - len(kept))
+        longest = models.WordPiece(
+            _numbered(kept),
+            unk_token="[UNK]",
+            max_input_chars_per_word=length,
+            continuing_subword_prefix="",
+        )
+        tokenizer = Tokenizer(longest)
+        tokenizer.pre_tokenizer = windows(length)
+    else:
+        tokenizer = Tokenizer(models.BPE(_numbered(kept), [], unk_token="[UNK]", fuse_unk=False))
+        words = wanted.splitting.kind == "whitespace"
+        tokenizer.pre_tokenizer = at(ONE_SPACE) if words else windows(1)
+    tokenizer.normalizer = normalizer
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+# ------------------------------------------------------------------ bytes
+
+
+def _around_bytes(model: Any, wanted: Wanted) -> Any:
+    from tokenizers import Tokenizer, decoders, normalizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = _normalizer(wanted, normalizers.NFC)
+    tokenizer.pre_tokenizer = _bytes_split(wanted.splitting)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _byte(texts: list[str], wanted: Wanted) -> Any:
+    """A token for each of the 256 bytes, whatever the texts are."""
+    from tokenizers import models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return _around_bytes(models.BPE(_numbered(alphabet), []), wanted)
+
+
 def _bpe(texts: list[str], wanted: Wanted) -> Any:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import models, pre_tokenizers, trainers
 
     if wanted.vocab_size < len(SPECIALS) + 256:
         raise UserError(
             f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
             f"special tokens), not {wanted.vocab_size}; tokenizer byte has just these"
         )
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizer_of(wanted, compose=normalizers.NFC)
-    tokenizer.pre_tokenizer = bytes_split(wanted.splitting)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = _around_bytes(models.BPE(), wanted)
     if wanted.splitting.window is not None:
         texts = enough(texts, wanted.vocab_size)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=wanted.vocab_size,
         min_frequency=wanted.min_frequency,
         show_progress=False,
         special_tokens=list(SPECIALS),
-        initial_alphabet=alphabet,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
-    feed(
-        tokenizer,
-        emptied(texts),
-        trainer,
-        megabytes=in_megabytes(texts),
-        then="joining pieces of words",
-    )
+    feed(tokenizer, texts, trainer, then="joining pieces of words")
     return tokenizer
 
 
+# ------------------------------------------------------------------ WordPiece
+
+
+def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
+    """The library's trainer numbers the pieces `##c` in the order in which a hash map yields them,
+    and breaks later ties by these numbers. To fix the numbers, every `##c` is passed beforehand,
+    sorted, as a "special token"; afterwards the model is built again with only the true ones."""
+    from tokenizers import models
+
+    spaces = wanted.splitting.window is not None
+    draft = bert_like(wanted)
+    long_words = not spaces and has_long_words(texts, draft)
+    counts: Counter[str] = Counter()
+    # Exact, because BERT's normalizer treats one character at a time.
+    for character, n in _count(texts).items():
+        for c in draft.normalizer.normalize_str(character):
+            counts[c] += n
+    letters = _often(counts, wanted, spaces=spaces)
+    draft = bert_like(wanted, long_words=long_words)
+    joining = set() if spaces else {c for c, _ in letters if _joins(draft, c)}
+    joins = joining.__contains__
+    vocab_size = wanted.vocab_size
+    limit = capacity(letters, vocab_size, joins=joins)
+
+    def trained(texts: list[str]) -> Any:
+        starts = sorted(c for c, _ in letters[:limit])
+        return _pieces(bert_like(wanted, long_words=long_words), texts, starts, joining, wanted)
+
+    again = list(texts) if _megabytes(texts) <= SHORT_MB else []
+    draft = trained(texts)
+    # A short text may leave entries free: these then go to characters that were left out.
+    while again and limit < len(letters) and (free := vocab_size - draft.get_vocab_size()) > 0:
+        quarter = vocab_size // 4
+        more = (
+            min(limit, quarter - limit)
+            if limit < quarter
+            else _fitting(letters[limit:], free, joins)
+        )
+        if not more:
+            break
+        limit += more
+        draft = trained(list(again))
+    model = models.WordPiece(
+        draft.get_vocab(),
+        unk_token="[UNK]",
+        max_input_chars_per_word=MAX_WORD,
+        continuing_subword_prefix=_prefix(wanted),
+    )
+    return bert_like(wanted, model, long_words=long_words)
+
+
+def _prefix(wanted: Wanted) -> str:
+    """The mark of a piece that continues a word."""
+    return "" if wanted.splitting.window else "##"
+
+
+def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) -> Any:
+    """A WordPiece tokenizer with this model; `auto` without long words is BERT's. long_words: words
+    are cut into windows, because many are longer than WordPiece takes."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(model or models.WordPiece(unk_token="[UNK]"))
+    window = wanted.splitting.window
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=window is None,
+        strip_accents=wanted.strip_accents,
+        lowercase=wanted.lowercase,
+    )
+    if window is not None:
+        tokenizer.pre_tokenizer = windows(window)
+        tokenizer.decoder = decoders.Fuse()
+        return tokenizer
+    spaced = wanted.splitting.kind == "whitespace"
+    words = pre_tokenizers.WhitespaceSplit() if spaced else pre_tokenizers.BertPreTokenizer()
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([words, windows(WINDOW)]) if long_words else words
+    )
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=not spaced)
+    return tokenizer
+
+
+def has_long_words(texts: list[str], tokenizer: Any) -> bool:
+    """Whether words that are longer than WordPiece takes hold more than LONG_SHARE of the first
+    million characters. The tokenizer says what a word is: marks and signs may be part of it, and
+    normalising takes marks away and takes letters apart."""
+    read = found = 0
+    for text in texts:
+        judged = text[: JUDGED - read]
+        read += len(judged)
+        for part in _MAY_BE_LONG.findall(judged):
+            for start in range(0, len(part), _AT_ONCE):
+                piece = part[start : start + _AT_ONCE]
+                letters = sum(map(len, _LETTERS.findall(piece)))
+                found += max(letters, _in_long_words(piece, tokenizer))
+            if found > LONG_SHARE * JUDGED:
+                return True
+        if read >= JUDGED:
+            break
+    return found > LONG_SHARE * read
+
+
+def _in_long_words(piece: str, tokenizer: Any) -> int:
+    """How many characters are in words of more than MAX_WORD."""
+    # Words end at white space at the latest, which ideographs are set apart with.
+    runs = _LONG.findall(tokenizer.normalizer.normalize_str(piece))
+    words = (word for run in runs for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(run))
+    return sum(len(word) for word in words if len(word) > MAX_WORD)
+
+
+def _pieces(
+    draft: Any, texts: list[str], starts: list[str], joining: set[str], wanted: Wanted
+) -> Any:
+    """The tokenizer, trained on the texts, which are freed, with these characters."""
+    from tokenizers import trainers
+
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=wanted.vocab_size,
+        min_frequency=wanted.min_frequency,
+        show_progress=False,
+        special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
+        initial_alphabet=starts,
+        limit_alphabet=len(starts),
+        continuing_subword_prefix=_prefix(wanted),
+    )
+    feed(draft, texts, trainer, then="joining pieces of words")
+    return draft
+
+
+def _joins(tokenizer: Any, character: str) -> bool:
+    """Whether a character may continue a word."""
+    normal = tokenizer.normalizer.normalize_str(f"a{character}a")
+    return len(tokenizer.pre_tokenizer.pre_tokenize_str(normal)) == 1
+
+
+# ------------------------------------------------------------------ Unigram
+
+
+def _unigram(texts: list[str], wanted: Wanted) -> Any:
+    """Deterministic by `canonical_pieces`, in bounded time by `enough`. Raises UserError if the
+    vocabulary is too small for the characters of the texts."""
+    from tokenizers import models, trainers
+
+    draft = _around_unigram(models.Unigram(), wanted)
+    size = wanted.vocab_size
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
+    )
+    try:
+        feed(draft, enough(texts, size), trainer, then="weighing pieces of words")
+    except Exception as e:  # the library has no class of its own for it
+        if "not large enough to contain all chars" not in str(e):
+            raise
+        raise UserError(
+            f"vocab_size {size} is too small for the characters of this text, all of which a "
+            "unigram vocabulary holds; choose a larger one, or tokenizer bpe, character or byte"
+        ) from e
+    found = json.loads(draft.to_str())["model"]["vocab"]
+    # Not the draft with another model: its special tokens have other ids if the trainer learnt a
+    # piece of the same name from a text that mentions one.
+    pieces = canonical_pieces([(piece, score) for piece, score in found])
+    return _around_unigram(models.Unigram(pieces, unk_id=SPECIALS.index("[UNK]")), wanted)
+
+
+def _around_unigram(model: Any, wanted: Wanted) -> Any:
+    """A tokenizer with this model."""
+    from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    spaces = normalizers.Replace(Regex(r"\s+"), " ")
+    tokenizer.normalizer = _normalizer(wanted, normalizers.NFKC, spaces)
+    window = wanted.splitting.window
+    words = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=window is None)
+    tokenizer.pre_tokenizer = (
+        words if window is None else pre_tokenizers.Sequence([words, windows(window)])
+    )
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    return tokenizer
+
+
+def canonical_pieces(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The pieces and scores of a Unigram model, made independent of the trainer's hash maps.
+
+    Two trainings give the same pieces, but add floats in different orders (results differ by
+    1e-14), and characters that did not earn a place of their own get the lowest score plus 0.0001,
+    0.0002, ... in the order of a hash map. So scores are rounded, and those of such characters are
+    assigned in alphabetical order.
+    """
+    free = [(piece, score) for piece, score in pieces if piece not in SPECIALS]
+    single = sum(len(piece) == 1 for piece, _ in free)
+    least = min((score for _, score in free), default=0.0)
+    late = {
+        piece: score
+        for piece, score in free
+        if len(piece) == 1 and score - least < 1e-4 * single + 1e-6
+    }
+    dealt = dict(zip(sorted(late), sorted(late.values(), reverse=True), strict=True))
+    rounded = [(piece, round(dealt.get(piece, score), 4)) for piece, score in free]
+    return [(special, 0.0) for special in SPECIALS] + sorted(
+        rounded, key=lambda pair: (-pair[1], pair[0])
+    )
+
+
 _KINDS: dict[str, Callable[[list[str], Wanted], Any]] = {
-    "wordpiece": wordpiece,
+    "wordpiece": _wordpiece,
     "bpe": _bpe,
-    "unigram": unigram,
-    "character": character,
-    "byte": byte,
+    "unigram": _unigram,
+    "character": _character,
+    "byte": _byte,
 }

@@ -16,7 +16,7 @@ from ..data.phases import phases_of
 from ..draws import draws_for
 from ..objectives.objective import Objective, Step
 from ..recipe import Corruption, Recipe, first_asked, learns_by_likelihood
-from ..text.shards import Corpus
+from ..text.corpus import Corpus
 from .dist import World
 from .log import Topic
 from .sums import MetricSums

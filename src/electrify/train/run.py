@@ -40,8 +40,8 @@ from ..progress import say
 from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch
 from ..rules import cautions, check, periods
 from ..tables import KEPT
+from ..text.corpus import Corpus, verify
 from ..text.given import is_prepared, prepared
-from ..text.shards import Corpus, verify_sample
 from . import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, checkpoint, dist
 from .log import MetricsLog, begin_log
 from .loop import Run, Summary
@@ -186,7 +186,7 @@ def pretrain(
                 data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
                 if world.is_main:
                     step = max(checkpoint.steps(folder), default=0)
-                    verify_sample(data, max_bytes=VERIFIED_BYTES, key=step)
+                    verify(data, max_bytes=VERIFIED_BYTES, key=step)
             job = Job(data, folder, config, world, starts, deadline, milestones, trunk)
             if train_minutes is not None:
                 job = replace(job, config=in_time(job, train_minutes))

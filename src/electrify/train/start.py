@@ -43,10 +43,8 @@ from ..progress import say
 from ..recipe import SECTION_OF, Model, Recipe, override
 from ..rules import POSITIONS, check, extending, limit
 from ..tables import KEPT, row_of
-from ..text.manifest import TOKENIZER
-from ..text.shards import Corpus
-from ..text.tokenizer import load_tokenizer, without_code
-from ..text.word_edges import word_edges
+from ..text.corpus import TOKENIZER, Corpus
+from ..text.tokenizer import load_tokenizer, without_code, word_edges
 
 Starts = Mapping[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 GENERATOR = "generator"

@@ -19,7 +19,7 @@ from torch import nn
 
 from ..data.loader import Loader, Rows
 from ..recipe import Train
-from ..text.judged import more_validation
+from ..text.report import more_validation
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard

@@ -1,0 +1,324 @@
+"""A prepared corpus: its files, their reader and the writer of its shards.
+
+    DATA/manifest.json                 what is here, from what, with which options, with the size
+                                       and sha256 of every file
+    DATA/tokens-<split>-00000.bin      token ids, little-endian uint16 (vocabulary up to 65 536)
+                                       or uint32, documents end to end, no specials
+    DATA/documents-<split>-00000.npy   int64 [documents + 1], offsets of the documents in that
+                                       shard: 0, ..., tokens of the shard
+    DATA/unigram.npy                   int64 [vocabulary], how often each id occurs in the train
+                                       split
+    DATA/tokenizer/                    a Hugging Face tokenizer folder
+
+Splits are `train` and `valid`. A document never crosses a shard. The manifest is written last:
+without it the folder is unfinished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from typing import IO, Annotated, Any, Literal, get_args
+
+import numpy as np
+from annotated_types import Gt, Le
+
+from ..errors import UserError, need
+from ..files import json_text, read_json, sha256, sync, write, written
+from ..special import SpecialIds
+from ..values import Natural
+
+Split = Literal["train", "valid"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+Dtype = Literal["uint16", "uint32"]
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer"  # the folder beside it
+UNIGRAM = "unigram.npy"
+UNFINISHED = "unfinished"
+STATE = f"{UNFINISHED}/state.json"
+"""What `prepare` writes first, and removes behind the manifest."""
+AGAIN = "prepare the corpus again"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One pair of files. Names are relative to the folder of the manifest."""
+
+    tokens_file: str
+    documents_file: str
+    tokens: Natural
+    documents: Natural
+    tokens_sha256: str
+    documents_sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of a prepared corpus."""
+
+    format: Literal[1]
+    dtype: Dtype
+    """Of the token ids in a shard."""
+    vocab_size: Annotated[int, Gt(0), Le(1 << 32)]
+    special_ids: SpecialIds
+    tokenizer_sha256: str
+    """Hash of tokenizer/tokenizer.json: the identity of the vocabulary, stored in checkpoints too.
+    """
+    unigram_sha256: str
+    splits: dict[Split, list[Shard]]
+    options: dict[str, Any]
+    """The options of `prepare` that affect the bytes."""
+    sources: list[dict[str, Any]]
+    """One row for each input: name (not an absolute path), bytes, sha256."""
+    counts: dict[str, int]
+    """documents, words, characters, bytes, tokens, unk_tokens, duplicates, dropped ...: the numbers
+    that `prepare` printed."""
+    tokenizer_files: dict[str, str]
+    """Hashes of every file in tokenizer/."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the data: a hash over the contents of every shard and of the
+        tokenizer."""
+        rows = {
+            split: [(s.tokens_sha256, s.documents_sha256) for s in shards]
+            for split, shards in self.splits.items()
+        }
+        return hashlib.sha256(
+            json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()
+        ).hexdigest()
+
+    def documents(self, split: Split) -> int:
+        return sum(s.documents for s in self.splits.get(split, []))
+
+
+def token_dtype(vocab_size: int) -> np.dtype[Any]:
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest last and with one rename, so a folder with a manifest is complete."""
+    fields = asdict(manifest)
+    write(folder / MANIFEST, json_text({**fields, "sha256": _hash_of(fields)}, indent=1) + "\n")
+
+
+def _hash_of(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json_text(fields).encode()).hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Reads the manifest. Raises UserError if the folder is not a prepared corpus, or is an
+    unfinished or foreign one."""
+    path = folder / MANIFEST
+    need(
+        path.exists(),
+        f"{folder} is not a prepared corpus: it has no {MANIFEST}",
+        f"make one with `electrify prepare CORPUS --output-dir {quote(str(folder))}`",
+    )
+    from pydantic import TypeAdapter, ValidationError
+
+    fields = read_json(path)
+    if fields.pop("sha256", None) != _hash_of(fields):
+        raise UserError(f"{path} is damaged or was edited: its checksum differs", AGAIN)
+    try:
+        return TypeAdapter(Manifest).validate_python(fields)
+    except ValidationError as e:
+        wrong = e.errors(include_url=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise UserError(f"{path} is damaged: {where}: {wrong['msg']}", AGAIN) from e
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether `prepare` has begun a corpus there and not ended it."""
+    return (folder / STATE).is_file() and not (folder / MANIFEST).exists()
+
+
+# ------------------------------------------------------------------ reading
+
+
+class Corpus:
+    """One split of a prepared corpus, memory-mapped. Opening checks that every file is there with
+    its size; `verify` checks hashes."""
+
+    def __init__(self, folder: Path, split: Split) -> None:
+        self.folder = folder
+        self.split = split
+        self.manifest = read_manifest(folder)
+        self.shards = self.manifest.splits.get(split, [])
+        itemsize = np.dtype(self.manifest.dtype).itemsize
+        for shard in self.shards:
+            _must_be_there(folder, shard.documents_file)
+            _must_be_there(folder, shard.tokens_file)
+            path = folder / shard.tokens_file
+            found, wanted = path.stat().st_size, shard.tokens * itemsize
+            need(
+                found == wanted,
+                f"{path} has {found} bytes where the manifest says {wanted}: it is truncated",
+                AGAIN,
+            )
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(s.tokens for s in self.shards)
+
+    @cached_property
+    def tokens(self) -> list[np.ndarray]:
+        """One read-only, memory-mapped array of ids per shard."""
+        dtype = np.dtype(self.manifest.dtype)
+        return [
+            np.memmap(self.folder / s.tokens_file, dtype, "r") if s.tokens else np.empty(0, dtype)
+            for s in self.shards
+        ]
+
+    @cached_property
+    def documents(self) -> list[np.ndarray]:
+        """One int64 array of documents + 1 offsets per shard."""
+        arrays = []
+        for s in self.shards:
+            offsets = _array(self.folder / s.documents_file, s.documents + 1)
+            whole = offsets[0] == 0 and offsets[-1] == s.tokens and (np.diff(offsets) >= 0).all()
+            need(
+                bool(whole),
+                f"{self.folder / s.documents_file} does not agree with the manifest",
+                AGAIN,
+            )
+            arrays.append(offsets)
+        return arrays
+
+    def sound(self, ids: np.ndarray) -> np.ndarray:
+        """Returns the ids that were read. Raises UserError if one is beyond the vocabulary. Each
+        piece is checked when it is read, because a corpus is never read as a whole."""
+        if ids.max(initial=0) >= self.manifest.vocab_size:
+            raise UserError(
+                f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of "
+                f"{self.manifest.vocab_size}: it is damaged; prepare it again"
+            )
+        return ids
+
+    def unigram(self) -> np.ndarray:
+        """int64 [vocabulary]: how often each id occurs in the train split."""
+        return _array(self.folder / UNIGRAM, self.manifest.vocab_size)
+
+
+def verify(folder: Path, *, max_bytes: int = 1 << 62, key: int = 0) -> None:
+    """Compares hashes with the manifest: of the files that say where tokens are and what they mean
+    (documents, counts, tokenizer), and of token shards of up to `max_bytes` in all, the small
+    validation split first and at least one of each split; another key selects other shards.
+
+    Raises UserError naming the first file that is missing or differs.
+    """
+    manifest = read_manifest(folder)
+    wanted = {UNIGRAM: manifest.unigram_sha256}
+    wanted |= {f"{TOKENIZER}/{n}": h for n, h in sorted(manifest.tokenizer_files.items())}
+    itemsize = np.dtype(manifest.dtype).itemsize
+    left = max_bytes
+    for split in ("valid", "train"):
+        shards = Corpus(folder, split).shards
+        wanted |= {s.documents_file: s.documents_sha256 for s in shards}
+        chosen = [shards[k] for k in np.random.default_rng(key).permutation(len(shards))]
+        for i, shard in enumerate(chosen):
+            if i == 0 or shard.tokens * itemsize <= left:
+                wanted[shard.tokens_file] = shard.tokens_sha256
+                left -= shard.tokens * itemsize
+    for name, digest in wanted.items():
+        _must_be_there(folder, name)
+        need(
+            sha256(folder / name) == digest,
+            f"{folder / name} does not have the hash in the manifest: it was changed",
+            AGAIN,
+        )
+
+
+def _must_be_there(folder: Path, name: str) -> None:
+    missing = f"{folder}: the file {name} named by the manifest is missing"
+    need((folder / name).is_file(), missing, AGAIN)
+
+
+def _array(path: Path, numbers: int) -> np.ndarray:
+    """The int64 numbers in a numpy file. Raises UserError if it holds something else."""
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise UserError(f"{path} is missing or damaged ({e})", AGAIN) from e
+    need(
+        found.shape == (numbers,) and found.dtype == np.int64,
+        f"{path} does not agree with the manifest",
+        AGAIN,
+    )
+    return found
+
+
+# ------------------------------------------------------------------ writing
+
+
+class ShardWriter:
+    """Documents of one split -> pairs of files of at most `shard_bytes` of tokens; a document is
+    never split over two shards."""
+
+    def __init__(self, folder: Path, split: str, *, dtype: np.dtype[Any], shard_bytes: int) -> None:
+        self._folder = folder
+        self._split = split
+        self._dtype = dtype
+        self._limit = shard_bytes // dtype.itemsize
+        self._shards: list[Shard] = []
+        self._part = folder / f".tokens-{split}.part"  # the open file, until it is complete
+        self._file: IO[bytes] | None = None
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
+
+    def add(self, lengths_D: np.ndarray, ids_T: np.ndarray) -> None:
+        """Adds D documents, laid end to end."""
+        ends_D = np.cumsum(lengths_D, dtype=np.int64)
+        first = start = 0
+        while first < len(lengths_D):
+            # The documents that still fit; a document larger than a whole shard gets its own shard.
+            fit = int(np.searchsorted(ends_D, start + self._limit - self._tokens, side="right"))
+            if fit <= first and self._tokens:
+                self._finish()
+                continue
+            last = max(fit, first + 1)
+            self._write(ends_D[first:last] - start, ids_T[start : ends_D[last - 1]])
+            first = last
+            start = int(ends_D[last - 1])
+
+    def _write(self, ends_D: np.ndarray, ids_T: np.ndarray) -> None:
+        if self._file is None:
+            self._file = self._part.open("wb")
+        data = np.ascontiguousarray(ids_T, self._dtype).tobytes()
+        self._file.write(data)
+        self._hash.update(data)
+        self._ends.append(ends_D + self._tokens)
+        self._tokens += len(ids_T)
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        sync(self._part)
+        number = f"{self._split}-{len(self._shards):05d}"
+        tokens, documents = f"tokens-{number}.bin", f"documents-{number}.npy"
+        self._part.replace(self._folder / tokens)
+        offsets = np.concatenate(self._ends)
+        digest = put_array(self._folder / documents, offsets)
+        whole = self._hash.hexdigest()
+        self._shards.append(Shard(tokens, documents, self._tokens, len(offsets) - 1, whole, digest))
+        self._file = None
+        self._hash = hashlib.sha256()
+        self._tokens = 0
+        self._ends = [np.zeros(1, np.int64)]
+
+    def close(self) -> list[Shard]:
+        self._finish()
+        return self._shards
+
+
+def put_array(path: Path, array: np.ndarray) -> str:
+    """Writes the numpy file whole or not at all. Returns its hash."""
+    with written(path) as part, part.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+    return sha256(path)

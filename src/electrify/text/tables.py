@@ -1,0 +1,528 @@
+"""Files and data sets as rows: CSV, TSV (no quoting), JSON lines, parquet, FASTA, SMILES, the Hub;
+the sentences of column files (CoNLL, CoNLL-U); and which columns hold texts and labels. `prepare`,
+`finetune`, `predict` and `embed` read their tables here.
+
+Files are streamed and may be compressed (.gz, .bz2, .xz, .zst). Errors name file and line, counted
+from 1.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count, islice, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import UserError, failing_as, nearest, need
+from ..hub import must_be_reachable
+from .streams import BOM, Advance, ending_of, text_chunks
+
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+FASTA = (".fasta", ".fa", ".faa", ".fna", ".ffn")
+SMILES = (".smi", ".smiles")
+COLUMN_FILES = (".conll", ".conllu", ".iob", ".iob2", ".bio")
+"""Files with a word on each line."""
+WITH_LISTS = (".jsonl", ".ndjson", ".parquet")
+"""Tables whose cells may hold lists."""
+MAX_LINE = 1 << 26
+"""Limit in bytes for one line or field; it bounds memory."""
+BLANKS = " \t"
+"""Others, such as the non-breaking space, are part of a word."""
+UD_WIDTH = 10
+LOOKED_AT = 200
+"""Lines that decide whether a file has a word on each line."""
+# Reading a batch costs about 11 us, and eight rows are few even where each has the length of a
+# book.
+_PARQUET_ROWS = 8
+# `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
+_COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
+# The headings of the tables that a program writes with the ending .smi.
+_SMILES_HEADERS = (b"smiles", b"canonical_smiles", b"isomeric_smiles")
+_TWICE = object()
+"""The value of a column or key that occurs twice, which must not be read."""
+
+# Known names, in the order in which they are looked for. Capital letters do not matter.
+TEXT_COLUMNS = (
+    *("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles"),
+    *("code", "review", "utterance", "tweet", "body"),
+)
+SECOND = {
+    "text": ("text_pair", "sentence2"),
+    "sentence1": ("sentence2",),
+    "sentence": ("sentence2",),
+    "premise": ("hypothesis",),
+    "question1": ("question2",),
+    "question": ("sentence", "passage"),
+    "query": ("document", "passage"),
+    "title": ("body",),
+    "text_a": ("text_b",),
+    "text1": ("text2",),
+}
+"""Columns of a second text, by that of the first."""
+LABEL_COLUMNS = (
+    *("label", "labels", "category", "class", "target", "intent", "sentiment"),
+    *("gold_label", "label_text"),
+)
+SHOWN = 30
+"""Characters of an example value in a message."""
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?", re.I)
+
+
+class Row(NamedTuple):
+    """A row of a table. where: FILE, line N."""
+
+    where: str
+    number: int
+    cells: dict[str, Any]
+
+    def value(self, column: str) -> Any:
+        """Raises UserError if the row has no such column, or has it twice."""
+        found = ", ".join(self.cells)
+        need(column in self.cells, f"{self.where}: no column {column!r}; found: {found}")
+        value = self.cells[column]
+        need(value is not _TWICE, f"{self.where}: {column!r} occurs twice")
+        return value
+
+    def text(self, column: str) -> str:
+        """The text in a column; a missing value (null) is an empty text. Raises UserError."""
+        value = self.value(column)
+        fact = f"{self.where}: {column!r} must be a text, not {str(value)[:40]}"
+        need(value is None or isinstance(value, str), fact)
+        return value or ""
+
+
+# ------------------------------------------------------------------ rows
+
+
+def lines(path: str | Path, advance: Advance = None, *, strict: bool = True) -> Iterator[str]:
+    """The lines of a file without their line ends. Bytes that are not UTF-8 raise UserError, or
+    become halves of surrogate pairs (Python's surrogateescape) if not `strict`."""
+    number, rest = 0, b""
+    errors = "strict" if strict else "surrogateescape"
+    try:
+        for chunk in text_chunks(Path(path), advance):
+            *found, rest = (rest + chunk).split(b"\n")
+            for raw in found:
+                number += 1
+                yield raw.decode("utf-8", errors)
+            need(
+                len(rest) <= MAX_LINE,
+                f"{path}, line {number + 1} is longer than {MAX_LINE >> 20} MB; is this one record "
+                "a line?",
+            )
+        if rest:
+            number += 1
+            yield rest.decode("utf-8", errors)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}, line {number}: not UTF-8; convert the file to UTF-8") from None
+
+
+def rows(
+    path: str | Path,
+    *,
+    header: bool | Sequence[str] = True,
+    odd: list[str] | None = None,
+    advance: Advance = None,
+    mend: Callable[[str, str], str] | None = None,
+    only: str | None = None,
+) -> Iterator[Row]:
+    """The rows of a file, by its ending. Raises UserError naming file and line.
+
+    Args:
+        header: Whether the first line of a .csv or .tsv names its columns, or their names.
+            Otherwise they are called by their numbers, from 0.
+        odd: Takes the places of lines with a wrong number of columns, which are then left out.
+        mend: Given, bytes that are not UTF-8 are no error, see `lines`. Called with each line of
+            JSON and its place, because such bytes may stand outside of texts there.
+        only: The column of a .parquet file to read [default: all].
+    """
+    ending = ending_of(path)
+    found = lines(path, advance, strict=mend is None)
+    if mend is not None and ending in JSON_LINES:
+        found = (mend(line, f"{path}, line {n}") for n, line in enumerate(found, 1))
+    if ending in (".csv", ".tsv"):
+        return _table(path, found, header, odd)
+    need(header is not False, f"{path}: --no-header is for .csv and .tsv")
+    if ending == ".parquet":
+        return _parquet_rows(Path(path), advance, only)
+    readers = {".txt": _text_rows, **dict.fromkeys(JSON_LINES, _json_rows)}
+    readers |= dict.fromkeys(FASTA, _fasta_rows) | dict.fromkeys(SMILES, _smiles_rows)
+    known = ", ".join((".csv", ".tsv", ".parquet", *readers))
+    need(ending in readers, f"{path}: ending {ending!r} is not known; electrify reads {known}")
+    return readers[ending](path, found)
+
+
+def _text_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+    for number, line in enumerate(found, 1):
+        yield Row(f"{path}, line {number}", number, {"text": line})
+
+
+def _csv_cells(path: str | Path, found: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    # Python's own limit is 131,072 characters, the length of a chapter.
+    csv.field_size_limit(MAX_LINE)
+    reader = csv.reader((line + "\n" for line in found), strict=True)
+    try:
+        for cells in reader:
+            if cells:  # an empty line is not a row in CSV
+                yield reader.line_num, cells
+    except csv.Error as e:
+        raise UserError(f"{path}, line {reader.line_num}: broken CSV ({e})") from None
+
+
+def _table(
+    path: str | Path, found: Iterator[str], header: bool | Sequence[str], odd: list[str] | None
+) -> Iterator[Row]:
+    """Tab-separated files in common use do not quote (GLUE, WikiANN), comma-separated ones do."""
+    if ending_of(path) == ".csv":
+        every: Iterable[tuple[int, list[str]]] = _csv_cells(path, found)
+    else:
+        every = enumerate((line.split("\t") for line in found), 1)
+    names = [] if isinstance(header, bool) else list(header)
+    twice: dict[str, Any] = {}
+    for number, cells in every:
+        if cells == [""] and len(names) != 1:
+            continue
+        if not names and header:
+            names = cells
+            hint = _separator_hint(names, ending_of(path))
+            need(not hint, f"{path}, line {number}: one column{hint}")
+            twice = dict.fromkeys((name for name in names if names.count(name) > 1), _TWICE)
+            continue
+        names = names or [str(k) for k in range(len(cells))]
+        if len(cells) == len(names):
+            row = dict(zip(names, cells, strict=True))
+            yield Row(f"{path}, line {number}", number, row | twice if twice else row)
+            continue
+        fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
+        if odd is None:
+            raise UserError(f"{path}, {fact}")
+        odd.append(fact)
+
+
+def _separator_hint(names: Sequence[str], ending: str) -> str:
+    """What to say about a table that seems to have one column because another sign separates them;
+    empty if it does not seem so."""
+    own = {".csv": ",", ".tsv": "\t"}[ending]
+    sign = next((s for s in "\t,;|" if len(names) == 1 and s != own and s in names[0]), "")
+    found = {"\t": "tabs: name the file .tsv", ",": "commas: name the file .csv"}
+    said = found.get(sign, f"{sign!r}: save it with {'commas' if own == ',' else 'tabs'}")
+    return f"; the columns seem to be separated by {said}" if sign else ""
+
+
+def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+    for number, line in enumerate(found, 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        is_array = number == 1 and line.lstrip().startswith("[")
+        hint = "; this looks like one JSON array, write one object a line" if is_array else ""
+        try:
+            row = json.loads(line, object_pairs_hook=_each_once)
+        except (ValueError, RecursionError) as e:
+            raise UserError(f"{where}: broken JSON ({e}){hint}") from None
+        need(isinstance(row, dict), f"{where}: not a JSON object; write one object a line")
+        yield Row(where, number, row)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        row |= {name: _TWICE for name in names if names.count(name) > 1}
+    return row
+
+
+def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Row]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as e:
+        raise UserError(f"reading {path} needs pyarrow: pip install 'electrify[data]'") from e
+    # Without a buffer in advance, which would hold all bytes of a row group.
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
+    number = 0
+    try:
+        with ParquetFile(path, page_checksum_verification=True, **how) as file:
+            columns = None if only is None else [only]
+            for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=columns):
+                for cells in batch.to_pylist():
+                    number += 1
+                    yield Row(f"{path}, row {number}", number, cells)
+                if advance is not None:
+                    advance(path.stat().st_size * batch.num_rows // file.metadata.num_rows)
+    except (ArrowException, OSError, UnicodeDecodeError) as e:
+        said = str(e).splitlines()[0]
+        raise UserError(
+            f"{path} is truncated, damaged or not a parquet file ({said}); fetch or make it again"
+        ) from e
+
+
+def sequences(
+    path: str | Path, raw: Iterable[bytes], *, longest: int | None = None
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """(line number, name, letters) of each sequence of a FASTA file: the name without its `>`, the
+    letters without white space. Comments and blank lines are left out.
+
+    Args:
+        raw: The lines of the file.
+        longest: Bytes from which a sequence comes in pieces of whole lines, all with the number of
+            its first line.
+
+    Raises UserError for letters before the first name, and for a name inside a sequence: its line
+    end is gone.
+    """
+    begun: tuple[int, bytes] | None = None
+    parts: list[bytes] = []
+    size = 0
+    for number, line in enumerate((line.removeprefix(BOM) for line in raw), 1):
+        if line.startswith(b">"):
+            if begun is not None:
+                yield *begun, b"".join(parts)
+            begun, parts, size = (number, line[1:]), [], 0
+            continue
+        letters = b"".join(line.split())
+        if line.startswith(b";") or not letters:  # a comment, as in the first FASTA files
+            continue
+        if begun is None:
+            raise UserError(
+                f"{path}, line {number} comes before the first '>' of this FASTA file; give lines "
+                "of text the ending .txt"
+            )
+        fact = f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
+        need(b">" not in letters, fact)
+        if longest is not None and parts and size + len(letters) > longest:
+            yield *begun, b"".join(parts)
+            parts, size = [], 0
+        parts.append(letters)
+        size += len(letters)
+    if begun is not None:
+        yield *begun, b"".join(parts)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _fasta_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+    for number, name, letters in sequences(path, map(_bytes, found)):
+        cells = {"name": _text(name).strip(), "sequence": _text(letters)}
+        yield Row(f"{path}, line {number}", number, cells)
+
+
+def _smiles_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
+    """The molecule and what follows it on the line, without a line of headings. White space is
+    that of ASCII."""
+    for number, line in enumerate(map(_bytes, found), 1):
+        molecule, *name = line.split(None, 1) or [b""]
+        if molecule and (number > 1 or molecule.lower() not in _SMILES_HEADERS):
+            cells = {"smiles": _text(molecule), "name": _text(b"".join(name)).strip()}
+            yield Row(f"{path}, line {number}", number, cells)
+
+
+def hub_rows(name: str, split: str) -> Iterator[Row]:
+    """The rows of a data set of the Hub, or in a folder. name: may be followed by
+    :CONFIGURATION. Raises UserError."""
+    try:
+        import datasets
+    except ImportError as e:
+        raise UserError(
+            f"{name}: a data set needs `datasets`: pip install 'electrify[data]'"
+        ) from e
+    place, _, config = name.partition(":")
+    if not Path(place).is_dir():
+        must_be_reachable(place, "data set")
+    fact = f"{place!r} is neither a file or folder here nor a data set that can be reached"
+    with failing_as(f"{fact}, configuration {config or 'default'}, split {split}"):
+        found = iter(datasets.load_dataset(place, config or None, split=split, streaming=True))
+    for number in count(1):
+        where = f"data set {name}, row {number}"
+        with failing_as(f"{where} cannot be read"):
+            cells = next(found, None)
+        if cells is None:
+            return
+        yield Row(where, number, cells)
+
+
+# ------------------------------------------------------------------ a word on each line
+
+
+def holds_words(path: str | Path) -> bool:
+    """Whether the first lines of a .txt or .tsv hold columns with a word on each line: all have as
+    many, at least two; a blank line lies between them; and some sentence has two words, one under
+    the other."""
+    split = re.compile("\t" if ending_of(path) == ".tsv" else "[ \t]+").split
+    first = (line.strip(BLANKS) for line in islice(lines(path), LOOKED_AT))
+    full = "\n".join(first).strip("\n").split("\n")
+    words = ["" if line.startswith(("-DOCSTART-", "# ")) else line for line in full]
+    widths = {len(split(line)) for line in words if line}
+    beneath = any(one and other for one, other in pairwise(words))
+    return len(widths) == 1 and min(widths) >= 2 and "" in full and beneath
+
+
+def column_sentences(path: str | Path, *, advance: Advance = None) -> Iterator[Row]:
+    """The sentences of a column file: rows whose columns, called by their numbers, are lists with a
+    cell for each word. where: the first word's line.
+
+    A word a line, a blank line between sentences. Columns lie between tabs where the line holds one
+    (in .tsv and .conllu always), otherwise between spaces. -DOCSTART- lines and comments before a
+    sentence are left out, in .conllu also word ranges and empty nodes.
+    """
+    treebank = ending_of(path) == ".conllu"
+    tabs = treebank or ending_of(path) == ".tsv"
+    width = UD_WIDTH if treebank else 0
+    begun = 0
+    words: list[list[str]] = []
+    for number, line in enumerate(chain(lines(path, advance), [""]), 1):
+        bare = line.strip(BLANKS)
+        if not bare or re.split("[ \t]", bare)[0] == "-DOCSTART-":
+            if words:
+                columns = {
+                    str(k): list(column) for k, column in enumerate(zip(*words, strict=True))
+                }
+                yield Row(f"{path}, line {begun}", begun, columns)
+            words = []
+            continue
+        if line[0] == "#" and (treebank or (not words and _COMMENT.match(line))):
+            continue
+        cells = line.split("\t") if tabs or "\t" in line else [c for c in bare.split(" ") if c]
+        width = width or len(cells)
+        fact = f"{path}, line {number}: {len(cells)} columns, expected {width}"
+        need(len(cells) == width, fact)
+        if not treebank or cells[0].isdecimal():
+            begun = number if not words else begun
+            words.append([cell.strip(BLANKS) for cell in cells])
+
+
+# ------------------------------------------------------------------ which column holds what
+
+
+def number_of(value: Any) -> float | None:
+    """The value as a number; None if it is not written as one. (Python also reads 1_1, as 11.)"""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    is_written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+    return float(value) if is_written else None
+
+
+def labelled_columns(
+    path: str,
+    rows: Sequence[Row],
+    *,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    header: bool,
+) -> tuple[str, str | None, list[str]]:
+    """The names of the columns of the text, of the second text, and of the labels: those given, by
+    name or number (labels perhaps several, with commas between), or those that are found. Raises
+    UserError."""
+    need(bool(rows), f"{path}: no examples")
+    names = rows[0].cells
+    if not header and len(names) == 2 and not any((text, pair, label)):
+        text, label = _text_and_label(path, rows)
+        return text, None, [label]
+    need(
+        text is not None or not {"sentence_id", "words"} <= set(names),
+        f"{path}: a word in each row; write sentences with tags as .conll (a word and its tag on a "
+        "line, a blank line after a sentence) or .jsonl (lists tokens and tags)",
+    )
+    text, pair = text_columns(path, rows, text, pair)
+    if label is None:
+        labels = [_label_column(path, rows, (text, pair))]
+    else:
+        labels = [column_named(path, rows, each) for each in label.split(",")]
+    each = [text, *labels, *([] if pair is None else [pair])]
+    twice = next((repr(name) for name in each if each.count(name) > 1), "")
+    need(not twice, f"{path}: text, pair and label need a column each, and {twice} is two")
+    return text, pair, labels
+
+
+def text_columns(
+    path: str, rows: Sequence[Row], text: str | None, pair: str | None, *, pairs: bool = True
+) -> tuple[str, str | None]:
+    """The columns of the text and of a second one. rows: the first of the file, or all. pairs:
+    whether a second text is looked for. Raises UserError."""
+    known = _lower(rows)
+    couples = [(a, b) for a in SECOND if a in known for b in SECOND[a] if b in known and pairs]
+    couples = [(known[a], known[b]) for a, b in couples]
+    if text is not None:
+        text = column_named(path, rows, text)
+    elif couples and "text" not in known:
+        text = couples[0][0]
+    elif len(known) == 1:
+        (text,) = known.values()
+    else:
+        text = _among(path, rows, TEXT_COLUMNS, "--text-column")[0]
+    if pair is not None:
+        return text, column_named(path, rows, pair)
+    return text, next((b for a, b in couples if a == text), None)
+
+
+def column_named(path: str, rows: Sequence[Row], given: str) -> str:
+    """The column of this name or number, counted from 0. Raises UserError."""
+    header = list(rows[0].cells)
+    if given in header:
+        return given
+    if given.isdecimal() and int(given) < len(header):
+        return header[int(given)]
+    raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+
+
+def _lower(rows: Sequence[Row]) -> dict[str, str]:
+    """The names of the columns, by themselves in lower-case letters."""
+    return {name.lower(): name for name in reversed(rows[0].cells)}
+
+
+def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...]) -> str:
+    flag = "--label-column (several labels, each in a column of 0 and 1, as --label-column a,b,c)"
+    found = _among(path, rows, LABEL_COLUMNS, flag, but=texts)
+    if [name.lower() for name in found] == ["label", "label_text"]:
+        return found[1]  # the names of the classes whose numbers are in the other column
+    both = " and ".join(map(repr, found))
+    need(len(found) == 1, f"{path}: {both} may both hold labels; name one with --label-column")
+    return found[0]
+
+
+def _among(
+    path: str, rows: Sequence[Row], names: Sequence[str], flag: str, *, but: Sequence[Any] = ()
+) -> list[str]:
+    """The columns with one of these names, in their order. Raises UserError if there is none."""
+    known = _lower(rows)
+    found = [known[name] for name in names if name in known and known[name] not in but]
+    need(
+        bool(found),
+        f"{path}: none of its columns ({_with_values(rows)}) is called {', '.join(names)}; name it "
+        f"with {flag}, and with --no-header if the first line is an example",
+    )
+    return found
+
+
+def _text_and_label(path: str, rows: Sequence[Row]) -> tuple[str, str]:
+    """The columns of a table that has two, without names: fewer different values, or numbers, are
+    labels. Raises UserError where that does not tell."""
+    columns = [[row.cells[name] for row in rows] for name in "01"]
+    different = [len(set(column)) for column in columns]
+    numbers = [all(number_of(value) is not None for value in column) for column in columns]
+    labels = {k for k in (0, 1) if different[k] < different[1 - k] or numbers[k] > numbers[1 - k]}
+    need(
+        len(labels) == 1,
+        f"{path}: neither of its columns ({_with_values(rows)}) is clearly that of the labels; "
+        "name both with --text-column and --label-column",
+    )
+    (label,) = labels
+    return str(1 - label), str(label)
+
+
+def _with_values(rows: Sequence[Row]) -> str:
+    """The columns, each with its values in the first rows."""
+    return "; ".join(
+        f"{name}: " + ", ".join(repr(str(row.cells.get(name, ""))[:SHOWN]) for row in rows[:2])
+        for name in rows[0].cells
+    )

@@ -1,0 +1,216 @@
+"""Workers of `prepare`: processes of this host, or a Ray cluster behind the same interface.
+
+Each worker calls `start(argument)` once, and what that returns with every task. With Ray, text goes
+to the hosts and results come back through its object store: workers that write files would need
+storage that all hosts share, and joining reads every part on this host anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import multiprocessing
+import os
+import platform
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any
+
+from ..cores import cores
+from ..errors import UserError
+
+Start = Callable[[Any], Callable[[Any], Any]]
+RETRIES = 3  # of a task whose host or process Ray has lost
+SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1}
+_PR_SET_PDEATHSIG = 1
+
+
+@contextlib.contextmanager
+def workers(engine: str, count: int | None, start: Start, argument: Any) -> Iterator[Executor]:
+    """Processes of this host, or those of a Ray cluster. count: the maximum number of tasks at a
+    time [default: the number of cores, or the CPUs of the cluster]. argument: hashable."""
+    if engine == "local":
+        with Processes(count or cores(), start, argument) as pool:
+            yield pool
+    else:
+        # Ray prints there about hosts that it lost; standard output is for results.
+        with contextlib.redirect_stdout(sys.stderr), Ray(count, start, argument) as pool:
+            yield pool
+
+
+def ordered(pool: Any, tasks: Iterable[Any]) -> Iterator[Any]:
+    """Yields the results in the order of the tasks. A task is taken when there is room, so only a
+    few of them are in memory. Raises UserError if a process ends by itself."""
+    waiting: deque[Any] = deque()
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(_do, task))
+            while waiting and (len(waiting) > pool.ahead or waiting[0].done()):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as e:
+        raise UserError(
+            "a worker process ended by itself; if memory ran out, run the same command with fewer "
+            "--workers, it continues"
+        ) from e
+
+
+# ------------------------------------------------------------------ processes of this host
+
+_handle: Callable[[Any], Any] | None = None
+
+
+class Processes(ProcessPoolExecutor):
+    """Fresh interpreters: a fork after the tokenizers library has started threads can hang."""
+
+    def __init__(self, count: int, start: Start, argument: Any) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        super().__init__(count, spawn, _begin, (os.getpid(), start, argument))
+        self.ahead = 2 * count
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Submitting starts processes. They are not to run the user's script again, as
+        multiprocessing would, and signals to the whole group of processes are for this one."""
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            sys.modules["__main__"] = main
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:  # Python 3.14 has kill_workers
+            for process in list((self._processes or {}).values()):
+                process.kill()
+        super().__exit__(kind, error, trace)
+
+
+def _begin(parent: int, start: Start, argument: Any) -> None:
+    global _handle
+    die_with(parent)
+    _handle = _handler(start, argument)
+
+
+def _do(task: Any) -> Any:
+    assert _handle is not None
+    return _handle(task)
+
+
+@lru_cache(maxsize=1)
+def _handler(start: Start, argument: Any) -> Callable[[Any], Any]:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    return start(argument)
+
+
+def die_with(parent: int) -> None:
+    """On Linux, asks the kernel to kill this process when its parent dies."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)  # the parent has already died
+
+
+# ------------------------------------------------------------------ a Ray cluster
+
+
+class Ray(Executor):
+    """The cluster at RAY_ADDRESS, or a new one on this host that ends with the context. A program
+    that has called `ray.init` itself keeps its cluster."""
+
+    def __init__(self, count: int | None, start: Start, argument: Any) -> None:
+        self.ray = require()
+        self._joined = not self.ray.is_initialized()
+        if self._joined:
+            self._join(os.environ.get("RAY_ADDRESS", "local"), count or cores())
+        self.ahead = count or 2 * max(1, int(self.ray.cluster_resources().get("CPU", 0)))
+        self._start = self.ray.put((versions(), start, argument))
+        self._on_host = self.ray.remote(on_host).options(max_retries=RETRIES, num_cpus=1)
+
+    def _join(self, address: str, count: int) -> None:
+        how: dict[str, Any] = {"address": address}
+        if address == "local":
+            how |= {"num_cpus": count, "include_dashboard": False}
+        host, _, port = address.rpartition(":")
+        try:
+            if port.isdigit():  # Ray would try for minutes
+                socket.create_connection((host.rpartition("/")[2], int(port)), timeout=10).close()
+            self.ray.init(**how, log_to_driver=False, logging_level="ERROR")
+        except Exception as e:
+            self.ray.shutdown()
+            said = " ".join(str(e).split())[:200]
+            raise UserError(f"no Ray cluster at RAY_ADDRESS {address}: {said}") from e
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return _Result(self.ray, self._on_host.remote(self._start, *args))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._joined:
+            self.ray.shutdown()
+
+
+class _Result:
+    """What a task on a cluster returned."""
+
+    def __init__(self, ray: Any, reference: Any) -> None:
+        self._ray = ray
+        self._reference = reference
+
+    def done(self) -> bool:
+        return bool(self._ray.wait([self._reference], timeout=0)[0])
+
+    def result(self) -> Any:
+        try:
+            value = self._ray.get(self._reference)
+        except self._ray.exceptions.RayError as e:
+            last = str(e).strip().splitlines()[-1]
+            raise UserError(
+                f"the Ray cluster lost a task ({type(e).__name__}: {last}); if memory ran out, use "
+                "fewer workers. Run the same command again, it continues"
+            ) from e
+        if isinstance(value, UserError):
+            raise value
+        return value
+
+
+def require() -> Any:
+    """Imports the package ray. Raises UserError if it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError as e:
+        raise UserError("--engine ray needs the package ray; pip install 'electrify[ray]'") from e
+
+
+def versions() -> dict[str, str]:
+    """The versions that must be the same on every host to give the same ids. That of Python decides
+    which characters are letters and spaces."""
+    names = {name: version(name) for name in ("electrify", "tokenizers", "numpy")}
+    return names | {"Python": platform.python_version().rpartition(".")[0]}
+
+
+def on_host(start: tuple[dict[str, str], Start, Any], task: Any) -> Any:
+    """Does a task in a process of the cluster. A UserError is a value, because Ray puts stack
+    traces into the text of exceptions."""
+    wanted, begin, argument = start
+    here = versions()
+    if odd := [name for name in wanted if here.get(name) != wanted[name]]:
+        return UserError(
+            f"a host of the Ray cluster has {odd[0]} {here.get(odd[0])}, this one "
+            f"{wanted[odd[0]]}; install the same versions on every host"
+        )
+    try:
+        return _handler(begin, argument)(task)
+    except UserError as e:
+        return e
