@@ -13,15 +13,15 @@ from batches import SPECIAL, TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, uncounted, with_share
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
-from electrify.flop_counts.count import (
+from electrify.flop_counts import (
+    Convention,
     flops_per_token,
     forward_flops,
     outline,
     passes_flops,
+    published,
     recipe_flops,
 )
-from electrify.flop_counts.options import Convention
-from electrify.flop_counts.paper import published
 from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, binary_flops
 from electrify.model.encoder import Encoder

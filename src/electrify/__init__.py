@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .checkup import doctor
     from .errors import UserError
-    from .exporting.hf import export
+    from .exporting.folder import export
     from .finetuning.embed import embed, embed_files
     from .finetuning.options import EmbedConfig, FinetuneConfig, FinetuneSettings, PredictConfig
     from .finetuning.predict import predict, predict_files
@@ -42,7 +42,7 @@ _HOMES = {
     "doctor": "checkup",
     "embed": "finetuning.embed",
     "embed_files": "finetuning.embed",
-    "export": "exporting.hf",
+    "export": "exporting.folder",
     "finetune": "finetuning.run",
     "from_preset": "text.options",
     "override": "recipe",

@@ -532,8 +532,7 @@ def model_loads(folder: Folder) -> Findings:
     """What transformers says of the weights as it loads them, and the tokenizer."""
     import transformers
 
-    from .exporting.folders import SAFE_WEIGHTS, load_config, load_tokenizer
-    from .exporting.quiet import quiet
+    from .exporting.loading import SAFE_WEIGHTS, load_config, load_tokenizer, quiet
     from .text.tokenizer_files import VOCABULARY_FILES
 
     path = str(folder.path)

@@ -25,7 +25,7 @@ from .finetuning.tasks import Example, TaskData
 from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
-from .scoring.planted import Verdict, first_sentences, judge, plant, summary
+from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
 from .tables import KEPT
 from .text import pydocs
 from .text.dedup import digest, is_held_out

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
-from electrify.flop_counts.count import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.blocks import DisentangledBlock
 from electrify.model.encoder import Encoder, Top

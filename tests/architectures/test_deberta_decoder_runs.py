@@ -23,7 +23,7 @@ from electrify.architectures.deberta_keys import POSITIONS
 from electrify.build import Built, Vocabulary, compose
 from electrify.errors import UserError
 from electrify.exporting.agreement import ExportError, check_folder
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.shards import Corpus

@@ -16,7 +16,7 @@ from short_runs import TEXTS, deberta_words, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.detect import detect
 from electrify.scoring.pll import load_scorer

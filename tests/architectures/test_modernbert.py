@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
 from electrify.errors import UserError
-from electrify.flop_counts.count import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import GatedBlock

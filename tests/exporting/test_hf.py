@@ -29,7 +29,7 @@ from transformers import AutoTokenizer
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.hf import export
+from electrify.exporting.folder import export
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES

@@ -15,7 +15,7 @@ from torch import nn
 from batches import built
 from electrify import cli
 from electrify.errors import UserError
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.recipe import load, override
 from electrify.rules import check
 from electrify.text.shards import Corpus

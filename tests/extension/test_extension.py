@@ -17,7 +17,7 @@ import torch
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
@@ -301,7 +301,7 @@ PYTHON = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import toy_objective
-from electrify.exporting.hf import export
+from electrify.exporting.folder import export
 export(sys.argv[2], output_dir=sys.argv[3])
 """
 

@@ -17,9 +17,9 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import UserError
-from ..exporting.quiet import quiet
+from ..exporting.loading import quiet
 from ..files import written
-from ..scoring.given import given_texts
+from ..scoring.options import given_texts
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of

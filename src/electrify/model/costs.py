@@ -1,6 +1,6 @@
 """What the parts of a transformer cost in FLOPs, by two conventions: the matrix products, by which
 the rate of hardware is measured, and the formulas of ELECTRA's public FLOPs script (2003.10555,
-Table 1). A multiply-add counts as two operations. flops/ adds the costs up.
+Table 1). A multiply-add counts as two operations. flop_counts.py adds the costs up.
 """
 
 from __future__ import annotations
