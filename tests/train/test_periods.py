@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from electrify.studies.plan import can_share
 from safetensors.torch import load_file
 
 from batches import SPECIAL, built
@@ -19,6 +18,7 @@ from electrify.build import Vocabulary, build
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
 from electrify.recipe import Recipe, first_asked, first_update, load, names, override
+from electrify.studies.budgets import can_share
 from electrify.tables import OBJECTIVES
 from electrify.text.shards import Corpus
 from electrify.train.guard import Guard
