@@ -25,8 +25,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from electrify import curves
 from electrify.cores import cores
+from electrify.demo import draw_run
 from electrify.errors import UserError
 from electrify.studies.study import Result, write_results
 
@@ -480,8 +480,8 @@ def test_the_demos_picture_of_a_run_with_two_periods() -> None:
     first = {"mlm_accuracy_masked": 0.1}
     second = {"rtd_detection_auc": 0.7, "rtd_detection_recall": 0.2}
     valid = [{"tokens": n * 1_000_000} | (first if n < 3 else second) for n in range(1, 6)]
-    axis = figure.subplots()
-    curves.draw_discriminator(axis, valid)
+    left, axis = figure.subplots(1, 2)
+    draw_run(left, axis, [{"kind": "valid"} | r for r in valid], by_frequency=5.0)
     assert {line.get_label(): list(line.get_xdata()) for line in axis.lines} == {
         "words guessed at [MASK]": [1.0, 2.0],
         "replaced tokens: AUC": [3.0, 4.0, 5.0],

@@ -31,6 +31,9 @@ from .build import Built, Vocabulary, compose
 from .data.phases import Phases, phases_of
 from .model.costs import (
     CHOSEN,
+    Measured,
+    Pass,
+    Share,
     Sizes,
     binary_flops,
     encoder_flops,
@@ -39,7 +42,6 @@ from .model.costs import (
     paper_linear_flops,
 )
 from .model.embeddings import DisentangledWords
-from .model.forward_passes import Measured, Pass, Share
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import counted

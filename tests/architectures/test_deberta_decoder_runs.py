@@ -19,7 +19,7 @@ from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
-from electrify.architectures.deberta_keys import POSITIONS
+from electrify.architectures.deberta import POSITIONS
 from electrify.build import Built, Vocabulary, compose
 from electrify.errors import UserError
 from electrify.exporting.agreement import ExportError, check_folder

@@ -134,6 +134,20 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_detect_in_a_process_that_has_not_trained(small_data: Path, tmp_path: Path) -> None:
+    """It imports the class that the user names, and none that the folder does."""
+    assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
+    line = ["detect", str(tmp_path / "run" / "discriminator"), "the chef ate"]
+    own = "toy_architecture:Roberta"
+    refused = in_a_process(line, tmp_path).end()
+    assert (refused.status, f"give --architecture {own}" in refused.err) == (2, True)
+    path = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    found = Process([*line, "--architecture", own], tmp_path / "err.txt", variables=path).end()
+    assert found.status == 0, found.err
+    assert found.out.splitlines()[0].startswith("the\t0.")
+
+
 def _ids(folder: Path, text: str) -> list[int]:
     from tokenizers import Tokenizer
 

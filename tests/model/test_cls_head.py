@@ -26,7 +26,7 @@ from batches import (
 )
 from electrify.build import build
 from electrify.flop_counts import passes_flops
-from electrify.model.forward_passes import Pass
+from electrify.model.costs import Pass
 from electrify.model.heads import ClsBinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step

@@ -24,8 +24,7 @@ from batches import (
     tiny,
     value,
 )
-from electrify.architectures.deberta import Deberta
-from electrify.architectures.deberta_variants import DebertaDecoder
+from electrify.architectures.deberta import Deberta, DebertaDecoder
 from electrify.build import build
 from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
