@@ -5,8 +5,8 @@ go with the scores, and with the share of words that the sentences have in commo
 
 A folder is one that `electrify finetune --task stsb` wrote, whose models are a row each, or an
 encoder of a study; encoders that differ in seed and budget alone are one row for each way of
-measuring (`stsb`, `stsb-frozen`). Spearman's correlations on the development set: median (lowest - highest)
-over all predictions.
+measuring (`stsb`, `stsb-frozen`). Spearman's correlations on the development set: median (lowest -
+highest) over all predictions.
 """
 
 from __future__ import annotations

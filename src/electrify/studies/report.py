@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,8 +28,8 @@ LONGEST = 40
 """Characters of a name in tables and plots."""
 COLUMNS = ("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high")
 COLUMNS += ("difference", "difference_low", "difference_high")
-Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
-"""Recipe -> task -> seed -> score, higher is better."""
+Value = tuple[tuple[str, float, str, str], int, float]
+"""(recipe, budget, task, metric), seed, and a number."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def table_of(
     is the one to which others are compared."""
     trained = [r for r in results if r.entry not in UNTRAINED]
     budgets = sorted({r.budget for r in trained})
-    rows = list(_scored(results, tasks, recipes[0]))
+    rows = list(_rows(_scores(results, tasks), recipes[0]))
     curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, tasks)]
     for budget in budgets:
         rows += _ranked([row for row in rows if row.budget == budget], budget, recipes[0])
@@ -187,7 +187,7 @@ def table_of(
         list(recipes),
         budgets,
         [task for task in tasks if task in scored],
-        [*rows, *_held_out(trained)],
+        [*rows, *_rows(_figures(trained), recipes[0])],
         curves,
         _costs(trained),
         failed,
@@ -195,17 +195,29 @@ def table_of(
     )
 
 
-def _scored(results: Iterable[Result], tasks: Sequence[str], first: str) -> Iterator[Row]:
-    scores: dict[tuple[str, float, str], dict[int, float]] = {}
-    metrics: dict[str, str] = {}
+def _scores(results: Iterable[Result], tasks: Sequence[str]) -> Iterator[Value]:
     for r in results:
         for task in (task for task in tasks if task in r.scores):
-            scores.setdefault((r.entry, r.budget, task), {})[r.seed] = r.median(task) or 0.0
-            metrics[task] = r.scores[task]["metric"]
-    for (recipe, budget, task), own in scores.items():
-        theirs = {} if recipe == first else scores.get((first, budget, task), {})
-        average = mean(list(own.values()))
-        yield Row(recipe, budget, task, metrics[task], own, average, paired(own, theirs))
+            yield (r.entry, r.budget, task, r.scores[task]["metric"]), r.seed, r.median(task)
+
+
+def _figures(results: Iterable[Result]) -> Iterator[Value]:
+    for r in results:
+        for figure, value in r.validation.items():
+            if isinstance(value, int | float):
+                yield (r.entry, r.budget, HELD_OUT, figure), r.seed, float(value)
+
+
+def _rows(values: Iterable[Value], first: str) -> Iterator[Row]:
+    grouped: dict[tuple[str, float, str, str], dict[int, float]] = {}
+    for key, seed, value in values:
+        grouped.setdefault(key, {})[seed] = value
+    for (recipe, *rest), own in grouped.items():
+        budget, task, metric = rest
+        theirs = grouped.get((first, budget, task, metric), {})
+        compared = recipe != first and task != HELD_OUT
+        difference = paired(own, theirs) if compared else None
+        yield Row(recipe, budget, task, metric, own, mean(list(own.values())), difference)
 
 
 def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
@@ -288,16 +300,6 @@ def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float
         for key, of in grouped.items()
         if (found := [r for r in of if r.steps])
     }
-
-
-def _held_out(results: Iterable[Result]) -> Iterator[Row]:
-    grouped: dict[tuple[str, float, str], dict[int, float]] = {}
-    for r in results:
-        for figure, value in r.validation.items():
-            if isinstance(value, int | float):
-                grouped.setdefault((r.entry, r.budget, figure), {})[r.seed] = float(value)
-    for (recipe, budget, figure), values in grouped.items():
-        yield Row(recipe, budget, HELD_OUT, figure, values, mean(list(values.values())))
 
 
 # ------------------------------------------------------------------ writing

@@ -14,20 +14,23 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ..console import size
 from ..errors import UserError
 from ..files import claim, json_text, read_json, write
+from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
-from ..recipe import dump, override
-from ..train import FACTS, GENERATOR_STAGE, METRICS, checkpoint, log
+from ..recipe import Recipe, dump, override, stages_of
+from ..train import GENERATOR_STAGE, METRICS, checkpoint, dist
+from ..train.machine import pick_device, with_precision
+from ..train.run import FORWARD, Job, measured
 from ..train.signals import SAVED_EXIT
+from ..train.start import starts_of
 from .budgets import Trial, as_started, tokens_of
 from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
@@ -55,12 +58,8 @@ VALIDATIONS = 4
 TAIL = 1 << 14
 """Bytes at the end of a log that are read."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-PROBE_S, LONGEST_S = 5.0, 60.0
-"""How long a recipe is trained after its first update, and at most if updates are slow."""
-SLOW, FEWEST = 3, 5
-"""The first updates, which are slower and do not count, and the fewest that do."""
-FORWARD = 1 / 3
-"""A validation has no backward pass."""
+PROBE_S = 5.0
+"""How long a recipe is trained to measure its rate."""
 
 
 def compare(study: Study) -> Table:
@@ -189,15 +188,6 @@ def work_of(study: Study, trial: Trial) -> dict[str, Any]:
 # ------------------------------------------------------------------ the forecast
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How fast a recipe trains: seconds per FLOP (updates of a run may differ), and how large it
-    is."""
-
-    per_flop: float
-    parameters: int
-
-
 def forecast(study: Study) -> dict[str, Any]:
     """A row of numbers for each recipe and budget, those of one seed, and the sum of what is still
     to be run. Raises UserError for a recipe that cannot be trained."""
@@ -205,7 +195,6 @@ def forecast(study: Study) -> dict[str, Any]:
     results = read_results(study.out)
     done = study.finished(results)
     rates = rates_of(study, results.values())
-    hardware = replace(study.cost, convention="hardware")
     grouped: dict[tuple[str, float], list[Trial]] = {}
     for trial in study.trials:
         grouped.setdefault((trial.entry, trial.budget), []).append(trial)
@@ -216,16 +205,17 @@ def forecast(study: Study) -> dict[str, Any]:
         # The longest run may be over without having kept a checkpoint for a budget of today.
         gone = key_of(longest_of(study, first)) in done and not start_of(study, first)
         first = replace(first, starts_at=None) if gone else first
-        rate = rates.get(entry) or Rate(0.0, next(iter(rates.values())).parameters)
-        flops = hardware.flops(as_started(first.recipe, study.cost.vocab_size))
-        own = flops * first.own_share * rate.per_flop / 60
+        counted = as_started(first.recipe, study.cost.vocab_size)
+        own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
+        objective = outline(counted, vocab_size=study.cost.vocab_size).objective
+        parameters = sum(p.numel() for p in objective.parameters())
         minutes += sum(own * (1 - trained_share(study.folder(trial), first)) for trial in left)
         # Weights and two moments of the last checkpoint, of the one being written, and of the one
         # that the longest run keeps for this one; the models.
-        disk += (12 * (3 if first.starts_at else 2) + 8) * rate.parameters * len(left)
+        disk += (12 * (3 if first.starts_at else 2) + 8) * parameters * len(left)
         row = {"recipe": entry, "budget": budget, "flops": first.flops, "updates": first.steps}
         row |= {"tokens": tokens_of(first.recipe), "epochs": study.cost.epochs(first.recipe)}
-        row |= {"starts_at": first.starts_at, "minutes": own, "parameters": rate.parameters}
+        row |= {"starts_at": first.starts_at, "minutes": own, "parameters": parameters}
         rows.append(row | {"seeds": len(trials), "done": len(trials) - len(left)})
     measured = [r.task_seconds / 60 for key, r in results.items() if key in done]
     tasks = statistics.median(measured) * (len(study.trials) - len(done)) if measured else None
@@ -265,59 +255,41 @@ def as_text(plan: dict[str, Any]) -> str:
     )
 
 
-def rates_of(study: Study, results: Iterable[Result]) -> dict[str, Rate]:
-    """The rate of each recipe: from its encoders that are already trained, or else measured."""
+def hardware_flops(study: Study, recipe: Recipe) -> float:
+    """The FLOPs of a run in the convention of its log."""
+    return replace(study.cost, convention="hardware").flops(recipe)
+
+
+def rates_of(study: Study, results: Iterable[Result]) -> dict[str, float]:
+    """Recipe -> seconds per FLOP (tokens of a run may differ in cost): from its encoders that are
+    already trained, or else measured."""
     found = {}
     with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
         for entry in study.recipes:
-            trained = [r for r in results if r.entry == entry and r.seconds and r.flops]
-            if trained:
-                per_flop = statistics.median(r.seconds / r.flops for r in trained)
-                found[entry] = Rate(per_flop, trained[0].parameters)
-            else:
-                found[entry] = probed(study, next(t for t in study.trials if t.entry == entry))
+            trained = [r.seconds / r.flops for r in results if r.entry == entry and r.flops]
+            trial = next(t for t in study.trials if t.entry == entry)
+            found[entry] = statistics.median(trained) if trained else probed(study, trial)
             bar.advance(1)
     return found
 
 
-def probed(study: Study, trial: Trial) -> Rate:
-    """Trains a recipe for a few seconds in a folder that is removed again, and counts its
-    validations. Raises UserError if it cannot be trained."""
+def probed(study: Study, trial: Trial) -> float:
+    """The seconds per FLOP of a run with its validations, from a few seconds of training that leave
+    nothing behind. Raises UserError if it cannot be trained."""
     c, t = study.config, trial.recipe.train
-    fields = {
-        "max_steps": max(trial.steps, 1000),
-        "logging_steps": 1,
-        "eval_steps": 0,
-        "report_to": (),
-        "device": c.device,
-        # A frozen generator must have been trained, if only for one update.
-        "generator_steps": min(1, t.generator_steps),
-    }
-    with tempfile.TemporaryDirectory(prefix="electrify-") as name:
-        folder = Path(name)
-        recipe = dump(override(trial.recipe, fields))
-        with spawn(folder, c, slots(1, c.device)[0], recipe=recipe) as process:
-            while process.poll() is None and not _enough(_updates(folder)):
-                time.sleep(POLL_S / 5)
-            process.kill()
-        rates = [1 / update["flops_per_s"] for update in _updates(folder)]
-        if not rates:
-            raise UserError(f"{trial.entry} cannot be trained: {last_words(folder)}")
-        parameters = read_json(folder / RUN / FACTS)["parameters"]
-    validated = FORWARD * VALIDATIONS * t.eval_rows / (trial.steps * t.train_batch_size)
-    return Rate(statistics.median(rates[SLOW:] or rates) * (1 + validated), parameters)
-
-
-def _updates(folder: Path) -> list[dict[str, Any]]:
-    """The records of a log that has one for each update."""
-    path = folder / RUN / METRICS
-    return [r for r in log.read(path) if r["kind"] == "train"] if path.is_file() else []
-
-
-def _enough(updates: list[dict[str, Any]]) -> bool:
-    """Whether the rate can be computed from these."""
-    took = updates[-1]["seconds"] - updates[0]["seconds"] if updates else 0.0
-    return took >= (PROBE_S if len(updates) >= SLOW + FEWEST else LONGEST_S)
+    world = dist.start(pick_device(c.device), timeout_s=t.ddp_timeout)
+    try:
+        # The second of two stages needs the generator of the first.
+        stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
+        stage = with_precision(stage, world, begun=None)
+        nowhere = study.out / "probe"
+        job = Job(Path(c.data), nowhere, stage, world, starts_of(stage))
+        per_token, rows = measured(job, limit_s=PROBE_S)
+    finally:
+        dist.stop()
+    validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
+    counted = as_started(stage, study.cost.vocab_size)
+    return (1 + validated) * per_token * tokens_of(stage) / hardware_flops(study, counted)
 
 
 # ------------------------------------------------------------------ the trials of a study
@@ -382,7 +354,7 @@ class Runner:
         new = result_of(self.study, trial, ended.returncode)
         self.results[new.key] = merged(self.results.get(new.key), new)
         write_results(self.study.out, self.results.values())
-        found = [f"{task} {100 * (new.median(task) or 0):.1f}" for task in new.scores]
+        found = [f"{task} {100 * new.median(task):.1f}" for task in new.scores]
         found += [f"{what} failed ({why})" for what, why in new.failed.items()]
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
 

@@ -44,6 +44,7 @@ FIXED += ("lr_scheduler_type",)
 COMPARED = sorted(GUARDS | {"eval_rows"})
 """Options that may differ when a run goes on, but not between recipes that are compared: which
 updates are refused, and the rows of the validation set."""
+OTHERS = {"data": "another corpus", "task_data": "other --tasks, or other examples of them"}
 Key = tuple[str, float, int, str]
 
 
@@ -159,17 +160,12 @@ def _must_agree(out: Path, kept: Mapping[str, Any]) -> None:
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(had, dict) or had.get("score") != SCORE:
         raise UserError(f"{path} is not the plan of a study. Choose another --output-dir")
-    for name, value in kept.items():
-        was = had.get(name)
-        if was == value:
-            continue
-        what = f"--{name.replace('_', '-')} {was}, not {value}"
-        if name == "data":
-            what = "another corpus"
-        if name == "task_data":
-            same = isinstance(was, dict) and was.keys() == value.keys()
-            what = "other examples" if same else f"--tasks {','.join(had['tasks'])}"
-        raise UserError(f"{out} holds a study with {what}. Choose another --output-dir")
+    for name in kept:
+        if had.get(name) != kept[name]:
+            what = f"--{name.replace('_', '-')} {had.get(name)}, not {kept[name]}"
+            raise UserError(
+                f"{out} holds a study with {OTHERS.get(name, what)}. Choose another --output-dir"
+            )
 
 
 def write_study(study: Study) -> None:
@@ -215,10 +211,9 @@ class Result:
     def key(self) -> Key:
         return self.entry, self.budget, self.seed, self.recipe
 
-    def median(self, task: str) -> float | None:
+    def median(self, task: str) -> float:
         """The score of a task: the median over its seeds."""
-        found = self.scores.get(task)
-        return statistics.median(found["scores"]) if found else None
+        return statistics.median(self.scores[task]["scores"])
 
 
 def merged(had: Result | None, new: Result) -> Result:
