@@ -206,7 +206,10 @@ def corpus(folder: Folder) -> Findings:
     wanted |= {s.documents_file: s.documents_sha256 for s in shards}
     wanted |= {f"tokenizer/{n}": h for n, h in manifest.tokenizer_files.items()}
     wanted["unigram.npy"] = manifest.unigram_sha256
-    yield from hashes(folder.path, wanted, MANIFEST, AGAIN)
+    found = list(hashes(folder.path, wanted, MANIFEST, AGAIN))
+    yield from found
+    if found[0].level == "error":
+        return
     must_be_of(manifest, folder.path / "tokenizer")
     tokens = sum(s.tokens for s in manifest.splits["train"])
     if tokens < GRACE_TOKENS / MAX_EPOCHS:

@@ -114,7 +114,8 @@ def given_text(options: DetectConfig) -> str:
         return options.text
     if options.file is not None:
         return read_text(options.file)
-    need(not sys.stdin.isatty(), "no text: give TEXT or --file, or pipe a text into standard input")
+    given = sys.stdin is not None and not sys.stdin.isatty()
+    need(given, "no text: give TEXT or --file, or pipe a text into standard input")
     return decode(sys.stdin.buffer.read(), "standard input")
 
 
