@@ -256,7 +256,6 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     write_study(study)
     path = study.out / STUDY
     assert yaml.safe_load(path.read_text())["score"] == "mean rank over the tasks"
-    bert = {"recipes": (f"bert-tiny:{TINY}",)}
     # More recipes, budgets and seeds belong to the same study; other measures do not.
     plan_study(config(small_data, tmp_path, seeds=3, budgets=(4e8, 1e8)))
     for fields, says in (

@@ -212,8 +212,7 @@ def _rows(values: Iterable[Value], first: str) -> Iterator[Row]:
     grouped: dict[tuple[str, float, str, str], dict[int, float]] = {}
     for key, seed, value in values:
         grouped.setdefault(key, {})[seed] = value
-    for (recipe, *rest), own in grouped.items():
-        budget, task, metric = rest
+    for (recipe, budget, task, metric), own in grouped.items():
         theirs = grouped.get((first, budget, task, metric), {})
         compared = recipe != first and task != HELD_OUT
         difference = paired(own, theirs) if compared else None
