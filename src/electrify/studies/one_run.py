@@ -57,7 +57,7 @@ def main(folder: Path) -> int:
 def end_with_parent() -> None:
     """Ends this process when the study does, even by SIGKILL: the pipe of its standard input is
     then closed."""
-    sys.stdin.read()
+    os.read(0, 1)  # sys.stdin would be locked when this process ends
     os._exit(1)
 
 
