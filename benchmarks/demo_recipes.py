@@ -28,9 +28,8 @@ from electrify.errors import UserError
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
-from electrify.scoring.planted import judge, plant
-from electrify.studies.cost import Cost
-from electrify.studies.plan import configured, of_length, steps_for
+from electrify.scoring.word_substitution import judge, plant
+from electrify.studies.budgets import Cost, configured, of_length, steps_for
 from electrify.text import pydocs
 from electrify.text.corpus import Corpus
 

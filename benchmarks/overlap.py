@@ -1,12 +1,12 @@
 """Whether encoders that were fine-tuned on STS-B compare the two sentences: how their predictions
 go with the scores, and with the share of words that the sentences have in common.
 
-    python benchmarks/overlap.py STUDY/cells/* --data-dir GLUE [--json FILE]
+    python benchmarks/overlap.py STUDY/encoders/* --data-dir GLUE [--json FILE]
 
-A folder is one that `electrify finetune --task stsb` wrote, whose models are a row each, or a cell
-of a study; cells that differ in seed and budget alone are one row for each way of measuring
-(`stsb`, `stsb-frozen`). Spearman's correlations on the development set: median (lowest - highest)
-over all predictions.
+A folder is one that `electrify finetune --task stsb` wrote, whose models are a row each, or an
+encoder of a study; encoders that differ in seed and budget alone are one row for each way of
+measuring (`stsb`, `stsb-frozen`). Spearman's correlations on the development set: median (lowest -
+highest) over all predictions.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from electrify.errors import UserError
 from electrify.finetuning.baselines import overlap
 from electrify.finetuning.known import read_task
 from electrify.finetuning.tasks import TASKS
-from electrify.studies.results import read_results
+from electrify.studies.study import read_results
 from electrify.text.streams import read_text
 
 PREDICTIONS = "stsb-validation.csv"
 
 
 def row_of(folder: Path, path: Path) -> str:
-    """The recipe of a study's cell and the way of measuring; of other folders, their name and that
-    of the model (predictions/MODEL/SEED/FILE)."""
-    cell = re.fullmatch(r"(.+?)-[\d.]+(e[+-]\d+)?-seed\d+-([0-9a-f]{8})", folder.name)
+    """The recipe of a study's encoder and the way of measuring; of other folders, their name and
+    that of the model (predictions/MODEL/SEED/FILE)."""
+    known = re.fullmatch(r"(.+?)-[\d.]+(e[+-]\d+)?-seed\d+-([0-9a-f]{8})", folder.name)
     inside = path.relative_to(folder).parts
-    if not cell:
+    if not known:
         return "/".join((folder.resolve().name, *inside[1:-2]))
-    return f"{names_in(folder.resolve().parents[1]).get(cell[3], cell[1])}, {inside[0]}"
+    return f"{names_in(folder.resolve().parents[1]).get(known[3], known[1])}, {inside[0]}"
 
 
 @cache
 def names_in(study: Path) -> dict[str, str]:
     """The recipes of a study by the hashes at the end of its folders' names, in which long names
     are cut."""
-    return {r.recipe[:8]: r.entry for r in read_results(study)}
+    return {r.recipe[:8]: r.entry for r in read_results(study).values()}
 
 
 def correlations(path: Path, shared: list[float], scores: list[float]) -> tuple[float, float] | str:

@@ -26,7 +26,7 @@ from electrify.architectures import architecture_named
 from electrify.build import Vocabulary, build, generator_shape, kept_shape
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
 from electrify.recipe import Recipe, load, override

@@ -10,12 +10,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import at_of, built, counts_of, draws_of, ragged_batch, terms_of, tiny
-from electrify.flop_counts.count import passes_flops
-from electrify.flop_counts.options import Convention
+from electrify.flop_counts import Convention, passes_flops
 from electrify.model.attention import SharedContext
+from electrify.model.costs import Measured, Pass
 from electrify.model.embeddings import DisentangledWords
 from electrify.model.encoder import Encoder
-from electrify.model.forward_passes import Measured, Pass
 from electrify.terms import weighted
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from electrify.corruption.plan import Plan
-from electrify.model.costs import linear_flops
-from electrify.model.forward_passes import Pass
+from electrify.model.costs import Pass, linear_flops
 from electrify.model.heads import LinearHead, OneLogit
 from electrify.objectives import objective
 from electrify.objectives.losses import binary_ce

@@ -40,7 +40,6 @@ ORDER = [
     {"train.options", "scoring", "checkup"},
     {"finetuning"},
     {"studies"},
-    {"curves"},
     {"demo"},
     {"api"},
     {"cli"},

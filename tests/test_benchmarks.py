@@ -25,10 +25,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from electrify import curves
 from electrify.cores import cores
+from electrify.demo import draw_run
 from electrify.errors import UserError
-from electrify.studies.results import Result, write_results
+from electrify.studies.study import Result, write_results
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -480,8 +480,8 @@ def test_the_demos_picture_of_a_run_with_two_periods() -> None:
     first = {"mlm_accuracy_masked": 0.1}
     second = {"rtd_detection_auc": 0.7, "rtd_detection_recall": 0.2}
     valid = [{"tokens": n * 1_000_000} | (first if n < 3 else second) for n in range(1, 6)]
-    axis = figure.subplots()
-    curves.draw_discriminator(axis, valid)
+    left, axis = figure.subplots(1, 2)
+    draw_run(left, axis, [{"kind": "valid"} | r for r in valid], by_frequency=5.0)
     assert {line.get_label(): list(line.get_xdata()) for line in axis.lines} == {
         "words guessed at [MASK]": [1.0, 2.0],
         "replaced tokens: AUC": [3.0, 4.0, 5.0],
@@ -571,7 +571,7 @@ def test_merging_scores_of_a_task_of_ones_own(tmp_path: Path) -> None:
     assert rows(out)[2][1:] == ["20", "9", "25.0 (0.0 - 50.0)"]
 
 
-def test_cells_with_long_names_are_not_one_recipe(
+def test_encoders_with_long_names_are_not_one_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names of folders are cut; the lines of the study have them whole."""
@@ -585,14 +585,14 @@ def test_cells_with_long_names_are_not_one_recipe(
     ]
     write_results(tmp_path, found)
     for key, name in names.items():
-        folder = tmp_path / "cells" / f"bert-tiny-{'x' * 50}-1e+14-seed0-{key[:8]}"
+        folder = tmp_path / "encoders" / f"bert-tiny-{'x' * 50}-1e+14-seed0-{key[:8]}"
         assert row_of(folder, folder / "stsb" / "stsb-validation.csv") == f"{name}, stsb"
 
 
 @pytest.mark.slow
 def test_overlap(tmp_path: Path) -> None:
-    """Predictions that are the share of common words, and the scores, by hand; cells of one recipe
-    are one row, and predictions of other examples are left out."""
+    """Predictions that are the share of common words, and the scores, by hand; encoders of one
+    recipe are one row, and predictions of other examples are left out."""
     glue = tmp_path / "STS-B"
     glue.mkdir()
     head = "index\tsentence1\tsentence2\tscore\n"
@@ -601,13 +601,13 @@ def test_overlap(tmp_path: Path) -> None:
     for name in ("train.tsv", "dev.tsv"):
         (glue / name).write_text(text)
     for seed, predicted in enumerate(((0.0, 1 / 3, 1.0), (3.0, 1.0, 2.0))):
-        folder = tmp_path / "cells" / f"a-tiny-1e+14-seed{seed}-0123abcd" / "stsb"
+        folder = tmp_path / "encoders" / f"a-tiny-1e+14-seed{seed}-0123abcd" / "stsb"
         folder.mkdir(parents=True)
         lines = [
             f"{k},{s},{p}" for k, ((_, _, s), p) in enumerate(zip(pairs, predicted, strict=True))
         ]
         (folder / "stsb-validation.csv").write_text("\n".join(["row,label,prediction", *lines]))
-    other = tmp_path / "cells" / "other"
+    other = tmp_path / "encoders" / "other"
     other.mkdir()
     (other / "stsb-validation.csv").write_text("row,label,prediction\n0,1,2\n")
     left = {
@@ -617,11 +617,11 @@ def test_overlap(tmp_path: Path) -> None:
         "words": "0,3,a\n1,1,b\n2,2,c\n",
     }
     for name, rest in left.items():
-        (tmp_path / "cells" / name).mkdir()
-        path = tmp_path / "cells" / name / "stsb-validation.csv"
+        (tmp_path / "encoders" / name).mkdir()
+        path = tmp_path / "encoders" / name / "stsb-validation.csv"
         path.write_text("row,label,prediction\n" + rest)
     script = str(BENCHMARKS / "overlap.py")
-    command = [sys.executable, script, *map(str, (tmp_path / "cells").iterdir())]
+    command = [sys.executable, script, *map(str, (tmp_path / "encoders").iterdir())]
     ran = subprocess.run(
         [*command, "--data-dir", str(tmp_path)], capture_output=True, text=True, check=True
     )

@@ -66,8 +66,7 @@ def test_a_whole_corpus_and_what_its_size_means(data: Path) -> None:
     report = doctor(data)
     assert report.status == 0
     assert "whole" in found(report, "ok")
-    # 100 kB of a language of 160 words: too few tokens, and more pieces than it fills.
-    assert found(report, "warning") == {"little-text", "vocabulary-too-large"}
+    assert found(report, "warning") == {"little-text"}
 
 
 @pytest.mark.parametrize(
@@ -84,17 +83,6 @@ def test_damage_of_a_corpus(data: Path, name: str, change: Callable[..., Any], c
     change(data / name)
     report = doctor(data)
     assert (report.status, found(report, "error")) == (1, {code})
-
-
-def test_traps_in_a_corpus(tmp_path: Path) -> None:
-    """Sentences as documents, none of them for validation, and far more words than they fill."""
-    lines = "".join(f"a line number {i} of few words\n" for i in range(400))
-    (tmp_path / "a.txt").write_text(lines)
-    words = ["--document-boundary", "line", "--valid-fraction", "0", "--vocab-size", "2000"]
-    words += ["--output-dir", str(tmp_path / "data"), "--workers", "1"]
-    assert run("prepare", str(tmp_path / "a.txt"), *words, "--min-frequency", "1") == 0
-    warned = found(doctor(tmp_path / "data"), "warning")
-    assert warned == {"little-text", "short-documents", "no-valid", "vocabulary-too-large"}
 
 
 # ------------------------------------------------------------------ recipes
@@ -118,7 +106,6 @@ def test_published_rates() -> None:
         ({"max_steps": 100, "warmup_steps": 10}, {"few-steps"}),
         ({"generator_size": 1.0}, {"generator-size"}),
         ({"mask_rate": 0.5}, {"mask-rate"}),
-        ({"tie": "none"}, {"untied"}),
     ],
 )
 def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
@@ -145,10 +132,9 @@ def test_a_finished_run_with_its_corpus(made: Path, small_data: Path) -> None:
     assert "few-steps" in found(report, "warning")
 
 
-def test_another_corpus_and_the_same_run_twice(made: Path, finished: Path, tmp_path: Path) -> None:
+def test_another_corpus(made: Path, tmp_path: Path) -> None:
     other = prepare_small(tmp_path / "other", seed=1)
     assert "other-data" in found(doctor(other, made), "error")
-    assert "same-seed" in found(doctor(finished, made), "note")
 
 
 def test_damage_of_a_run(made: Path) -> None:
@@ -177,7 +163,7 @@ def test_what_the_log_says(made: Path) -> None:
     last = curve[2] | dead | {"discriminator_detection_auc": 0.5, "generator_loss_masked": 9.0}
     train = {"kind": "train", "step": 11, "generator": "nan", "epoch": 50.0}
     codes = {f.code: f.level for f in log(made, curve[0], curve[1], last, train)}
-    expected = {"diverging", "frequencies", "all_original", "chance", "epochs"}
+    expected = {"diverging", "frequencies", "all_original", "epochs"}
     assert {c for c in codes if codes[c] == "warning"} >= expected
     assert codes["not-finite"] == "error"
 
@@ -204,11 +190,11 @@ def test_damaged_weights(model: Path, code: str) -> None:
     assert found(doctor(model), "error") == {code}
 
 
-def test_a_tokenizer_that_is_too_large_and_a_pair_of_two(finished: Path, model: Path) -> None:
+def test_a_tokenizer_that_is_too_large(model: Path) -> None:
     edit(model / "tokenizer_config.json", unk_token="[UNK]", extra_special_tokens=["<new>"])
-    report = doctor(finished / "generator", model)
+    report = doctor(model)
     assert found(report, "error") == {"refused"}
-    assert any("they do not belong together" in f.fact for f in report.folders[1].findings)
+    assert any("they do not belong together" in f.fact for f in report.folders[0].findings)
 
 
 # ------------------------------------------------------------------ the command

@@ -13,19 +13,17 @@ from batches import SPECIAL, TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, uncounted, with_share
 from electrify.build import Built, Vocabulary, build
 from electrify.cli import main
-from electrify.flop_counts.count import (
-    flops_per_token,
+from electrify.flop_counts import (
+    Convention,
     forward_flops,
     outline,
     passes_flops,
+    published,
     recipe_flops,
 )
-from electrify.flop_counts.options import Convention
-from electrify.flop_counts.paper import published
 from electrify.model import likelihood
-from electrify.model.costs import CHOSEN, binary_flops
+from electrify.model.costs import CHOSEN, Measured, Pass, binary_flops
 from electrify.model.encoder import Encoder
-from electrify.model.forward_passes import Measured, Pass
 from electrify.model.heads import LinearHead
 from electrify.recipe import Recipe, load, names, override
 
@@ -242,7 +240,7 @@ def test_a_mixture_says_what_it_runs(fields: dict[str, Any]) -> None:
 
 def passes_of(recipe: str, **fields: Any) -> float:
     objective = cast(Measured, built(recipe, **fields).objective)
-    return flops_per_token(objective, row_length=32, convention="hardware")
+    return passes_flops(objective.passes(), row_length=32, convention="hardware")
 
 
 @pytest.mark.parametrize("convention", ["hardware", "paper"])
@@ -279,9 +277,7 @@ def test_shares_are_the_mask_rate() -> None:
     want = passes_flops(
         with_share(cast(Measured, b.objective), 0.3), row_length=32, convention="hardware"
     )
-    assert flops_per_token(
-        cast(Measured, b.objective), row_length=32, convention="hardware"
-    ) == pytest.approx(want, rel=1e-12)
+    assert passes_of("electra-tiny", mask_rate=0.3) == pytest.approx(want, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["all-tokens-mlm", "electric"])
@@ -361,9 +357,8 @@ def test_numbers_of_a_recipe_hang_together() -> None:
     config = tiny("electra-tiny", max_steps=7, train_batch_size=3, max_seq_length=16)
     cost = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
     b = build(config, Vocabulary(VOCAB, SPECIAL))
-    assert cost.token == flops_per_token(
-        cast(Measured, b.objective), row_length=16, convention="hardware"
-    )
+    passes = cast(Measured, b.objective).passes()
+    assert cost.token == passes_flops(passes, row_length=16, convention="hardware")
     assert cost.step == pytest.approx(3 * 16 * cost.token, rel=1e-12)
     assert cost.train == pytest.approx(7 * cost.step, rel=1e-12)
     encoder = b.kept.encoder

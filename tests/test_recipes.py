@@ -12,8 +12,7 @@ import torch
 from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
 from electrify import demo
 from electrify.build import build
-from electrify.flop_counts.count import recipe_flops
-from electrify.flop_counts.options import PAPER_VOCABULARY
+from electrify.flop_counts import PAPER_VOCABULARY, recipe_flops
 from electrify.recipe import RECIPES, load, names, override
 from electrify.rules import cautions, check
 from electrify.terms import weighted

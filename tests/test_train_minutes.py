@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from electrify.data.loader import Rows
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.recipe import Recipe, load, override, with_batch
 from electrify.text.corpus import Corpus
 from electrify.train import dist

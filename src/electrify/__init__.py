@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from .checkup import doctor
     from .errors import UserError
-    from .exporting.hf import export
+    from .exporting.folder import export
     from .finetuning.embed import embed
     from .recipe import Recipe, override
     from .recipe import load as load_recipe
@@ -44,7 +44,7 @@ _HOMES = {
     "detect": "scoring.detect",
     "doctor": "checkup",
     "embed": "finetuning.embed",
-    "export": "exporting.hf",
+    "export": "exporting.folder",
     "override": "recipe",
 }
 __all__ = [

@@ -20,7 +20,7 @@ from .corruption.source import Brought, Source
 from .data.phases import phases_of
 from .model.embeddings import DisentangledWords, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows
-from .model.network import Network
+from .model.heads import Network
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe

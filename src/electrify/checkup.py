@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from tyro.conf import Positional
 
 from .errors import UserError, need
@@ -27,20 +24,11 @@ Level = Literal["ok", "note", "warning", "error"]
 Kind = Literal["DATA", "RUN", "MODEL"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 WHAT = {"DATA": "prepared corpus", "RUN": "run", "MODEL": "model"}
-RECIPES = ("electra-tiny", "electra-mini", "electra-small", "electra-base", "electra-large")
-"""Those with which the size of a corpus is compared, in the order of their cost."""
-SENTENCE = 32
-"""Tokens. A shorter document has little context to learn from; the usual cause is a file with one
-sentence a line."""
-UNK_NOTE, UNK_WARNING = 0.001, 0.01
-"""Shares of unknown tokens or characters. At 0.1 % about one sequence of 128 tokens in eight has
-one."""
 PUBLISHED = ((256, 5e-4, 128, 128), (768, 2e-4, 256, 512), (1024, 2e-4, 2048, 512))
 """Width, learning rate, rows of a batch and their tokens: 2003.10555 table 6. Narrower encoders use
 a higher rate, in proportion to the width."""
 HIGH, LOW = 4.0, 30.0
 """A rate is far off beyond so many times the published one (searches find 2 or 3 times)."""
-MIN_AUC = 0.55  # one half is chance
 RISE = 0.02
 """How far a validation loss may be above its best value; noise between validations is smaller."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -95,10 +83,6 @@ class Folder:
             said = f"a check ended on what it read: {type(e).__name__}: {str(e)[:200]}"
             self.findings.append(Finding("error", "damaged", said, RESTORE))
 
-    @property
-    def is_sound(self) -> bool:
-        return all(f.level != "error" for f in self.findings)
-
 
 @dataclass(frozen=True)
 class Report:
@@ -129,9 +113,8 @@ class Report:
         for d in self.folders:
             lines.append(f"{d.path}  ({d.kind}: {WHAT[d.kind]})")
             for f in sorted(d.findings, key=lambda f: LEVELS.index(f.level)):
-                lines.append(
-                    f"  {f.level:<8} {f.fact}" + f"\n{'-> ':>14}{f.advice}" * bool(f.advice)
-                )
+                lines.append(f"  {f.level:<8} {f.fact}")
+                lines += [f"{'-> ':>14}{f.advice}"] if f.advice else []
         counts = ", ".join(f"{n} {level}" for level, n in self.counts.items())
         return "\n".join([*lines, f"{len(self.folders)} folders: {counts}"])
 
@@ -143,28 +126,15 @@ def doctor(*paths: str | Path) -> Report:
     named = [Folder(Path(path), kind_of(Path(path))) for path in dict.fromkeys(map(str, paths))]
     folders = [f for folder in named for f in checked(folder)]
     corpora = [f for f in named if "manifest" in f.about]
-    runs = [f for f in folders if "facts" in f.about]
-    for run in runs if corpora else ():
-        run.run(same_data, run, corpora)
-    for one, other in combinations([f for f in runs if f in named], 2):
-        if one.about["recipe"] == other.about["recipe"] and (
-            one.about["facts"]["data"] == other.about["facts"]["data"]
-        ):
-            fact = f"this run and {one.path} have the same corpus, recipe and seed"
-            advice = "they count as one sample: a spread over seeds needs other seeds"
-            other.findings.append(Finding("note", "same-seed", fact, advice))
-    for one, other in combinations([f for f in folders if "words" in f.about], 2):
-        if one.about["part"] != other.about["part"] and one.about["words"] != other.about["words"]:
-            fact = f"this {other.about['part']} and {one.path} have other vocabularies"
-            advice = "they are not a pair: start a run from two folders of one vocabulary"
-            other.findings.append(Finding("warning", "other-vocabulary", fact, advice))
+    for run in folders:
+        if corpora and "facts" in run.about:
+            run.run(same_data, run, corpora)
     return Report(folders)
 
 
 def kind_of(path: Path) -> Kind:
     """The kind of a folder, complete or not, by the names in it. Raises UserError."""
-    need(path.exists(), f"{path}: no such folder")
-    need(path.is_dir(), f"{path} is a file", "name the folder that it is in")
+    need(path.is_dir(), f"{path}: {'a file, not a folder' if path.exists() else 'no such folder'}")
     names = {p.name for p in path.iterdir()}
     need("state.json" not in names, f"{path} is a checkpoint", f"name the run, {path.parent}")
     if names & {"run.json", "config.yaml", "metrics.jsonl"}:
@@ -173,22 +143,17 @@ def kind_of(path: Path) -> Kind:
         return "DATA"
     if "config.json" in names or any(n.endswith((".safetensors", *PICKLES)) for n in names):
         return "MODEL"
-    inside = [*path.glob("models/*/config.json"), *path.glob("cells/*/*/config.yaml")]
-    advice = f"name a folder in it, such as {inside[0].parent}" if inside else ""
-    raise UserError(f"{path} is neither a prepared corpus nor a run nor a model", advice)
+    raise UserError(f"{path} is neither a prepared corpus nor a run nor a model")
 
 
 def checked(folder: Folder) -> list[Folder]:
     """The folder, after its checks, and the folders that a run has made inside."""
     inside: list[Folder] = []
     if folder.kind == "DATA":
-        folder.run(corpus_hashes, folder)
-        if folder.is_sound:
-            folder.run(corpus_traps, folder)
+        folder.run(corpus, folder)
     elif folder.kind == "MODEL":
         folder.run(model_files, folder)
-        if folder.is_sound:
-            folder.run(model_loads, folder)
+        folder.run(model_loads, folder)
     else:
         folder.run(run_identity, folder)
         if "recipe" in folder.about:
@@ -196,7 +161,7 @@ def checked(folder: Folder) -> list[Folder]:
             tokens = folder.about["facts"].get("corpus", {"counts": {}})["counts"].get("tokens")
             folder.run(recipe_traps, folder.about["recipe"], tokens)
             folder.run(run_log, folder)
-        inside = [Folder(p, "MODEL") for p in exports(folder.path)]
+        inside = [Folder(p.parent, "MODEL") for p in sorted(folder.path.glob("*/config.json"))]
         if (folder.path / "generator-stage").is_dir():
             inside.append(Folder(folder.path / "generator-stage", "RUN"))
     return [folder, *(f for one in inside for f in checked(one))]
@@ -222,96 +187,40 @@ def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Fin
 # ------------------------------------------------------------------ a corpus
 
 
-def corpus_hashes(folder: Folder) -> Findings:
-    """The files of a corpus against its manifest."""
+def corpus(folder: Folder) -> Findings:
+    """The files of a corpus against its manifest, and what its counts mean for a run. (The report
+    of `prepare` has the advice on its text.)"""
     from .text.corpus import AGAIN, MANIFEST, is_unfinished, read_manifest
     from .text.tokenizer import must_be_of
+    from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
     if is_unfinished(folder.path):
         advice = "the same `electrify prepare` command continues it"
         yield Finding("error", "unfinished", "`prepare` has not ended here", advice)
         return
-    manifest = folder.about["manifest"] = read_manifest(folder.path)
+    manifest: Manifest = read_manifest(folder.path)
+    folder.about["manifest"] = manifest
     shards = [s for split in manifest.splits.values() for s in split]
     wanted = {s.tokens_file: s.tokens_sha256 for s in shards}
     wanted |= {s.documents_file: s.documents_sha256 for s in shards}
     wanted |= {f"tokenizer/{n}": h for n, h in manifest.tokenizer_files.items()}
     wanted["unigram.npy"] = manifest.unigram_sha256
-    yield from hashes(folder.path, wanted, MANIFEST, AGAIN)
-    tokens, counted = sum(s.tokens for s in shards), manifest.counts["tokens"]
-    if tokens != counted:
-        fact = f"the shards hold {tokens:,} tokens and {MANIFEST} counts {counted:,}"
-        yield Finding("error", "counts", fact, AGAIN)
+    found = list(hashes(folder.path, wanted, MANIFEST, AGAIN))
+    yield from found
+    if found[0].level == "error":
+        return
     must_be_of(manifest, folder.path / "tokenizer")
-
-
-def corpus_traps(folder: Folder) -> Findings:
-    """What the statistics of a whole corpus mean for a run."""
-    from .text.corpus import Corpus
-    from .text.report import more_validation, share_of, smaller, use_of
-
-    manifest: Manifest = folder.about["manifest"]
-    train, counts = Corpus(folder.path, "train"), manifest.counts
-    counts_V, tokens = train.unigram(), train.num_tokens
-    yield from size_traps(tokens)
-    unk = manifest.special_ids.unk
-    share = max(counts_V[unk] / max(tokens, 1) if unk >= 0 else 0, share_of(counts))
-    if share >= UNK_NOTE:
-        level: Level = "warning" if share >= UNK_WARNING else "note"
-        advice = "a larger --vocab-size trained on this text, or --tokenizer bpe"
-        yield Finding(level, "unk", f"{share:.2%} of the text is unknown ([UNK])", advice)
-    median = np.median(np.concatenate([np.diff(offsets) for offsets in train.documents] or [[0]]))
-    if median < SENTENCE:
-        fact = f"the median document has {median:.0f} tokens: a sentence, not a document"
-        advice = "if lines of one text became documents: --document-boundary blank-line or file"
-        yield Finding("warning", "short-documents", fact, advice)
-    if not sum(s.tokens for s in manifest.splits.get("valid", [])):
-        fact = "nothing is set aside for validation, so no run can warn of overfitting"
-        yield Finding("warning", "no-valid", fact, more_validation(manifest))
-    used = use_of(manifest, counts_V)
-    if used.is_too_large:
-        advice = smaller(manifest, used.rare, counts_V, folder.path)
-        yield Finding("warning", "vocabulary-too-large", used.fact, advice)
-    elif used.unused > used.entries / 5:
-        yield Finding("note", "vocabulary-unused", used.fact)
-    if counts["duplicates"] > 0.1 * (counts["duplicates"] + counts["documents"]):
-        fact = f"{counts['duplicates']:,} documents occurred before and were dropped"
-        yield Finding("note", "duplicates", fact, "was an input named twice?")
-    if counts["encoding_errors"]:
-        fact = f"text was not UTF-8 and was replaced or skipped {counts['encoding_errors']:,} times"
-        yield Finding("warning", "encoding", fact, "convert the files from their real encoding")
-
-
-def size_traps(tokens: int) -> Findings:
-    """The size of a corpus against the shipped recipes."""
-    from .data.phases import phases_of
-    from .recipe import load
-    from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
-
+    tokens = sum(s.tokens for s in manifest.splits["train"])
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"{tokens:,} tokens to train on; models begin to use the context after "
         fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"
         yield Finding("warning", "little-text", fact, "enough to try the path only: add text")
-        return
-    recipes = {name: load(name) for name in RECIPES}
-    epochs = {n: phases_of(r).slots(r.train.max_steps) / tokens for n, r in recipes.items()}
-    shown = ", ".join(f"{name} {times:,.1f}" for name, times in epochs.items())
-    fact = f"{tokens:,} tokens to train on; epochs of the recipes: {shown}"
-    name = next((n for n in reversed(RECIPES) if epochs[n] <= MAX_EPOCHS), RECIPES[0])
-    if epochs["electra-small"] <= MAX_EPOCHS:
-        yield Finding("ok", "size", fact)
-    else:
-        steps = int(recipes[name].train.max_steps * min(1, MAX_EPOCHS / epochs[name]))
-        advice = f"beyond {MAX_EPOCHS} more steps gain little: --recipe {name} --max-steps {steps}"
-        yield Finding("note", "recipe-too-long", fact, advice)
+    if not manifest.splits.get("valid"):
+        fact = "nothing is set aside for validation, so no run can warn of overfitting"
+        yield Finding("warning", "no-valid", fact, "prepare with a larger --valid-fraction")
 
 
 # ------------------------------------------------------------------ a run
-
-
-def exports(run: Path) -> list[Path]:
-    """The Hugging Face folders in a run."""
-    return [path.parent for path in sorted(run.glob("*/config.json"))]
 
 
 def run_identity(folder: Folder) -> Findings:
@@ -320,10 +229,8 @@ def run_identity(folder: Folder) -> Findings:
     from .rules import check
     from .train.run import decisive
 
-    recipe, facts = (
-        load(folder.path / "config.yaml", trusted=False),
-        read_json(folder.path / "run.json"),
-    )
+    recipe = load(folder.path / "config.yaml", trusted=False)
+    facts = read_json(folder.path / "run.json")
     check(recipe)
     folder.about = {"facts": facts, "recipe": recipe}
     theirs, ours = facts["recipe"], decisive(recipe)
@@ -340,26 +247,23 @@ def run_progress(folder: Folder) -> Findings:
     """Every checkpoint to the last byte, and how far the run came."""
     from .train import checkpoint
 
-    whole: list[int] = []
+    whole = [0]
     for step in checkpoint.steps(folder.path):
         try:
             checkpoint.read_state(checkpoint.folder_of(folder.path, step))
             whole.append(step)
         except UserError as e:
             yield Finding("error", "checkpoint", e.fact, "it is passed over: remove it")
-    exported = bool(exports(folder.path))
+    exported = any(folder.path.glob("*/config.json"))
     steps = folder.about["recipe"].train.max_steps
-    if not whole:
-        fact = f"there is no whole checkpoint{', and the run is exported' * exported}"
-        yield Finding("note" if exported else "warning", "no-checkpoint", fact)
+    if exported and whole[-1] in (0, steps):
+        yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
     elif whole[-1] < steps:
         fact = f"the run stands at step {whole[-1]:,} of {steps:,}"
         yield Finding("note", "unfinished", fact, "the same command continues it")
-    elif not exported:
+    else:
         advice = "`electrify export RUN --output-dir MODEL` writes it"
         yield Finding("warning", "not-exported", f"{steps:,} steps are done, no model", advice)
-    else:
-        yield Finding("ok", "finished", f"the run has done its {steps:,} steps and is exported")
 
 
 def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
@@ -367,37 +271,32 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     from .data.phases import phases_of
     from .train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
 
-    t, m = recipe.train, recipe.model
+    t, m, c = recipe.train, recipe.model, recipe.corruption
+
+    def warning(code: str, fact: str, advice: str) -> Finding:
+        return Finding("warning", code, fact, advice)
+
     least, most = published_rate(m.hidden_size, t.train_batch_size, recipe.data.max_seq_length)
     fact = f"learning rate {t.learning_rate:g}; published for this width and batch: {least:.1e} to "
     fact += f"{most:.1e}"
     if t.learning_rate > HIGH * most:
         advice = "lower it, or raise the batch: usually the model knows nothing in the end"
-        yield Finding("warning", "learning-rate-high", fact, advice)
+        yield warning("learning-rate-high", fact, advice)
     elif t.learning_rate < least / LOW:
-        yield Finding("warning", "learning-rate-low", fact, "raise it: little will be learnt")
-    share = t.warmup_steps / t.max_steps
-    if share > 0.25:
+        yield warning("learning-rate-low", fact, "raise it: little will be learnt")
+    if t.warmup_steps > 0.25 * t.max_steps:
         fact = f"the warm-up takes {t.warmup_steps:,} of {t.max_steps:,} steps"
         advice = f"--warmup-steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
-        yield Finding("warning" if share >= 1 else "note", "warmup", fact, advice)
+        yield warning("warmup", fact, advice)
     slots = phases_of(recipe).slots(t.max_steps)
     grace = LOCAL_GRACE_TOKENS if m.init == "local" else GRACE_TOKENS
     if slots < grace:
         fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
-        yield Finding("warning", "few-steps", fact, "enough to try the path only")
+        yield warning("few-steps", fact, "enough to try the path only")
     if tokens and slots / tokens > MAX_EPOCHS:
         fact = f"the corpus of {tokens:,} tokens is seen {slots / tokens:,.0f} times"
         advice = f"more text, or --max-steps {int(t.max_steps * MAX_EPOCHS * tokens / slots)}"
-        yield Finding("warning", "epochs", fact, advice)
-    yield from corruption_traps(recipe)
-
-
-def corruption_traps(recipe: Recipe) -> Findings:
-    """The generator, the mask rate, and what the networks share."""
-    from .tables import is_untaught
-
-    t, m, c = recipe.train, recipe.model, recipe.corruption
+        yield warning("epochs", fact, advice)
     own = m.generator_numbers()
     share = own["hidden_size"] / m.hidden_size
     # In two stages and for shared encoders, equal size is part of the method; a given generator has
@@ -406,16 +305,12 @@ def corruption_traps(recipe: Recipe) -> Findings:
     meant = meant or own["num_hidden_layers"] < m.num_hidden_layers
     if c.row.learned and (share < 1 / 8 or (share >= 1 and not meant)):
         fact = f"the generator is {share:.2g} times as wide as the encoder; published: 1/4 to 1/3"
-        yield Finding("warning", "generator-size", fact, "--generator-size 0.25")
+        yield warning("generator-size", fact, "--generator-size 0.25")
     high = 0.3 if c.row.learned else 0.4  # of 2202.08005
     odd = [r for r in (c.mask_rate, c.mask_rate_end or c.mask_rate) if not 0.1 <= r <= high]
     if odd:
         fact = f"{odd[0]:.0%} of the tokens are chosen; published: 15 to {high:.0%}"
-        yield Finding("warning", "mask-rate", fact, "--mask-rate 0.15")
-    learns = c.row.learned and c.generator_training != "frozen" and not is_untaught(recipe)
-    if learns and m.tie == "none" and (tie := possible_tie(recipe)):
-        advice = f"--tie {tie}: in the paper sharing is worth 0.7 points of GLUE"
-        yield Finding("note", "untied", "generator and discriminator share nothing", advice)
+        yield warning("mask-rate", fact, "--mask-rate 0.15")
 
 
 def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
@@ -427,22 +322,11 @@ def published_rate(width: int, rows: int, length: int) -> tuple[float, float]:
     return rate * min(ratio, math.sqrt(ratio)), rate * max(ratio, math.sqrt(ratio))
 
 
-def possible_tie(recipe: Recipe) -> str | None:
-    """A way of sharing words that this recipe could take."""
-    from .recipe import override
-    from .rules import check
-
-    for tie in ("embeddings", "tokens"):
-        with suppress(UserError):
-            check(override(recipe, {"tie": tie}))
-            return tie
-    return None
-
-
 def run_log(folder: Folder) -> Findings:
-    """What metrics.jsonl says at its end."""
+    """What metrics.jsonl says at its end: the warnings of the monitor (a dead generator, too many
+    epochs, ...), numbers that are not finite, a validation loss that rises."""
     from .train import log
-    from .train.monitor import GRACE_TOKENS, is_about, monitor_of, silent_tokens, untaught
+    from .train.monitor import monitor_of, untaught
 
     recipe: Recipe = folder.about["recipe"]
     path = folder.path / "metrics.jsonl"
@@ -459,49 +343,35 @@ def run_log(folder: Folder) -> Findings:
     bad = [r["step"] for r in train + valid if not all(math.isfinite(r.get(n, 0)) for n in names)]
     if bad:
         level: Level = "error" if max(bad) == train[-1]["step"] else "warning"
-        fact = (
-            f"losses or gradients are not finite in {len(bad):,} lines, from step {min(bad):,} on"
-        )
+        fact = f"losses or gradients are not finite in {len(bad):,} lines, from step {min(bad):,}"
         advice = "a lower --learning-rate, a higher --warmup-steps or --bf16 false"
         yield Finding(level, "not-finite", fact, advice)
     if not valid:
         yield Finding("note", "not-validated", "nothing was validated yet")
-        return
-    idle, seen = untaught(recipe), valid[-1]["tokens"]
-    level = "note" if seen < silent_tokens(recipe) + GRACE_TOKENS else "warning"
-    for name, auc in valid[-1].items():
-        if name.endswith("_detection_auc") and not is_about(name, idle) and auc < MIN_AUC:
-            fact = f"{name} is {auc:.3f} after {seen:,} tokens, and 0.5 is chance"
-            advice = "usual at the beginning; later look at the generator and the learning rate"
-            yield Finding(level, "chance", fact, advice)
     # The loss of a discriminator may rise while its generator gets better.
     losses = ("generator",) if recipe.corruption.row.learned else recipe.objective.row.losses
-    for name in [loss for loss in losses if loss not in idle][:1]:
-        yield from rising(name, train, valid)
-
-
-def rising(name: str, train: list[dict[str, Any]], valid: list[dict[str, Any]]) -> Findings:
-    """A validation loss above its best value: overfitting, if that of training fell."""
-    found = [r for r in valid if name in r]
-    best = min(found, key=lambda r: r[name], default={})
-    if len(found) < 3 or found[-1][name] <= best[name] * (1 + RISE):
-        return
-    fact = f"the validation loss of {name} rose from {best[name]:.3f} at step {best['step']:,} to "
-    fact += f"{found[-1][name]:.3f}"
-    then = [r[name] for r in train if name in r and r["step"] <= best["step"]][-1:]
-    if then and train[-1].get(name, math.inf) < then[0]:
-        advice = f"more text, --dropout 0.1, or the checkpoint of step {best['step']:,}"
-        yield Finding("warning", "overfitting", f"{fact}, while that of training fell", advice)
-    else:
-        yield Finding("warning", "diverging", fact, "a lower --learning-rate or a longer warm-up")
+    for name in [loss for loss in losses if loss not in untaught(recipe)][:1]:
+        found = [r for r in valid if name in r]
+        best = min(found, key=lambda r: r[name], default={})
+        if len(found) < 3 or found[-1][name] <= best[name] * (1 + RISE):
+            continue
+        fact = f"the validation loss of {name} rose from {best[name]:.3f} at step "
+        fact += f"{best['step']:,} to {found[-1][name]:.3f}"
+        then = [r[name] for r in train if name in r and r["step"] <= best["step"]][-1:]
+        if then and train[-1].get(name, math.inf) < then[0]:
+            advice = f"more text, --dropout 0.1, or the checkpoint of step {best['step']:,}"
+            fact += ", while that of training fell"
+            yield Finding("warning", "overfitting", fact, advice)
+        else:
+            yield Finding("warning", "diverging", fact, "a lower --learning-rate or longer warm-up")
 
 
 def same_data(run: Folder, corpora: list[Folder]) -> Findings:
     """Whether the run was trained on one of the corpora."""
     facts = run.about["facts"]
-    for corpus in corpora:
-        if corpus.about["manifest"].fingerprint == facts["data"]:
-            yield Finding("ok", "same-data", f"it was trained on {corpus.path}")
+    for found in corpora:
+        if found.about["manifest"].fingerprint == facts["data"]:
+            yield Finding("ok", "same-data", f"it was trained on {found.path}")
             return
     words = {c.about["manifest"].tokenizer_sha256 for c in corpora}
     what = "other text" if facts["tokenizer_sha256"] in words else "another vocabulary"
@@ -514,11 +384,11 @@ def same_data(run: Folder, corpora: list[Folder]) -> Findings:
 
 def model_files(folder: Folder) -> Findings:
     """Code and pickles in the folder."""
-    config = read_json(folder.path / "config.json")
     names = sorted(p.name for p in folder.path.iterdir())
     if pickles := [n for n in names if n.endswith(PICKLES)]:
         fact = f"{', '.join(pickles[:3])}: pickles, which run any code that they hold when loaded"
         yield Finding("warning", "pickle", fact, "remove them where there is model.safetensors")
+    config = read_json(folder.path / "config.json")
     code = [n for n in names if n.endswith(".py")] + ["auto_map"] * ("auto_map" in config)
     if code:
         fact = f"{', '.join(code[:3])}: code of its own, which was not run here"
@@ -529,19 +399,19 @@ def model_loads(folder: Folder) -> Findings:
     """What transformers says of the weights as it loads them, and the tokenizer."""
     import transformers
 
-    from .exporting.folders import SAFE_WEIGHTS, load_config, load_tokenizer
-    from .exporting.quiet import quiet
-    from .text.tokenizer import VOCABULARY_FILES
+    from .exporting.loading import SAFE_WEIGHTS, load_config, load_tokenizer, quiet
 
     path = str(folder.path)
     config = load_config(path)
-    said = next(iter(config.architectures or []), "")
+    named = next(iter(config.architectures or []), "")
     # Without a class of that name only the encoder is loaded, and the rest is unexpected.
-    cls = getattr(transformers, said, None)
+    cls: Any = getattr(transformers, named, None)
+    how = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS
     with quiet():
-        model, info = (cls or transformers.AutoModel).from_pretrained(
-            path, config=config, output_loading_info=True, **SAFE_WEIGHTS
-        )
+        model, info = (cls or transformers.AutoModel).from_pretrained(path, **how)
+        own = own_class(config, named) if info["unexpected_keys"] else None
+        if own:
+            model, info = own.from_pretrained(path, **how)
     missing, shapes = sorted(info["missing_keys"]), sorted(n for n, *_ in info["mismatched_keys"])
     extra = sorted(info["unexpected_keys"]) if cls else []
     odd = [n for n, t in model.state_dict().items() if not t.isfinite().all()]
@@ -549,7 +419,7 @@ def model_loads(folder: Folder) -> Findings:
     rows: list[tuple[list[str], Level, str, str]] = [
         (missing, "note" if only_pooler else "error", "missing", "are missing: drawn at random"),
         (shapes, "error", "shapes", "do not have the shape that config.json gives"),
-        (extra, "note", "extra", f"have no place in {said} and are ignored"),
+        (extra, "note", "extra", f"have no place in {named} and are ignored"),
         (odd, "error", "not-finite", "hold values that are not finite"),
     ]
     for keys, level, code, what in rows:
@@ -557,11 +427,23 @@ def model_loads(folder: Folder) -> Findings:
             fact = f"{len(keys)} weights {what}: {', '.join(keys[:3])}"
             yield Finding(level, code, fact, "is it the config.json of these weights?")
     if not (missing or shapes or odd):
-        yield Finding("ok", "loads", f"{said or 'the encoder'} loads with every weight")
-    if not any((folder.path / name).is_file() for name in VOCABULARY_FILES):
-        advice = "copy the one that it was trained with into it"
-        yield Finding("warning", "no-tokenizer", "the folder has no tokenizer", advice)
-        return
-    words = load_tokenizer(path, vocab_size=config.vocab_size).original.get_vocab()
-    part = "generator" if said.endswith("MaskedLM") else "discriminator"
-    folder.about = {"part": part, "words": words}
+        fact = f"{named or 'the encoder'} loads with every weight"
+        also = ", those of a head or decoder that transformers lacks included"
+        yield Finding("ok", "loads", fact + also * bool(own))
+    load_tokenizer(path, vocab_size=config.vocab_size)
+
+
+def own_class(config: Any, named: str) -> Any:
+    """Our class for what the library has none for (DeBERTaV3's own head, DeBERTa's mask decoder);
+    None if it has one, or if the architecture is not ours."""
+    import transformers
+
+    from .architectures import exported_as
+
+    known = exported_as(config.model_type)
+    if known is None:
+        return None
+    detecting, decoding = known.for_classes([named]), known.for_config(config.to_dict())
+    reader = detecting if named == detecting.classes["binary"] else decoding
+    own = reader.network_class(named) if named in reader.classes.values() else None
+    return None if own is getattr(transformers, named, None) else own

@@ -25,6 +25,7 @@ from textwrap import shorten, wrap
 from typing import Any, NamedTuple, NoReturn
 
 import tyro
+from annotated_types import Ge, Le
 from tyro._docstrings import get_field_docstring
 from tyro._errors import on_parse_error
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -33,21 +34,23 @@ from . import __version__, recipe
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, is_of_memory, nearest
 from .progress import aligned, say, show
+from .rules import counted
+from .tables import KEPT
 from .train.signals import SAVED_EXIT, Stop
-from .values import Count, Options, kinds, plain_kind
+from .values import Count, Natural, Options, kinds, plain_kind
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("text.options:Prepare", "Tokenise text into a corpus of shards"),
     "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
     "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
-    "export": ("exporting.options:ExportConfig", "Export a run as a Hugging Face folder"),
+    "export": ("cli:Export", "Export a run as a Hugging Face folder"),
     "finetune": ("finetuning.options:Finetune", "Fine-tune encoders on a task with several seeds"),
     "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
     "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
     "compare": ("studies.options:CompareConfig", "Compare recipes at equal budgets"),
-    "flops": ("flop_counts.options:FlopsConfig", "Count the FLOPs of recipes"),
+    "flops": ("cli:Flops", "Count the FLOPs of recipes"),
     "doctor": ("checkup:DoctorConfig", "Check a corpus, run or model"),
     "demo": ("cli:Demo", "Run the whole path on the documentation of this Python"),
 }
@@ -414,6 +417,78 @@ class Recipes(Options):
         lines = aligned([head[:-1], *(row[:-1] for row in rows)], names=1)
         for line, row in zip(lines, [head, *rows], strict=True):
             show(f"{line}  {shorten(row[-1], width - len(line) - 2, placeholder=' ...')}".rstrip())
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Export(Options):
+    """Which network of a run is exported, and where to."""
+
+    run: tyro.conf.Positional[str]
+    """Folder made by `electrify pretrain`."""
+    output_dir: str
+    """Folder to write: new, empty, or an earlier export, which is replaced."""
+    part: str = KEPT
+    """Network: discriminator (of a bert run too), generator, corrector or selector."""
+    format: typing.Literal["hf"] = "hf"
+    """hf: config.json, model.safetensors (float32), tokenizer files, README.md."""
+    step: Natural | None = None
+    """Checkpoint to export [default: the newest complete one]."""
+
+    def __call__(self) -> int:
+        from .exporting.places import must_be_run
+
+        must_be_run(Path(self.run))  # before torch is imported
+
+        from .exporting.folder import export
+
+        show(export(self.run, output_dir=self.output_dir, part=self.part, step=self.step))
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Flops(Options):
+    """Which recipes are counted, and how."""
+
+    recipes: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Recipes, with changes after a colon (electra-tiny:mask_rate=0.3,tie=gdes), or .yaml files
+    [default: all shipped recipes]."""
+    published: bool = False
+    """Count the models that ELECTRA's authors counted (ELMo to T5-11B) instead."""
+    convention: typing.Literal["paper", "hardware"] = "paper"
+    """paper: as ELECTRA's public script (backward = forward, one-hot embedding lookup, softmax on
+    15.625 % of the positions, small terms). hardware: matrix products only, backward = 2 x
+    forward."""
+    equal_to: str | None = None
+    """Recipe whose total FLOPs the others match. Adds the number of steps."""
+    length: Count | None = None
+    """Tokens of a sequence for the FLOPs of inference [default: max_seq_length]."""
+    vocab_size: typing.Annotated[int, Ge(32), Le(1 << 22)] = 30522
+    """Size of the vocabulary."""
+    json: bool = False
+    """Write JSON."""
+
+    def check(self) -> None:
+        if self.published:
+            for name in ("recipes", "convention", "equal_to", "length", "vocab_size"):
+                if getattr(self, name) != getattr(Flops, name):
+                    raise UserError(f"published excludes {name}")
+            return
+        for name in (*self.recipes, *([self.equal_to] if self.equal_to else [])):
+            counted(name)  # before torch is imported
+        for name in self.listed if self.length else ():
+            longest = counted(name).model.max_position_embeddings
+            if (self.length or 0) > longest:
+                raise UserError(f"length {self.length} exceeds the {longest} positions of {name}")
+
+    @property
+    def listed(self) -> list[str]:
+        return list(self.recipes) or recipe.names()
+
+    def __call__(self) -> int:
+        from .flop_counts import report
+
+        show(report(self))
         return 0
 
 

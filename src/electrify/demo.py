@@ -8,32 +8,37 @@ of the curves beside the run. If it is run again, it continues.
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .console import harmless
 from .cores import cores
-from .curves import draw
 from .errors import Unfinished, UserError
-from .files import claim
+from .files import claim, written
 from .finetuning import loop
 from .finetuning.one_run import Outcome, finetune_one
 from .finetuning.options import FinetuneSettings
+from .finetuning.plot import our_style
 from .finetuning.tasks import Example, TaskData
 from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
-from .scoring.planted import Verdict, first_sentences, judge, plant, summary
+from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
 from .tables import KEPT
 from .text import pydocs
-from .text.corpus import MANIFEST, STATE
+from .text.corpus import MANIFEST, STATE, Corpus
 from .text.dedup import digest, is_held_out
 from .text.options import PrepareConfig
 from .text.prepare import prepare
 from .text.report import report
+from .train import CONFIG, METRICS
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
+from .train.monitor import unigram_entropy
 from .train.run import pretrain
 
 VOCAB_SIZE = 8192
@@ -234,3 +239,63 @@ def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
         print(
             f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}"
         )
+
+
+# ------------------------------------------------------------------ the plot
+
+
+def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
+    """Draws the curves of pre-training and fine-tuning as an image. Returns None, and says so, if
+    matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        say("no plot: install electrify[plot]")
+        return None
+    lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    corruption = load(run / CONFIG, trusted=False).corruption
+    by_frequency = unigram_entropy(Corpus(data, "train"), corruption)
+    with our_style():
+        figure = Figure(figsize=(15, 4.5), constrained_layout=True)
+        axes = figure.subplots(1, 3)
+        draw_run(axes[0], axes[1], records, by_frequency=by_frequency)
+        draw_fine_tuning(axes[2], outcomes)
+        for axis in axes:
+            axis.grid(alpha=0.3)
+            axis.legend()
+        with written(path) as part:
+            figure.savefig(part, dpi=110, format="png")
+    return path
+
+
+def draw_run(left: Any, right: Any, records: list[dict[str, Any]], *, by_frequency: float) -> None:
+    """The loss at [MASK], and how well masked tokens are predicted first and replaced ones detected
+    then, by tokens trained on. by_frequency: the loss of a model that predicts by word frequencies
+    alone."""
+    loss = "generator_loss_masked"
+    for axis, kind, name, style, color, label in (
+        (left, "train", loss, "-", "tab:orange", "train"),
+        (left, "valid", loss, "o-", "tab:red", "held out"),
+        (right, "valid", "mlm_accuracy_masked", "^-", "tab:purple", "words guessed at [MASK]"),
+        (right, "valid", "rtd_detection_auc", "o-", "tab:blue", "replaced tokens: AUC"),
+        (right, "valid", "rtd_detection_recall", "s-", "tab:green", "replaced tokens: recall"),
+    ):
+        there = [r for r in records if r["kind"] == kind and name in r]
+        millions = [r["tokens"] / 1e6 for r in there]
+        axis.plot(millions, [r[name] for r in there], style, color=color, label=label)
+    left.axhline(by_frequency, color="gray", linestyle="--", label="word frequencies alone")
+    left.set(title="Generator: loss on [MASK], nats", xlabel="million tokens")
+    right.set(title="The encoder, held out", xlabel="million tokens", ylim=(0, 1))
+
+
+def draw_fine_tuning(axis: Any, outcomes: Mapping[str, list[Outcome]]) -> None:
+    """Accuracy by epochs, one line for each seed."""
+    for (name, runs), color in zip(outcomes.items(), ("tab:blue", "tab:gray"), strict=True):
+        for k, outcome in enumerate(runs):
+            epochs = [p.epoch for p in outcome.curve]
+            scores = [100 * p.metrics["accuracy"] for p in outcome.curve]
+            label = None if k else name
+            axis.plot(epochs, scores, "o-", color=color, alpha=0.7, label=label)
+    title = "Which package? accuracy, held out"
+    axis.set(title=title, xlabel="epochs of fine-tuning", ylim=(0, 100))

@@ -89,14 +89,46 @@ class _Unfailing:
         return getattr(self._stream, name)
 
 
-def _console() -> Any:
-    """One of rich, on a stderr whose writes never raise."""
-    from rich.console import Console
+class _Shown:
+    """Something shown on the terminal while a block runs; nothing where there is no terminal, or
+    where another one is shown. A context manager."""
 
-    return Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._bar: Any = None
+        self._task: Any = None
+        self._began = time.monotonic()
+
+    def _columns(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def _start(self, **task: Any) -> None:
+        self._began = time.monotonic()
+        if not _is_terminal() or _live:
+            return
+        from rich.console import Console
+        from rich.progress import Progress as RichProgress
+
+        with contextlib.suppress(OSError, ValueError):
+            # Its writes never raise.
+            console = Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
+            bar = RichProgress(*self._columns(), console=console, transient=True)
+            self._task = bar.add_task(self.title, **task)
+            bar.start()
+            self._bar = bar
+            _live.append(console)
+
+    def _stop(self) -> bool:
+        """Whether anything was shown."""
+        if self._bar is None:
+            return False
+        _live.pop()
+        self._bar.stop()
+        self._bar = None
+        return True
 
 
-class Progress:
+class Progress(_Shown):
     """Shows how far a piece of work has come. A context manager.
 
     total: how much there is in `unit` (e.g. "MB", "steps"), or None if unknown. done: how much of
@@ -104,41 +136,29 @@ class Progress:
     """
 
     def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
+        super().__init__(title)
         self.total = total
-        self.title = title
         self.unit = unit
         self.done = done
         self.note = ""
         self._first = done
-        self._bar: Any = None
-        self._task: Any = None
-        self._began = self._last_line = time.monotonic()
+        self._last_line = self._began
 
     def __enter__(self) -> Self:
-        self._began = self._last_line = time.monotonic()
-        if _is_terminal() and not _live:
-            with contextlib.suppress(OSError, ValueError):
-                self._start_bar()
+        self._start(total=self.total, completed=self.done, note="", amount=self._amount())
+        self._last_line = self._began
         return self
 
-    def _start_bar(self) -> None:
+    def _columns(self) -> tuple[Any, ...]:
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
 
-        console = _console()
-        columns = (
+        return (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[amount]}", markup=False),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}", markup=False),
         )
-        self._bar = RichProgress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task(
-            self.title, total=self.total, completed=self.done, note="", amount=self._amount()
-        )
-        self._bar.start()
-        _live.append(console)
 
     def advance(self, n: float = 1, note: str = "") -> None:
         """`n` more units are done. note: short text after the bar, e.g. "loss 1.23"; an empty one
@@ -180,48 +200,32 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            _live.pop()
-            self._bar.stop()
-            self._bar = None
-        elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
+        if not self._stop() and time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
             _write(self.line())
 
 
-class Waiting:
+class Waiting(_Shown):
     """Shows that work in a library, whose progress is unknown, goes on: a clock on a terminal,
     elsewhere a line every ten seconds. A context manager."""
 
     def __init__(self, title: str) -> None:
-        self.title = title
-        self._bar: Any = None
+        super().__init__(title)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._began = time.monotonic()
-        if _is_terminal() and not _live:
-            with contextlib.suppress(OSError, ValueError):
-                self._start_clock()
-                return self
-        self._thread = threading.Thread(target=self._tell, name="electrify-waiting", daemon=True)
-        self._thread.start()
+        self._start(total=None)
+        if self._bar is None:
+            self._thread = threading.Thread(
+                target=self._tell, name="electrify-waiting", daemon=True
+            )
+            self._thread.start()
         return self
 
-    def _start_clock(self) -> None:
-        from rich.progress import Progress as RichProgress
+    def _columns(self) -> tuple[Any, ...]:
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        console = _console()
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-        )
-        self._bar = RichProgress(*columns, console=console, transient=True)
-        self._bar.add_task(self.title, total=None)
-        self._bar.start()
-        _live.append(console)
+        return SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
 
     def _tell(self) -> None:
         while not self._ended.wait(PLAIN_LINE_EVERY_S):
@@ -236,10 +240,7 @@ class Waiting:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()  # no line comes after the end
-        if self._bar is not None:
-            _live.pop()
-            self._bar.stop()
-            self._bar = None
+        self._stop()
 
 
 def _short(x: float) -> str:

@@ -12,7 +12,9 @@ from .recipe import (
     Corruption,
     Model,
     Recipe,
+    entry,
     learns_by_likelihood,
+    load,
     stages_of,
     starts_of,
 )
@@ -30,6 +32,17 @@ def check(recipe: Recipe, given: Iterable[str] = ()) -> None:
     """
     for sentence in broken(recipe, given):
         raise UserError(sentence)
+
+
+def counted(name: str) -> Recipe:
+    """The recipe of a name, an entry with changes, or a file, whose FLOPs can be counted. Raises
+    UserError."""
+    one = entry(name)
+    recipe = one.load() if one.changes else load(name)
+    check(recipe, one.changes)
+    if recipe.train.init_discriminator or recipe.train.init_generator:
+        raise UserError(f"{name} starts from a folder, whose shape is not counted")
+    return recipe
 
 
 def broken(recipe: Recipe, given: Iterable[str] = ()) -> Iterator[str]:

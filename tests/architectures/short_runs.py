@@ -20,8 +20,7 @@ SHORT: dict[str, Any] = {
     "num_hidden_layers": 2,
     "max_steps": 8,
     "logging_steps": 4,
-    "save_steps": 1,
-    "save_total_limit": 1,
+    "save_steps": 8,
     "eval_steps": 4,
 }
 TEXTS = ["the chef ate a meal", "the", "a meal that the chef ate was a meal of the chef"]

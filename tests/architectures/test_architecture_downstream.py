@@ -85,7 +85,7 @@ def test_a_run_starts_from_a_fine_tuned_encoder(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What its head computes is not what the encoder computes."""
-    from electrify.exporting.quiet import quiet
+    from electrify.exporting.loading import quiet
 
     start = tmp_path / "start"
     with quiet():

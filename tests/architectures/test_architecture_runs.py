@@ -15,7 +15,7 @@ from short_runs import SHORT, finetuned_folder
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.detect import detect
 from electrify.text.corpus import Corpus

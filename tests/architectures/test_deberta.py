@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
-from electrify.flop_counts.count import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.blocks import DisentangledBlock
+from electrify.model.costs import Pass
 from electrify.model.encoder import Encoder, Top
-from electrify.model.forward_passes import Pass
 from electrify.model.relative import buckets_of
 from electrify.recipe import load, names, override
 

@@ -19,11 +19,11 @@ from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
-from electrify.architectures.deberta_keys import POSITIONS
+from electrify.architectures.deberta import POSITIONS
 from electrify.build import Built, Vocabulary, compose
 from electrify.errors import UserError
 from electrify.exporting.agreement import ExportError, check_folder
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.corpus import Corpus

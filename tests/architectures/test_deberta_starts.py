@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from electrify import cli
-from electrify.exporting.quiet import quiet
+from electrify.exporting.loading import quiet
 from electrify.scoring.detect import detect
 from electrify.text.corpus import Corpus
 from published import DEBERTA_V3

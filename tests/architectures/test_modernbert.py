@@ -10,12 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from batches import VOCAB, built, ragged_batch, tiny
 from electrify.errors import UserError
-from electrify.flop_counts.count import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import GatedBlock
+from electrify.model.costs import Pass
 from electrify.model.encoder import Encoder
-from electrify.model.forward_passes import Pass
 from electrify.recipe import load, names, override
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}

@@ -186,7 +186,7 @@ def test_an_output_that_cannot_say_a_character(
 ) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    monkeypatch.setattr("electrify.flop_counts.report.report", lambda config: "漢字")
+    monkeypatch.setattr("electrify.flop_counts.report", lambda config: "漢字")
     assert cli.main(["flops", "--published"]) == 0
     assert raw.getvalue() == b"\\u6f22\\u5b57\n"
 

@@ -16,7 +16,7 @@ from batches import SPECIAL, VOCAB, at_of, built, draws_of, pack, packed_batches
 from electrify.corruption.choosing import Chooser, cut
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
-from electrify.model.forward_passes import Share
+from electrify.model.costs import Share
 from electrify.tokens import Tokens
 
 

@@ -13,8 +13,8 @@ from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
-from electrify.exporting import hf
-from electrify.exporting.hf import read_run
+from electrify.exporting import folder as hf
+from electrify.exporting.folder import read_run
 from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
 from electrify.tokens import SpecialIds
 from electrify.train import checkpoint, log

@@ -16,8 +16,8 @@ from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.exporting.hf import write_model
-from electrify.exporting.quiet import quiet
+from electrify.exporting.folder import write_model
+from electrify.exporting.loading import quiet
 from electrify.model.heads import LinearHead
 from electrify.model.shape import Shape
 from electrify.recipe import load

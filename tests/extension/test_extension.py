@@ -17,7 +17,7 @@ import torch
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
@@ -132,6 +132,20 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     with torch.no_grad():
         expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_detect_in_a_process_that_has_not_trained(small_data: Path, tmp_path: Path) -> None:
+    """It imports the class that the user names, and none that the folder does."""
+    assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
+    line = ["detect", str(tmp_path / "run" / "discriminator"), "the chef ate"]
+    own = "toy_architecture:Roberta"
+    refused = in_a_process(line, tmp_path).end()
+    assert (refused.status, f"give --architecture {own}" in refused.err) == (2, True)
+    path = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    found = Process([*line, "--architecture", own], tmp_path / "err.txt", variables=path).end()
+    assert found.status == 0, found.err
+    assert found.out.splitlines()[0].startswith("the\t0.")
 
 
 def _ids(folder: Path, text: str) -> list[int]:
@@ -301,7 +315,7 @@ PYTHON = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import toy_objective
-from electrify.exporting.hf import export
+from electrify.exporting.folder import export
 export(sys.argv[2], output_dir=sys.argv[3])
 """
 

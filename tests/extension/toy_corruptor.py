@@ -13,8 +13,8 @@ from electrify.corruption.plan import Plan
 from electrify.corruption.source import Source
 from electrify.draws import Draws
 from electrify.errors import UserError
-from electrify.model.forward_passes import Pass
-from electrify.model.network import Network
+from electrify.model.costs import Pass
+from electrify.model.heads import Network
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 

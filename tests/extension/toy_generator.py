@@ -15,10 +15,9 @@ from electrify.corruption.plan import Plan, count
 from electrify.corruption.rates import lm_rates
 from electrify.corruption.source import Source
 from electrify.draws import Draws
-from electrify.model.forward_passes import Pass
-from electrify.model.heads import MaskedLM
+from electrify.model.costs import Pass
+from electrify.model.heads import MaskedLM, Network
 from electrify.model.likelihood import token_ce
-from electrify.model.network import Network
 from electrify.tables import Exported
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens

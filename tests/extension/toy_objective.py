@@ -16,11 +16,10 @@ from electrify.corruption.masking import Corruptor
 from electrify.corruption.plan import Plan, count
 from electrify.errors import UserError
 from electrify.model import costs
+from electrify.model.costs import Pass
 from electrify.model.encoder import Encoder
-from electrify.model.forward_passes import Pass
-from electrify.model.heads import Head
+from electrify.model.heads import Head, Network
 from electrify.model.likelihood import token_ce
-from electrify.model.network import Network
 from electrify.objectives.metrics import histogram, replaced_share
 from electrify.objectives.objective import Graded, Objective, Parts
 from electrify.tables import Exported

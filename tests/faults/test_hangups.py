@@ -100,10 +100,10 @@ STAGES = [
     Stage("prepare", "electrify.text.prepare:join", continues=True),
     Stage("finetune", "electrify.finetuning.loop:train", continues=True),
     Stage("finetune", "electrify.finetuning.loop:train", call=2, continues=True),
-    Stage("evaluate", "electrify.scoring.evaluate:judge"),
-    Stage("detect", "electrify.scoring.showing:main"),
-    Stage("export", "electrify.exporting.hf:_write"),
-    Stage("flops", "electrify.flop_counts.report:report"),
+    Stage("evaluate", "electrify.scoring.blimp:judge"),
+    Stage("detect", "electrify.scoring.detect:show_detection"),
+    Stage("export", "electrify.exporting.folder:_write"),
+    Stage("flops", "electrify.flop_counts:report"),
 ]
 
 

@@ -32,7 +32,7 @@ PHASES = {
     f"{UPDATE}@11": [7, 11],
     "electrify.train.loop:evaluate@1": [7, 10],
     "electrify.train.checkpoint:save@3": [14, 21],
-    "electrify.exporting.hf:_write@1": [21, 24],
+    "electrify.exporting.folder:_write@1": [21, 24],
 }
 
 
@@ -57,7 +57,7 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, point: str)
 DAILY = [
     (f"{UPDATE}@11", "usr1"),
     ("electrify.train.checkpoint:save@3", "int"),
-    ("electrify.exporting.hf:_write@1", "term"),
+    ("electrify.exporting.folder:_write@1", "term"),
 ]
 
 

@@ -25,8 +25,8 @@ from batches import (
     value,
 )
 from electrify.build import build
-from electrify.flop_counts.count import passes_flops
-from electrify.model.forward_passes import Pass
+from electrify.flop_counts import passes_flops
+from electrify.model.costs import Pass
 from electrify.model.heads import ClsBinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from electrify.model.gated import geglu
+from electrify.model.blocks import geglu
 
 
 def formula(both_TX: Tensor) -> Tensor:

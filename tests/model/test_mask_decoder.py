@@ -24,10 +24,9 @@ from batches import (
     tiny,
     value,
 )
-from electrify.architectures.deberta import Deberta
-from electrify.architectures.deberta_variants import DebertaDecoder
+from electrify.architectures.deberta import Deberta, DebertaDecoder
 from electrify.build import build
-from electrify.flop_counts.count import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops, recipe_flops
 from electrify.model import costs
 from electrify.model.encoder import Encoder, encoders_of
 from electrify.model.heads import LMHead

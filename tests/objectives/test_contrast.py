@@ -12,8 +12,7 @@ import torch
 from batches import built, draws_of, pack, ragged_batch, terms_of, text_batch, value
 from electrify.corruption.cropping import crop
 from electrify.corruption.plan import enough
-from electrify.flop_counts.count import passes_flops
-from electrify.flop_counts.options import Convention
+from electrify.flop_counts import Convention, passes_flops
 from electrify.objectives.losses import partner_ce
 from electrify.terms import weighted
 

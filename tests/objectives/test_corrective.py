@@ -19,8 +19,7 @@ from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
-from electrify.flop_counts.count import passes_flops
-from electrify.flop_counts.options import Convention
+from electrify.flop_counts import Convention, passes_flops
 from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.recipe import first_update, load, override

@@ -32,9 +32,8 @@ from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.errors import UserError
-from electrify.exporting.hf import write_model
-from electrify.flop_counts.count import passes_flops
-from electrify.flop_counts.options import Convention
+from electrify.exporting.folder import write_model
+from electrify.flop_counts import Convention, passes_flops
 from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective, first_is_best
 from electrify.recipe import load

@@ -34,7 +34,7 @@ from electrify.build import build
 from electrify.corruption import plan
 from electrify.corruption.frequency import NEVER, Frequency
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra
 from electrify.objectives.electric import Electric

@@ -6,8 +6,8 @@ from typing import Any
 
 from two_networks import Family
 
-from electrify.architectures.deberta_shape import DebertaShape
-from electrify.architectures.modernbert_shape import ModernBertShape
+from electrify.architectures.deberta import DebertaShape
+from electrify.architectures.modernbert import ModernBertShape
 
 
 def modernbert_shape(**numbers: Any) -> ModernBertShape:

@@ -11,7 +11,7 @@ import transformers
 from families import DEBERTA, deberta_shape
 from two_networks import PAD, SPECIAL, close, numbers, padded, shaken
 
-from electrify.architectures.deberta_shape import DebertaShape
+from electrify.architectures.deberta import DebertaShape
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.errors import UserError

@@ -15,7 +15,7 @@ from two_networks import SPECIAL, close, padded, shaken, side_by_side
 
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
-from electrify.exporting.hf import write_model
+from electrify.exporting.folder import write_model
 from electrify.model.shape import Shape
 from electrify.tokens import Tokens
 

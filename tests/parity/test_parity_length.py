@@ -13,7 +13,7 @@ from families import MODERNBERT, modernbert_shape
 from two_networks import KINDS, SPECIAL, close, numbers, padded
 
 from electrify.exporting.agreement import _NoRounding
-from electrify.exporting.hf import write_model
+from electrify.exporting.folder import write_model
 from electrify.model.heads import HeadKind
 
 LONG = modernbert_shape(max_position_embeddings=2048, hidden_size=48, embedding_size=48)

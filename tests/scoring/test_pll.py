@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from scored import SHAPE, VOCABULARY
 from transformers import (
     AlbertConfig,
     AutoModel,
@@ -89,7 +91,7 @@ def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
     assert scorer.scores(TEXTS) == pytest.approx(wanted, abs=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.lists(
         st.lists(st.sampled_from(["the", "chef", "meal", "cooked"]), min_size=1, max_size=6).map(
@@ -106,11 +108,11 @@ def test_neighbours_in_a_batch_do_not_matter(
     """And every text is counted once."""
     for half in ("generator", "discriminator"):
         scorer = load_scorer(str(models_root / "run" / half))
-        done: list[int] = []
+        done: list[float] = []
         together = scorer.scores(
             texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append
         )
-        assert sum(done) == len(texts)
+        assert sum(done) == pytest.approx(len(texts))
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
 
 
@@ -194,3 +196,45 @@ def test_what_cannot_be_scored(run: Path, tmp_path: Path):
         UserError, match=r"lacks 1 weights \(discriminator_predictions.dense.weight"
     ):
         load_scorer(str(cut))
+
+
+# ------------------------------------------------------------------ the longest text
+
+PADDED = {"pad_token_id": 1}
+MODELS: dict[str, dict[str, Any]] = {
+    "MPNet": PADDED,
+    "Roberta": PADDED,
+    "Camembert": {"pad_token_id": 0},
+    "Longformer": PADDED | {"attention_window": 4},
+    "Nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 16},
+    "Bert": {},
+    "ModernBert": {
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    "DebertaV2": {},
+}
+
+
+def made(folder: Path, tokenizer: Path, kind: str) -> Path:
+    shutil.copytree(tokenizer, folder, ignore=shutil.ignore_patterns("*.safetensors", "config*"))
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(VOCABULARY), **SHAPE, **MODELS[kind]
+    )
+    torch.manual_seed(0)
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_text_as_long_as_the_model_reads(models_root: Path, tmp_path: Path, kind: str) -> None:
+    """Some count their positions from behind the padding token's id; the last ones do not exist."""
+    scorer = load_scorer(str(made(tmp_path / "model", models_root / "bert", kind)))
+    longest = scorer.longest
+    assert 14 <= longest <= 16
+    scorer.scores(["a " * (longest - 2)])
+    with pytest.raises(UserError, match=f"reads {longest} tokens and the text has {longest + 1}"):
+        scorer.scores(["a " * (longest - 1)])

@@ -11,13 +11,10 @@ import pytest
 import yaml
 
 from electrify import cli
-from electrify.studies.cost import Cost
-from electrify.studies.measures import meant_by
-from electrify.studies.plan import cells
-from electrify.studies.report import markdown
-from electrify.studies.results import read_results
-from electrify.studies.study import STUDY, entries_of
-from electrify.studies.table import table_of
+from electrify.studies.budgets import Cost, trials_of
+from electrify.studies.measures import measure_named
+from electrify.studies.report import markdown, table_of
+from electrify.studies.study import STUDY, entries_of, read_results
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 README = STUDIES / "README.md"
@@ -35,15 +32,16 @@ def test_there_are_studies() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda text: text.split("--output-dir ")[1][:8])
-def test_a_study_can_be_planned(command: str) -> None:
+def test_a_study_can_be_planned(command: str, tmp_path: Path) -> None:
     words = shlex.split(command)[1:]
     config = cli.read("compare", words[1:])
     entries = entries_of(config)
     cost = Cost(8192, lambda length, _: 14_000_000 // length, config.convention, config.equal)
-    planned = cells(entries, config.budgets, range(config.seeds), cost)
+    seeds = range(config.seeds)
+    planned = [t for e in entries for t in trials_of(e, config.budgets, seeds, cost, "wsd")]
     assert len(planned) == len(entries) * len(config.budgets) * config.seeds
     for task in config.tasks:
-        meant_by(task, config.data_dir)
+        measure_named(task, str(tmp_path))
 
 
 def test_there_are_reports() -> None:
@@ -56,9 +54,9 @@ def test_a_report_is_that_of_its_results(folder: Path) -> None:
     write `markdown(table)` there."""
     plan = yaml.safe_load((folder / STUDY).read_text())
     recipes = [recipe["name"] for recipe in plan["recipes"]]
-    results = read_results(folder)
+    results = list(read_results(folder).values())
     table = table_of(
         results, recipes=recipes, tasks=tuple(plan["tasks"]), equal=plan.get("equal", "flops")
     )
-    assert table.points
+    assert table.rows
     assert markdown(table) == (folder / "report.md").read_text()

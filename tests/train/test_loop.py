@@ -17,7 +17,7 @@ from electrify.build import Vocabulary, build
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted

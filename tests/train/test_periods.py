@@ -16,9 +16,9 @@ from batches import SPECIAL, built
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.phases import Phase, Phases, phases_of
-from electrify.flop_counts.count import PeriodFlops, flops_before, flops_of_periods, recipe_flops
+from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
 from electrify.recipe import Recipe, first_asked, first_update, load, names, override
-from electrify.studies.plan import can_share
+from electrify.studies.budgets import can_share
 from electrify.tables import OBJECTIVES
 from electrify.text.corpus import Corpus
 from electrify.train.guard import Guard

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from electrify import UserError
 from electrify.build import Vocabulary, at_step, build
-from electrify.exporting.hf import export
-from electrify.flop_counts.count import recipe_flops
+from electrify.exporting.folder import export
+from electrify.flop_counts import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
 from electrify.rules import check

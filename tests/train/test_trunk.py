@@ -9,7 +9,7 @@ import pytest
 
 from electrify.errors import UserError
 from electrify.recipe import Recipe, load, override
-from electrify.studies.plan import leaves_at
+from electrify.studies.budgets import leaves_at
 from electrify.train import checkpoint
 from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain

@@ -1,9 +1,11 @@
 """The encoder of DeBERTaV3: post-norm blocks whose attention compares content and distance apart,
-with one table of distances for all blocks."""
+with one table of distances for all blocks. Also with what Hugging Face's library has no class for:
+DeBERTaV3's own head that detects, and DeBERTa's mask decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -21,11 +23,89 @@ from ..model.mask_decoder import DecodedLMHead
 from ..model.relative import RelativeContexts
 from ..model.shape import Shape
 from ..special import SpecialIds
-from . import labels
+from ..values import Count
 from .architecture import Architecture, InitialValues
-from .deberta_keys import POSITIONS, encoder_rows, lm_head_rows, two_label_rows
-from .deberta_shape import DebertaShape
-from .keys import KeyTable
+from .keys import (
+    LABEL_CODE,
+    LABEL_TUNING,
+    KeyTable,
+    Row,
+    block_layers,
+    label,
+    label_logits,
+    labelled,
+    layer,
+    one_row,
+    two_rows,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebertaShape(Shape):
+    """Its sizes, and the number that its attention needs. It has no segments, and its embeddings
+    are as wide as its blocks."""
+
+    type_vocab_size: Count = 1
+    layer_norm_eps: float = 1e-7
+    position_buckets: Count
+    """Buckets of the distances on either side of a token."""
+
+    @property
+    def telling_length(self) -> int:
+        """Long enough for some distances to share a bucket."""
+        return max(super().telling_length, self.position_buckets + 3)
+
+    @property
+    def least_parameters(self) -> int:
+        d = self.hidden_size
+        block = 4 * d * d + 2 * d * self.intermediate_size
+        tables = (self.vocab_size + 2 * self.position_buckets) * d
+        return tables + self.num_hidden_layers * block
+
+
+OWN_HEAD = "mask_predictions."
+"""How the names of the weights of DeBERTaV3's own head that detects begin."""
+POSITIONS = "deberta.embeddings.position_embeddings.weight"
+"""The table of absolute positions that a mask decoder reads."""
+
+
+def encoder_rows(shape: Shape) -> tuple[Row, ...]:
+    rows = [
+        Row("encoder.embeddings.words.weight", ("deberta.embeddings.word_embeddings.weight",)),
+        *layer("deberta.embeddings.LayerNorm", "encoder.embeddings.norm"),
+        Row("encoder.contexts.table.weight", ("deberta.encoder.rel_embeddings.weight",)),
+        *layer("deberta.encoder.LayerNorm", "encoder.contexts.norm"),
+    ]
+    return (*rows, *block_layers(shape, "deberta", attention="{}_proj"))
+
+
+def lm_head_rows() -> tuple[Row, ...]:
+    ours = "lm_predictions.lm_head"
+    return (
+        *layer(f"{ours}.dense", "head.dense"),
+        *layer(f"{ours}.LayerNorm", "head.norm"),
+        Row("head.bias_V", (f"{ours}.bias",)),
+    )
+
+
+def decoder_rows() -> tuple[Row, ...]:
+    """The rows of the mask decoder, under the name in Microsoft's folders."""
+    return (Row("head.positions.weight", (POSITIONS,)),)
+
+
+def two_label_rows() -> tuple[Row, ...]:
+    """The rows of the library's class for tags."""
+    return tuple(layer("classifier", "head.out"))
+
+
+def own_head_rows() -> tuple[Row, ...]:
+    """The rows of DeBERTaV3's head that detects, under the names in Microsoft's folders."""
+    return (
+        *layer(f"{OWN_HEAD}LayerNorm", "head.norm"),
+        *layer(f"{OWN_HEAD}dense", "head.dense"),
+        *layer(f"{OWN_HEAD}classifier", "head.out"),
+    )
+
 
 SIZES = (
     "vocab_size",
@@ -64,8 +144,8 @@ class Deberta(Architecture):
     config_keys = SIZES
     input_names = ("input_ids", "attention_mask")
     counts_padding = False
-    binary_code = labels.CODE
-    binary_tuning = labels.TUNING
+    binary_code = LABEL_CODE
+    binary_tuning = LABEL_TUNING
 
     # ---------------------------------------------------------------- the network
 
@@ -119,13 +199,9 @@ class Deberta(Architecture):
         return DecodedLMHead(shape, words) if decoder else self.lm_head(shape, words)
 
     def for_config(self, config: Mapping[str, Any]) -> Architecture:
-        from .deberta_variants import DebertaDecoder  # which is built on this class
-
         return DebertaDecoder(self.options) if config.get("mask_decoder") is True else self
 
     def for_head(self, head: Head) -> Architecture:
-        from .deberta_variants import DebertaDecoder, DebertaV3
-
         match head:
             case ClsBinaryHead():
                 return DebertaV3(self.options)
@@ -136,8 +212,6 @@ class Deberta(Architecture):
 
     def for_classes(self, named: Collection[str]) -> Architecture:
         """Microsoft's folders name no class, and ours with its head name that of the encoder."""
-        from .deberta_variants import DebertaV3
-
         bare = DebertaV3.classes["binary"]
         return DebertaV3(self.options) if not named or bare in named else self
 
@@ -190,7 +264,7 @@ class Deberta(Architecture):
         )
         config.position_buckets = shape.position_buckets
         if kind == "binary":
-            labels.label(config)
+            label(config)
         config.architectures = [self.classes[kind]]
         config.dtype = "float32"
         return config
@@ -234,7 +308,7 @@ class Deberta(Architecture):
     def starting_class(self, name: str) -> Any:
         if name != self.classes["token"]:
             return self.network_class(name)
-        from .deberta_decoded import DebertaV2Decoded
+        from .deberta_classes import DebertaV2Decoded
 
         return DebertaV2Decoded
 
@@ -257,7 +331,7 @@ class Deberta(Architecture):
         """The class of the head that detects serves any tags, and others share its names."""
         if kind == "token":
             return True
-        return self.classes[kind] in (config.architectures or ()) and labels.labelled(config)
+        return self.classes[kind] in (config.architectures or ()) and labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         head = two_label_rows() if kind == "binary" else lm_head_rows()
@@ -266,10 +340,129 @@ class Deberta(Architecture):
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """A head that detects has two labels there."""
         named = head.tensors()
-        return named if head.kind == "token" else labels.two_rows(named)
+        return named if head.kind == "token" else two_rows(named)
 
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        return super().fill_head(head, named if head.kind == "token" else labels.one_row(named))
+        return super().fill_head(head, named if head.kind == "token" else one_row(named))
 
     def binary_logits(self, output: Any) -> Tensor:
-        return labels.logits_of(output)
+        return label_logits(output)
+
+
+# ----------------------------------------------------- what the library has no class for
+
+# For the model cards of such folders.
+NOTE = (
+    "transformers has no class with this head, which is DeBERTaV3's own: it reads the encoder, and "
+    "reports the weights `mask_predictions` as unexpected. The code above computes the head from "
+    "the encoder's states; so does `electrify detect FOLDER TEXT`."
+)
+READING = (
+    "from safetensors.torch import load_file",
+    "from torch.nn.functional import gelu, layer_norm, linear",
+    "from transformers import AutoModel, AutoTokenizer",
+    "",
+    'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+    'model = AutoModel.from_pretrained("FOLDER")',
+    'weights = load_file("FOLDER/model.safetensors")',
+    "",
+    "",
+    "def layer(name):",
+    '    return [weights[f"mask_predictions.{name}.{part}"] for part in ("weight", "bias")]',
+    "",
+    "",
+    "def replaced(states):  # of padded texts: padded on the right",
+    "    x = states + states[:, :1]",
+    '    x = layer_norm(x, x.shape[-1:], *layer("LayerNorm"), model.config.layer_norm_eps)',
+    '    return linear(gelu(linear(x, *layer("dense"))), *layer("classifier")).squeeze(-1)',
+    "",
+    "",
+)
+"""The encoder, and a function from its states to logits."""
+
+DECODER_NOTE = (
+    "This masked language model was trained through DeBERTa's mask decoder, which transformers "
+    "does not have: its class ignores the table `deberta.embeddings.position_embeddings`, so its "
+    "logits are not those of the run. `electrify evaluate FOLDER` computes with the decoder, and "
+    "so does a run with `--mask-decoder true` that starts from this folder."
+)
+
+
+class DebertaV3(Deberta):
+    """DeBERTa's encoder, read and exported with DeBERTaV3's own head that detects. The library has
+    no class with that head: to it, the folder is one of an encoder, with weights that it ignores.
+    Ours gives the two labels, as the library's class for tags does."""
+
+    classes: ClassVar = Deberta.classes | {"binary": "DebertaV2Model"}
+    head_prefixes: ClassVar = Deberta.head_prefixes | {"binary": OWN_HEAD}
+    binary_code = "replaced(model(**inputs).last_hidden_state)"
+    binary_reading = READING
+    binary_note = NOTE
+    binary_tuning = ""
+
+    def binary_head(self, shape: Shape) -> Head:
+        return ClsBinaryHead(shape)
+
+    def network_class(self, name: str) -> Any:
+        if name != self.classes["binary"]:
+            return super().network_class(name)
+        from .deberta_classes import DebertaV2Detector
+
+        return DebertaV2Detector
+
+    def has_head(self, config: Any, kind: HeadKind) -> bool:
+        """Its names are its own: a folder without it lacks them."""
+        return True
+
+    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
+        if kind != "binary":
+            return super().table(shape, kind, model_type=model_type)
+        return KeyTable(self.classes[kind], encoder_rows(shape), own_head_rows())
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        return head.tensors()
+
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        return Architecture.fill_head(self, head, named)
+
+
+class DebertaDecoder(Deberta):
+    """DeBERTa's encoder, its masked language models with a mask decoder. The library has none: its
+    class reads every weight of the folder but the table of positions, and computes other logits.
+    A class of ours computes those of the run."""
+
+    token_note = DECODER_NOTE
+
+    def masked_lm_head(self, shape: Shape, words: Words) -> Head:
+        return DecodedLMHead(shape, words)
+
+    def network_class(self, name: str) -> Any:
+        if name != self.classes["token"]:
+            return super().network_class(name)
+        return self.starting_class(name)
+
+    def left_out(self, kind: HeadKind, missing: Collection[str]) -> str | None:
+        return None
+
+    def hf_config(
+        self,
+        shape: Shape,
+        kind: HeadKind,
+        *,
+        special: SpecialIds,
+        dropout: float,
+        attention_dropout: float,
+    ) -> Any:
+        """It says that there is a decoder; the library keeps that and does not read it."""
+        config = super().hf_config(
+            shape, kind, special=special, dropout=dropout, attention_dropout=attention_dropout
+        )
+        if kind == "token":
+            config.mask_decoder = True
+        return config
+
+    def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
+        known = super().table(shape, kind, model_type=model_type)
+        if kind != "token":
+            return known
+        return KeyTable(known.name, known.encoder, (*known.head, *decoder_rows()))

@@ -28,7 +28,6 @@ from ..model.init import (
 from ..model.shape import Shape
 from ..special import SpecialIds
 from .architecture import Architecture, InitialValues
-from .electra_linear import TWO_LAYERS, one_layer, two_layers
 from .keys import KeyTable, Row, block_layers, layer
 
 HF_NUMBERS = (
@@ -246,3 +245,41 @@ def bert_for_masked_lm(shape: Shape, kind: HeadKind) -> KeyTable:
         Row("head.bias_V", ("cls.predictions.bias",)),
     ]
     return KeyTable("BertForMaskedLM", _encoder(shape, "bert"), tuple(head), BERT_TIED)
+
+
+TWO_LAYERS = {"dense.weight", "dense.bias", "out.weight", "out.bias"}
+
+
+def two_layers(head: LinearHead) -> dict[str, Tensor]:
+    """Writes a linear head exactly as dense, gelu and output: gelu(x) - gelu(-x) = x, so the dense
+    layer gets w and -w, and the output layer 1 and -1."""
+    w_D = head.out.weight.detach()[0]
+    b = head.out.bias.detach()
+    dense_DD = w_D.new_zeros(len(w_D), len(w_D))
+    bias_D = torch.zeros_like(w_D)
+    out_1D = w_D.new_zeros(1, len(w_D))
+    dense_DD[0] = w_D
+    dense_DD[1] = -w_D
+    bias_D[0:1] = b
+    bias_D[1:2] = -b
+    out_1D[0, 0] = 1
+    out_1D[0, 1] = -1
+    return {
+        "dense.weight": dense_DD,
+        "dense.bias": bias_D,
+        "out.weight": out_1D,
+        "out.bias": torch.zeros_like(b),
+    }
+
+
+def one_layer(named: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The linear head from which `two_layers` made these two layers; None if they compute something
+    else."""
+    dense_DD = named["dense.weight"]
+    bias_D = named["dense.bias"]
+    head = LinearHead(len(bias_D))
+    with torch.no_grad():
+        head.out.weight.copy_(dense_DD[:1])
+        head.out.bias.copy_(bias_D[:1])
+    same = all(torch.equal(named[name], t) for name, t in two_layers(head).items())
+    return {name: p.detach() for name, p in head.named_parameters()} if same else None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..model.embeddings import DisentangledWords
-from ..model.network import Network
+from ..model.heads import Network
 from .architecture import Architecture
 from .keys import KeyTable
 

@@ -4,27 +4,105 @@ positions, and attention that alternates between the whole sequence and a window
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..model.attention import ContextsByKind, Direction, Kind
+from ..model.attention import ContextsByKind, Direction, Kind, Reach
 from ..model.blocks import GatedBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
 from ..model.init import init_words
 from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
+from ..model.positions import Rotary
 from ..model.shape import Shape
 from ..special import SpecialIds
-from . import labels
+from ..values import Count
 from .architecture import Architecture, InitialValues
-from .keys import KeyTable, Row
-from .modernbert_keys import encoder_rows, one
-from .modernbert_shape import ModernBertShape
+from .keys import (
+    LABEL_CODE,
+    LABEL_TUNING,
+    KeyTable,
+    Row,
+    label,
+    label_logits,
+    labelled,
+    one_row,
+    two_rows,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModernBertShape(Shape):
+    """Its sizes, and the numbers that its attention needs. It has no segments, and its embeddings
+    are as wide as its blocks."""
+
+    type_vocab_size: Count = 1
+    layer_norm_eps: float = 1e-5
+    local_attention: Count
+    """Tokens that a local block sees, half of them on either side."""
+    global_attn_every_n_layers: Count
+    global_rope_theta: float
+    local_rope_theta: float
+
+    @property
+    def telling_length(self) -> int:
+        """Long enough for tokens beyond either edge of the window."""
+        return max(super().telling_length, self.local_attention + 3)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kind of each block: the lowest one, and every n-th above it, is global."""
+        every = self.global_attn_every_n_layers
+        return ["local" if n % every else "global" for n in range(self.num_hidden_layers)]
+
+    @property
+    def reaches(self) -> dict[Kind, Reach]:
+        """What the attention of each kind of block knows of positions."""
+        known = {
+            "global": Reach(rotary=Rotary(self.global_rope_theta, self.head_width)),
+            "local": Reach(
+                rotary=Rotary(self.local_rope_theta, self.head_width),
+                window=self.local_attention // 2,
+            ),
+        }
+        return {kind: known[kind] for kind in dict.fromkeys(self.kinds)}
+
+    @property
+    def least_parameters(self) -> int:
+        d = self.hidden_size
+        block = 4 * d * d + 3 * d * self.intermediate_size
+        return self.vocab_size * d + self.num_hidden_layers * block
+
+
+def one(theirs: str, ours: str) -> Row:
+    """The row for the weight of a layer without bias."""
+    return Row(f"{ours}.weight", (f"{theirs}.weight",))
+
+
+def encoder_rows(shape: Shape) -> tuple[Row, ...]:
+    rows = [
+        one("model.embeddings.tok_embeddings", "encoder.embeddings.words"),
+        one("model.embeddings.norm", "encoder.embeddings.norm"),
+        one("model.final_norm", "encoder.norm"),
+    ]
+    for n in range(shape.num_hidden_layers):
+        theirs, ours = f"model.layers.{n}", f"encoder.blocks.{n}"
+        if n:
+            rows.append(one(f"{theirs}.attn_norm", f"{ours}.norm1"))
+        rows += [
+            one(f"{theirs}.attn.Wqkv", f"{ours}.qkv"),
+            one(f"{theirs}.attn.Wo", f"{ours}.out"),
+            one(f"{theirs}.mlp_norm", f"{ours}.norm2"),
+            one(f"{theirs}.mlp.Wi", f"{ours}.up"),
+            one(f"{theirs}.mlp.Wo", f"{ours}.down"),
+        ]
+    return tuple(rows)
+
 
 HF_NUMBERS = (
     "vocab_size",
@@ -61,8 +139,8 @@ class ModernBert(Architecture):
     head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
     config_keys = HF_NUMBERS
     input_names = ("input_ids", "attention_mask")
-    binary_code = labels.CODE
-    binary_tuning = labels.TUNING
+    binary_code = LABEL_CODE
+    binary_tuning = LABEL_TUNING
 
     # ---------------------------------------------------------------- the network
 
@@ -184,7 +262,7 @@ class ModernBert(Architecture):
         for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
             setattr(config, name, getattr(shape, name))
         if kind == "binary":
-            labels.label(config)
+            label(config)
         config.architectures = [self.classes[kind]]
         config.dtype = "float32"
         return config
@@ -229,7 +307,7 @@ class ModernBert(Architecture):
             return False
         if any(getattr(config, name, fixed) != fixed for name, fixed in FIXED_HEAD.items()):
             return False
-        return kind == "token" or labels.labelled(config)
+        return kind == "token" or labelled(config)
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         head = [one("head.dense", "head.dense"), one("head.norm", "head.norm")]
@@ -243,13 +321,13 @@ class ModernBert(Architecture):
     def head_tensors(self, head: Head) -> dict[str, Tensor]:
         """A head that detects has two labels there."""
         named = head.tensors()
-        return named if head.kind == "token" else labels.two_rows(named)
+        return named if head.kind == "token" else two_rows(named)
 
     def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        return super().fill_head(head, named if head.kind == "token" else labels.one_row(named))
+        return super().fill_head(head, named if head.kind == "token" else one_row(named))
 
     def binary_logits(self, output: Any) -> Tensor:
-        return labels.logits_of(output)
+        return label_logits(output)
 
 
 def _rope(theta: float) -> dict[str, Any]:

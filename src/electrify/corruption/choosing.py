@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
-from ..model.forward_passes import Share
+from ..model.costs import Share
 from ..tokens import SpecialIds, Tokens, WordEdges
 from .by_sequence import per_sequence
 from .plan import Plan, positions

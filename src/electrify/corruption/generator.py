@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
-from ..model.forward_passes import Pass
-from ..model.heads import MaskedLM
+from ..model.costs import Pass
+from ..model.heads import MaskedLM, Network
 from ..model.likelihood import token_ce
-from ..model.network import Network
 from ..terms import Loss, Terms
 from ..tokens import Tokens
 from .masking import Corrupted, MaskMix, substitute

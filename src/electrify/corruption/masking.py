@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
-from ..model.forward_passes import Pass
-from ..model.network import Network
+from ..model.costs import Pass
+from ..model.heads import Network
 from ..terms import Loss, Terms
 from ..tokens import SpecialIds, Tokens
 from .choosing import Chooser

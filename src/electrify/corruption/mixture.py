@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..model.costs import Pass
 from ..model.embeddings import Words
-from ..model.forward_passes import Pass
 from ..model.heads import MaskedLM
 from ..model.likelihood import CHUNK, token_ce
 from ..terms import Loss, Terms, term

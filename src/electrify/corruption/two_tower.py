@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..draws import Draws
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
+from ..model.heads import Network
 from ..model.likelihood import CHUNK, log_probability
-from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .choosing import Chooser

@@ -19,7 +19,7 @@ from ..errors import UserError, failing_as
 from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..tokens import SpecialIds, Tokens
-from .quiet import quiet
+from .loading import quiet
 
 # Tokens of the longest sequence that is compared.
 MOST_TOKENS = 1024

@@ -1,10 +1,12 @@
-"""The model card of an exported folder, from what the run wrote. Unknown facts are left out, and no
-folder of the machine is named."""
+"""The model card of an exported folder, from what the run wrote: how its network has learned, how
+to use it, the numbers and the recipe of the run. Unknown facts are left out, and no folder of the
+machine is named."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,12 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..console import inert
-from ..model.shape import Shape
-from ..recipe import STARTS, Recipe, dump, override
-from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words
-from .learned import began_in, learning, so_far
-from .wording import HUB_ID, number, start_name, wall_time
+from ..recipe import STARTS, Recipe, dump, first_asked, override
+from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words, is_untaught
+from ..train import GENERATOR_STAGE, METRICS
+from ..train.log import read
 
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
     "replaced": "print({}.sigmoid())  # for each token: probability that it was replaced",
@@ -38,6 +40,18 @@ MACHINE = {  # what run.json calls it -> what the card does
     "commit": "commit",
 }
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
+MOST_SOURCES = 50
+AUTO = (
+    '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
+    "`AutoModelForSequenceClassification` and its like a model to fine-tune."
+)
+INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
+FILLING = [
+    "from transformers import pipeline",
+    "",
+    'fill = pipeline("fill-mask", model="FOLDER")',
+    'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
+]
 
 
 def model_card(
@@ -61,25 +75,233 @@ def model_card(
     unlearned = part == KEPT and note is not None
     if unlearned:
         shown = replace(shown, title="encoder")
-    parameters = sum(p.numel() for p in model.parameters().values())
-    learned = learning(run, config, part=part, state=state, records=records)
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    name = inert(run.resolve().name)
-    training = _training(model.encoder.shape, learned.used, parameters=parameters)
-    training["first stage"] = learned.first_stage
+    learned = learning(run, config, part=part, state=state, records=records)
+    machine = facts.get("machine", {})
     sections = [
         _metadata(config, shown, start=began_in(config, part)),
-        f"# {name}: {shown.title}",
+        f"# {inert(run.resolve().name)}: {shown.title}",
         " ".join(filter(None, (shown.purpose, note, learned.origin))),
         _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
-        _section("Training", _rows(training)),
+        _section("Training", _rows(_training(model, learned))),
         _validation(learned.valid),
         _corpus(facts) if learned.used else "",
-        _machine(facts),
+        _section("Machine", _rows({MACHINE[k]: v for k, v in machine.items() if k in MACHINE})),
         _recipe(config),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
+
+
+# ------------------------------------------------------------------ how a network has learned
+
+
+@dataclass(frozen=True)
+class Learned:
+    """How a network has learned."""
+
+    used: Mapping[str, Any] = field(default_factory=dict)
+    """What the run in which it learned has used; empty if it learned in none."""
+    valid: Mapping[str, Any] | None = None
+    """The last validation of that run."""
+    first_stage: str | None = None
+    """What it had learned from before, in a first stage."""
+    origin: str = "Trained from raw text with electrify."
+
+
+def learning(
+    run: Path,
+    config: Recipe,
+    *,
+    part: str,
+    state: Mapping[str, Any] | None,
+    records: list[dict[str, Any]] | None = None,
+) -> Learned:
+    """How the network `part` has learned; the arguments of `model_card`. A frozen generator has
+    learned in the first stage, or not at all."""
+    t = config.train
+    stage = log_of(run / GENERATOR_STAGE)
+    of_generator = part in config.corruption.row.leaves
+    if of_generator and config.corruption.generator_training == "frozen":
+        if t.init_generator:
+            name = inert(start_name(t.init_generator))
+            return Learned(origin=f"It is as it was in {name}, from which the run took it.")
+        return Learned(stage[-1] if stage else {}, _last_validation(stage))
+    records = [
+        r
+        for r in (log_of(run) if records is None else records)
+        if r["kind"] != "event" and (state is None or r["step"] <= state["step"])
+    ]
+    begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
+    learned = Learned(
+        _used(records, state),
+        _last_validation(records),
+        _of_first_stage(stage[-1]) if begins_there and stage else None,
+    )
+    if start := began_in(config, part):
+        origin = f"Trained further with electrify from {inert(start_name(start))}."
+    elif config.model.tie != "none" and (start := t.init_generator or t.init_discriminator):
+        shared = "what it shares with the network beside it"
+        origin = f"Trained with electrify; {shared} began as in {inert(start_name(start))}."
+    else:
+        return learned
+    return replace(learned, origin=origin)
+
+
+def began_in(config: Recipe, part: str) -> str | None:
+    """The folder or Hub id whose weights the network `part` had at the start of its run."""
+    t = config.train
+    return t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
+
+
+def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str | None:
+    """Sentences if the network `part` has not learned what its card says, else None. state: that of
+    the exported checkpoint, None at the end of a run."""
+    o = config.objective
+    kept, own = part == KEPT, beside(config).get(part)
+    loss = next(iter(o.row.losses))
+    if part in config.corruption.row.leaves and is_untaught(config):
+        return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."
+    if kept and not o.term_weights[loss]:
+        return f"Its head has learned nothing in this run: its loss, `{loss}`, has weight 0."
+    begins = first_asked(config)
+    if state is None or state["step"] > begins or not (kept or (own and own.same)):
+        return None
+    waits = (
+        "Its head has learned nothing yet: it is first asked after"
+        if kept
+        else "It has read [MASK] at the chosen positions, and reads samples after"
+    )
+    return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
+
+
+def log_of(run: Path) -> list[dict[str, Any]]:
+    """The records of training and validation in a run's log; none if there is no log."""
+    path = run / METRICS
+    return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
+
+
+def _last_validation(records: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((r for r in reversed(records) if r["kind"] == "valid"), None)
+
+
+def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
+    last = records[-1] if records else {}
+    if state is None or last.get("step") == state["step"]:
+        return last
+    since, _ = state["window"].get("tokens", (0, 0))
+    tokens = int(state["tokens"] + since)
+    return {"step": state["step"], "seconds": state["seconds"], "tokens": tokens}
+
+
+def _of_first_stage(last: Mapping[str, Any]) -> str:
+    """What the generator of a run of two stages had learned from before the second, by the last
+    record of the first."""
+    tokens, took = number(last.get("tokens")), wall_time(last.get("seconds"))
+    seen = (f"{last['step']:,} updates of the generator alone", tokens and f"{tokens} tokens", took)
+    return ", ".join(filter(None, seen))
+
+
+# ------------------------------------------------------------------ sections
+
+
+def _metadata(config: Recipe, shown: Exported, *, start: str | None) -> str:
+    fields = {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
+        "tags": ["electrify", config.model.architecture, config.objective.row.tag],
+    }
+    if start and HUB_ID.fullmatch(start) and not Path(start).exists():
+        fields["base_model"] = start
+    return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
+
+
+def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
+    """The encoder that a run is for, as the card presents it."""
+    row, corruptor = config.objective.row, config.corruption.row
+    width = facts.get("shapes", {}).get("generator", {}).get("hidden_size")
+    purpose = corruptor.card.format(
+        asked=asked_of(config.objective)
+        or "without a task of its own, since its losses have weight 0",
+        architecture=config.model.row.called,
+        generator=generator_words(config, width=width),
+    )
+    fills = row.logits == "token" and corruptor.shows_mask
+    return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
+
+
+def _use(model: ExportedModel, *, says: Logits | None, fills: bool) -> str:
+    """Code that loads the folder, and notes. says: None where the head has learned nothing."""
+    known, kind = model.architecture, model.head.kind
+    if says is None:
+        states = "print(model(**inputs).last_hidden_state)  # a vector for each token"
+        code = [*_reading("AutoModel"), INPUTS, states]
+    elif fills:
+        code = FILLING
+    else:
+        binary = kind == "binary"
+        reading = (binary and known.binary_reading) or _reading(model.table().name)
+        logits = known.binary_code if binary else "model(**inputs).logits"
+        code = [*reading, INPUTS, LOGITS[says].format(logits)]
+    notes = {"binary": known.binary_note, "token": known.token_note} if says else {}
+    said = (notes.get(kind), AUTO, known.binary_tuning if kind == "binary" else "")
+    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), " ".join(filter(None, said)))
+
+
+def _reading(name: str) -> list[str]:
+    """Code for a class of the library."""
+    loads = f'AutoTokenizer.from_pretrained("FOLDER"), {name}.from_pretrained("FOLDER")'
+    return [
+        f"from transformers import AutoTokenizer, {name}",
+        "",
+        f"tokenizer, model = {loads}",
+    ]
+
+
+def _training(model: ExportedModel, learned: Learned) -> dict[str, Any]:
+    shape, last = model.encoder.shape, learned.used
+    sizes = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads)
+    return {
+        "parameters": f"{sum(p.numel() for p in model.parameters().values()):,}",
+        "layers, width, heads": ", ".join(map(str, sizes)),
+        "vocabulary": f"{shape.vocab_size:,}",
+        "longest sequence": shape.max_position_embeddings,
+        "updates": number(last.get("step")),
+        "tokens seen": number(last.get("tokens")),
+        "passes over the corpus": number(last.get("epoch")),
+        "wall time": wall_time(last.get("seconds")),
+        "first stage": learned.first_stage,
+    }
+
+
+def _validation(valid: Mapping[str, Any] | None) -> str:
+    """The last validation, under the names of metrics.jsonl."""
+    figures = {f"`{k}`": number(v) for k, v in (valid or {}).items() if k not in NOT_RESULTS}
+    rows = _rows(figures)
+    if valid is None or not rows:
+        return ""
+    after = f"after {valid['step']:,} updates; losses in nats."
+    return f"## Validation\nOn held-out documents of the same corpus {after}\n\n{rows}"
+
+
+def _corpus(facts: Mapping[str, Any]) -> str:
+    corpus = facts.get("corpus", {})
+    rows = {k.replace("_", " "): number(v) for k, v in corpus.get("counts", {}).items()}
+    rows["prepared corpus, sha256"] = facts.get("data")
+    rows["tokenizer, sha256"] = facts.get("tokenizer_sha256")
+    parts = [_rows(rows)]
+    sources = [s for s in corpus.get("sources", []) if s.get("name")]
+    if sources:
+        parts.append("| source | bytes | sha256 |\n|---|---|---|")
+        for s in sources[:MOST_SOURCES]:
+            path = Path(str(s["name"]))  # cards reveal nothing about the machine's folders
+            name = inert(path.name if path.is_absolute() else str(s["name"]))
+            size = number(s.get("bytes")) or ""
+            parts[-1] += f"\n| {name} | {size} | {s.get('sha256') or ''} |"
+    if len(sources) > MOST_SOURCES:
+        parts.append(f"and {len(sources) - MOST_SOURCES:,} more.")
+    return _section("Corpus", "\n\n".join(filter(None, parts)))
 
 
 def _recipe(config: Recipe) -> str:
@@ -91,162 +313,30 @@ def _recipe(config: Recipe) -> str:
     )
 
 
-def _machine(facts: Mapping[str, Any]) -> str:
-    said = facts.get("machine", {})
-    return _section("Machine", _rows({MACHINE[k]: v for k, v in said.items() if k in MACHINE}))
-
-
-def _metadata(config: Recipe, shown: Exported, *, start: str | None) -> str:
-    tags = ["electrify", config.model.architecture, config.objective.row.tag]
-    fields = {
-        "library_name": "transformers",
-        "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
-        "tags": tags,
-    }
-    if start and HUB_ID.fullmatch(start) and not Path(start).exists():
-        fields["base_model"] = start
-    return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
-
-
-def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
-    """The encoder that a run is for, as the card presents it."""
-    row = config.objective.row
-    corruptor = config.corruption.row
-    purpose = corruptor.card.format(
-        asked=asked_of(config.objective)
-        or "without a task of its own, since its losses have weight 0",
-        architecture=config.model.row.called,
-        generator=generator_words(
-            config, width=facts.get("shapes", {}).get("generator", {}).get("hidden_size")
-        ),
-    )
-    fills = row.logits == "token" and corruptor.shows_mask
-    return Exported(title=row.title, purpose=purpose, logits=row.logits, fills=fills)
-
-
-_INPUTS = 'inputs = tokenizer("The chef ate the meal.", return_tensors="pt")'
-
-
-def _use(model: ExportedModel, *, says: Logits | None, fills: bool) -> str:
-    """says: None where the head has learned nothing."""
-    if says is None:
-        code = [
-            *_reading("AutoModel"),
-            _INPUTS,
-            "print(model(**inputs).last_hidden_state)  # a vector for each token",
-        ]
-    elif fills:
-        code = [
-            "from transformers import pipeline",
-            "",
-            'fill = pipeline("fill-mask", model="FOLDER")',
-            'print(fill(f"The capital of France is {fill.tokenizer.mask_token}."))',
-        ]
-    else:
-        known = model.architecture
-        detects = model.head.kind == "binary"
-        logits = known.binary_code if detects else "model(**inputs).logits"
-        code = [
-            *((detects and known.binary_reading) or _reading(model.table().name)),
-            _INPUTS,
-            LOGITS[says].format(logits),
-        ]
-    head = "\n".join(code)
-    auto = (
-        '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
-        "`AutoModelForSequenceClassification` and its like a model to fine-tune."
-    )
-    known = model.architecture
-    if model.head.kind == "binary" and known.binary_tuning:
-        auto = f"{auto} {known.binary_tuning}"
-    notes = {"binary": known.binary_note, "token": known.token_note} if says else {}
-    note = notes.get(model.head.kind, "")
-    return f"## Use\n```python\n{head}\n```\n{f'{note} ' if note else ''}{auto}"
-
-
-def _reading(name: str) -> tuple[str, ...]:
-    """Code for a class of the library."""
-    return (
-        f"from transformers import AutoTokenizer, {name}",
-        "",
-        (
-            'tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), '
-            f'{name}.from_pretrained("FOLDER")'
-        ),
-    )
-
-
-def _training(shape: Shape, last: Mapping[str, Any], *, parameters: int) -> dict[str, Any]:
-    heads = shape.num_attention_heads
-    return {
-        "parameters": f"{parameters:,}",
-        "layers, width, heads": f"{shape.num_hidden_layers}, {shape.hidden_size}, {heads}",
-        "vocabulary": f"{shape.vocab_size:,}",
-        "longest sequence": shape.max_position_embeddings,
-        "updates": number(last.get("step")),
-        "tokens seen": number(last.get("tokens")),
-        "passes over the corpus": number(last.get("epoch")),
-        "wall time": wall_time(last.get("seconds")),
-    }
-
-
-def _validation(valid: Mapping[str, Any] | None) -> str:
-    """The last validation, under the names of metrics.jsonl."""
-    if valid is None:
-        return ""
-    figures = {
-        f"`{k}`": number(v)
-        for k, v in valid.items()
-        if k not in NOT_RESULTS and isinstance(v, int | float)
-    }
-    return (
-        f"## Validation\nOn held-out documents of the same corpus after {valid['step']:,} updates; "
-        f"losses in nats.\n\n{_rows(figures)}"
-        if figures
-        else ""
-    )
-
-
-def _corpus(facts: Mapping[str, Any]) -> str:
-    corpus = facts.get("corpus", {})
-    counts = {
-        k.replace("_", " "): number(v)
-        for k, v in corpus.get("counts", {}).items()
-        if isinstance(v, int | float)
-    }
-    hashes = {
-        "prepared corpus, sha256": facts.get("data"),
-        "tokenizer, sha256": facts.get("tokenizer_sha256"),
-    }
-    parts = [_rows(counts | hashes)]
-    sources = [s for s in corpus.get("sources", []) if isinstance(s, Mapping) and s.get("name")]
-    if sources:
-        shown = [
-            (
-                f"| {inert(_relative(str(s['name'])))} | {number(s.get('bytes')) or ''} | "
-                f"{s.get('sha256') or ''} |"
-            )
-            for s in sources[:50]
-        ]
-        more = f"\n\nand {len(sources) - 50:,} more." if len(sources) > 50 else ""
-        parts.append("| source | bytes | sha256 |\n|---|---|---|\n" + "\n".join(shown) + more)
-    return _section("Corpus", "\n\n".join(p for p in parts if p))
-
-
 def _section(title: str, body: str) -> str:
     return f"## {title}\n{body}" if body else ""
 
 
-def _relative(name: str) -> str:
-    """The last name of an absolute path: cards reveal nothing about the machine's folders."""
-    return Path(name).name if Path(name).is_absolute() else name
-
-
 def _rows(fields: Mapping[str, Any]) -> str:
     """A table of the known fields."""
-    known = {k: v for k, v in fields.items() if v is not None}
-    return (
-        "| | |\n|---|---|\n" + "\n".join(f"| {k} | {inert(str(v))} |" for k, v in known.items())
-        if known
-        else ""
-    )
+    known = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
+    return "\n".join(["| | |", "|---|---|", *known]) if known else ""
+
+
+def wall_time(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
+
+
+def start_name(start: str) -> str:
+    """Where a run started from: a Hub id, or the last name of a folder."""
+    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
+    return start if own else Path(start).name
+
+
+def number(value: Any) -> str | None:
+    """A number with at most four digits after its first; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return f"{int(value):,}" if isinstance(value, int) or value.is_integer() else f"{value:.4g}"

@@ -15,7 +15,8 @@ from ..train import CONFIG, FACTS, GENERATOR_STAGE
 
 MARK = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
-"fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run."""
+"fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run, and an
+architecture of one's own."""
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
@@ -38,34 +39,29 @@ def may_be_on_hub(name: str) -> bool:
 
 def check_place(path: str) -> None:
     """Raises UserError for a name that is meant as a folder of a model and is not one, for models
-    without plain weights of their own (adapters, quantised ones), and for a name
-    that the Hub, asked once, does not know."""
+    without plain weights of their own (adapters, quantised ones), and for a name that the Hub,
+    asked once, does not know."""
     folder = Path(path)
-    if folder.is_dir():
-        if (folder / "adapter_config.json").is_file():
-            raise UserError(
-                f"{path}: the folder holds an adapter (adapter_config.json), whose model lies "
-                "elsewhere; merge the two and save the whole model"
-            )
-        if not (folder / "config.json").is_file():
-            inner = next(
-                (
-                    f"; did you mean {path.rstrip('/')}/{sub}?"
-                    for sub in ("discriminator", "encoder")
-                    if (folder / sub / "config.json").is_file()
-                ),
-                "",
-            )
-            raise UserError(
-                f"{path}: the folder holds no config.json, so it is not a Hugging Face model{inner}"
-            )
-        must_not_be_quantised(path, read_json(folder / "config.json"))
-        return
     if folder.is_file():
         raise UserError(f"{path}: a file, not a folder")
-    if not may_be_on_hub(path):
-        raise UserError(f"{path}: no such folder")
-    must_be_reachable(path, "model")
+    if not folder.is_dir():
+        if not may_be_on_hub(path):
+            raise UserError(f"{path}: no such folder")
+        must_be_reachable(path, "model")
+    elif (folder / "adapter_config.json").is_file():
+        raise UserError(
+            f"{path}: the folder holds an adapter (adapter_config.json), whose model lies "
+            "elsewhere; merge the two and save the whole model"
+        )
+    elif (folder / "config.json").is_file():
+        must_not_be_quantised(path, read_json(folder / "config.json"))
+    else:
+        inside = [d.parent for d in folder.glob("*/config.json")]
+        kept = next((d for d in inside if d.name in ("discriminator", "encoder")), None)
+        raise UserError(
+            f"{path}: the folder holds no config.json, so it is not a Hugging Face model"
+            + (f"; did you mean {kept}?" if kept else "")
+        )
 
 
 def must_not_be_quantised(name: str, config: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import UserError
-from ..exporting.quiet import quiet
+from ..exporting.loading import quiet
 from .metrics import answer_scores, score_answers, silenced, threshold_of
 from .model import Net, Reader, Reading, with_fresh_head
 from .rows import Batch, rows_of

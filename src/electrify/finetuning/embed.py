@@ -17,9 +17,9 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import UserError
-from ..exporting.quiet import quiet
+from ..exporting.loading import quiet
 from ..files import written
-from ..scoring.given import given_texts
+from ..scoring.options import given_texts
 from ..text.streams import ending_of
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig

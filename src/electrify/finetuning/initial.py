@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..build import dropout_of
 from ..errors import UserError
-from ..exporting.hf import read_run, special_ids, write_model
+from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.places import INITIAL
 from ..tables import KEPT
 from ..text.corpus import TOKENIZER, Corpus

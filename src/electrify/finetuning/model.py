@@ -24,18 +24,19 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError, failing_as, is_of_memory
-from ..exporting.folders import (
+from ..exporting.loading import (
     SAFE_WEIGHTS,
     is_causal,
     load_config,
     load_tokenizer,
     load_weights,
+    made_for,
     must_be_sound_weights,
+    positions_of,
+    quiet,
     unreadable_weights,
 )
 from ..exporting.places import MARK, RANDOM
-from ..exporting.positions import made_for, positions_of
-from ..exporting.quiet import quiet
 from ..files import json_text, written
 from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings

@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..exporting.places import check_place
 from ..files import written
 from ..progress import Progress, duration, say
-from ..scoring.given import given_texts
+from ..scoring.options import given_texts
 from .new_texts import Files, Head, Item
 from .options import EmbedConfig, PredictConfig
 from .saved import kept, kind_in, pairs_in

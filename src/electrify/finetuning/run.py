@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from ..errors import UserError
-from ..exporting.folders import load_config
+from ..exporting.loading import load_config
 from ..exporting.places import INITIAL, MARK, RANDOM
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..exporting.quiet import quiet
+from ..exporting.loading import quiet
 from . import metrics
 from .model import Net, Reader, Reading, with_fresh_head
 from .rows import Batch, rows_of

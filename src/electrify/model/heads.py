@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -17,9 +18,9 @@ from torch import Tensor, nn
 
 from ..tokens import Tokens
 from . import costs
+from .costs import Pass, Share
 from .embeddings import Words
 from .encoder import Encoder
-from .forward_passes import Pass, Share
 from .shape import Shape
 
 HeadKind = Literal["token", "binary", "vector"]
@@ -255,3 +256,9 @@ class MaskedLM(nn.Module):
 
     def forward(self, tokens: Tokens, at_M: Tensor) -> Tensor:
         return self.head(self.states(tokens, at_M))
+
+
+@dataclass(frozen=True)
+class Network:
+    encoder: Encoder
+    head: Head

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from ..tokens import Tokens
 from . import costs
-from .costs import linear_flops
+from .costs import Pass, Share, linear_flops
 from .embeddings import Words
 from .encoder import Encoder
-from .forward_passes import Pass, Share
 from .heads import LMHead
 from .shape import Shape
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from ..corruption.generator import Generator
 from ..corruption.plan import Plan, count
 from ..draws import Draws
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens

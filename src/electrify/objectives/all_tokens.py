@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ..corruption.masking import Corruptor
 from ..corruption.plan import Plan
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import Head, LinearHead
 from ..model.likelihood import CHUNK, log_probability
 from ..terms import Loss, Terms, term

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ..corruption.cropping import View, crop
 from ..draws import Draws
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import VectorHead
 from ..terms import Loss
 from ..tokens import Tokens

@@ -16,11 +16,10 @@ from ..corruption.masking import Corrupted, Corruptor, substitute
 from ..corruption.plan import Plan, count
 from ..corruption.rates import lm_rates, right
 from ..draws import Draws
+from ..model.costs import Pass, Period
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass, Period
-from ..model.heads import Head
+from ..model.heads import Head, Network
 from ..model.likelihood import token_ce
-from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .contrast import Contrast

@@ -11,8 +11,8 @@ from torch import Tensor
 from ..corruption.by_sequence import of_sequence, per_sequence
 from ..corruption.masking import Corrupted, Corruptor
 from ..corruption.plan import Plan, count
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens

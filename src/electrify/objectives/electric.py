@@ -13,8 +13,8 @@ from ..corruption.frequency import Frequency
 from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
 from ..corruption.two_tower import TwoTower
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import Head
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens

@@ -7,8 +7,8 @@ from torch import Tensor
 from ..corruption.masking import Corruptor, Masked
 from ..corruption.plan import Plan, count
 from ..corruption.rates import lm_rates, right
+from ..model.costs import Pass
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass
 from ..model.heads import Head
 from ..model.likelihood import token_ce
 from ..terms import Loss, Terms, term

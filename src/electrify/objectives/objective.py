@@ -14,11 +14,10 @@ from ..architectures.architecture import Architecture
 from ..corruption.masking import Corrupted
 from ..corruption.plan import Plan
 from ..draws import Draws
+from ..model.costs import Pass, Period
 from ..model.embeddings import Added, Words
 from ..model.encoder import Encoder
-from ..model.forward_passes import Pass, Period
-from ..model.heads import Head, SelectionHead
-from ..model.network import Network
+from ..model.heads import Head, Network, SelectionHead
 from ..model.shape import Shape
 from ..terms import Loss, Term, Terms
 from ..tokens import Tokens

@@ -13,11 +13,10 @@ from ..corruption.generator import Generator
 from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..errors import need
+from ..model.costs import Pass
 from ..model.encoder import Encoder, Top
-from ..model.forward_passes import Pass
-from ..model.heads import Head, SelectionHead
+from ..model.heads import Head, Network, SelectionHead
 from ..model.likelihood import token_ce
-from ..model.network import Network
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
 from .losses import binary_ce

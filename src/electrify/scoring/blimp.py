@@ -1,6 +1,6 @@
-"""BLiMP: minimal pairs of English grammar, without training (1912.00582). A pair counts as right if
-the good sentence gets the higher score, and as one half where both get the same: a model that
-cannot tell them apart is at chance, and not at 0 or 100 %.
+"""`electrify evaluate`: BLiMP, minimal pairs of English grammar, without training (1912.00582). A
+pair counts as right if the good sentence gets the higher score, and as one half where both get the
+same: a model that cannot tell them apart is at chance, and not at 0 or 100 %.
 
 The data is a folder of JSON lines (`sentence_good`, `sentence_bad`), a file for each paradigm;
 those in `supplement/` are reported separately. The BabyLM challenge's evaluation data has both.
@@ -8,22 +8,29 @@ those in `supplement/` are reported separately. The BabyLM challenge's evaluatio
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..console import harmless
-from ..errors import UserError
+from ..errors import UserError, need
+from ..files import claim, json_text, read_json, write
 from ..progress import Progress, aligned, say
-from ..text.streams import must_be_characters
 from ..text.tables import rows
+from .options import EvaluateConfig
 
 if TYPE_CHECKING:
+    import torch
+
     from .pll import Scorer
 
+SCORES = "blimp.json"
+PAGE = "blimp.md"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
@@ -82,11 +89,11 @@ def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradi
     """
     root = Path(data_dir)
     found = next((files for place in (*PLACES, *SELECTED) if (files := _files(root, place))), [])
-    if not found:
-        raise UserError(
-            f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must "
-            "hold the files of BLiMP, one a paradigm"
-        )
+    need(
+        bool(found),
+        f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must hold "
+        "the files of BLiMP, one a paradigm",
+    )
     if all(part == "blimp" for part, _ in found):
         alone = ({"supplement": place["supplement"]} for place in SELECTED)
         found += next((files for place in alone if (files := _files(root, place))), [])
@@ -113,15 +120,78 @@ def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
         for key in ("sentence_good", "sentence_bad"):
             if not isinstance(row.get(key), str) or not row[key].strip():
                 raise UserError(f"{where}: no text under {key!r}")
-            must_be_characters(row[key], f"{where}: {key!r}")
         pairs.append(Pair(row["sentence_good"], row["sentence_bad"]))
         terms = terms or row
-    if not pairs:
-        raise UserError(f"{path}: no pairs")
-    term = str(terms.get("linguistics_term", "-"))
-    return Paradigm(
-        path.stem, part, str(terms.get("field", "-")), PHENOMENON.get(term, term), tuple(pairs)
-    )
+    need(bool(pairs), f"{path}: no pairs")
+    field, term = (str(terms.get(key, "-")) for key in ("field", "linguistics_term"))
+    return Paradigm(path.stem, part, field, PHENOMENON.get(term, term), tuple(pairs))
+
+
+def evaluate(options: EvaluateConfig) -> list[Accuracy]:
+    """Scores every model on every paradigm, and writes blimp.json and blimp.md if an output folder
+    is given. Raises UserError before anything is scored, also for a folder that holds the scores of
+    other models, pairs or options, or other files and no scores."""
+    paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
+
+    from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
+    from .pll import load_scorer
+
+    device = pick_device(options.device)
+    scorers = [
+        load_scorer(model, device=device, architecture=options.architecture)
+        for model in dict.fromkeys(options.models)
+    ]
+    if options.output_dir is None:
+        return _accuracies(scorers, paradigms, options, device)
+    out = Path(options.output_dir)
+    # Relative, so that both folders can be moved together; an id of the Hub stays as it is.
+    labels = {
+        model: os.path.relpath(model, out) if Path(model).is_dir() else model
+        for model in (scorer.name for scorer in scorers)
+    }
+    identity = {
+        "models": sorted(labels.values()),
+        "pairs": hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16],
+        "max_eval_samples": options.max_eval_samples,
+    }
+    with claim(out, SCORES):
+        known = read_json(out / SCORES) if (out / SCORES).is_file() else identity
+        need(
+            all(known.get(key) == value for key, value in identity.items()),
+            f"{out / SCORES} holds the scores of other models, pairs or options; choose another "
+            "--output-dir",
+        )
+        rows = _accuracies(scorers, paradigms, options, device)
+        labelled = [replace(row, model=labels[row.model]) for row in rows]
+        kinds = {labels[scorer.name]: scorer.kind for scorer in scorers}
+        found = identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in labelled]}
+        write(out / SCORES, json_text(found, indent=1) + "\n")
+        page = "# BLiMP\n\nAccuracy in percent; paradigms count alike."
+        write(out / PAGE, f"{page}\n\n```\n{table(labelled)}\n```\n")
+    return rows
+
+
+def _accuracies(
+    scorers: Sequence[Scorer],
+    paradigms: Sequence[Paradigm],
+    options: EvaluateConfig,
+    device: torch.device,
+) -> list[Accuracy]:
+    """Every model on every paradigm."""
+    from ..train.machine import choose, computing_with
+
+    width = max(scorer.model.config.hidden_size for scorer in scorers)
+    size = options.batch_tokens
+    threads = choose(options.threads, device=device, width=width, tokens=size, bf16=False)
+    if threads.text():
+        say(threads.text())
+    total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+    with computing_with(threads), Progress(total, title="blimp", unit="sentences") as progress:
+        return [
+            row
+            for scorer in scorers
+            for row in judge(scorer, paradigms, batch_tokens=size, progress=progress)
+        ]
 
 
 def judge(
@@ -132,24 +202,11 @@ def judge(
     for p in paradigms:
         texts = [text for pair in p.pairs for text in (pair.good, pair.bad)]
         scores = scorer.scores(texts, batch_tokens=batch_tokens, after=progress.advance)
-        good = scores[::2]
-        bad = scores[1::2]
-        right, ties = (
-            sum(test(a, b) for a, b in zip(good, bad, strict=True))
-            for test in (float.__gt__, float.__eq__)
-        )
-        found.append(
-            Accuracy(
-                scorer.name,
-                p.name,
-                p.part,
-                p.field,
-                p.phenomenon,
-                len(p.pairs),
-                (right + ties / 2) / len(p.pairs),
-                ties,
-            )
-        )
+        both = list(zip(scores[::2], scores[1::2], strict=True))
+        ties = sum(good == bad for good, bad in both)
+        share = (sum(good > bad for good, bad in both) + ties / 2) / len(both)
+        about = (p.name, p.part, p.field, p.phenomenon)
+        found.append(Accuracy(scorer.name, *about, len(both), share, ties))
     return found
 
 
@@ -176,10 +233,7 @@ def table(rows: Sequence[Accuracy]) -> str:
         [part, harmless(name), *(f"{100 * by_model[model][part, name]:.1f}" for model in models)]
         for part, name in keys
     ]
-    ties = sum(row.ties for row in rows)
-    return "\n".join(
-        [
-            *aligned(cells, names=2),
-            *([f"{ties} pairs have equal scores and count as one half"] if ties else []),
-        ]
-    )
+    lines = aligned(cells, names=2)
+    if ties := sum(row.ties for row in rows):
+        lines.append(f"{ties} pairs have equal scores and count as one half")
+    return "\n".join(lines)

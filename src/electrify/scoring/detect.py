@@ -1,34 +1,30 @@
 """Detection: gives each token of a text its probability of being replaced, in one forward pass of a
-discriminator.
+discriminator, and shows it as coloured text, as lines, or as JSON.
 
 Shape suffixes: B windows, L tokens of a window.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
 
 import torch
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
-from ..errors import UserError
-from ..exporting.folders import (
-    load_config,
-    load_tokenizer,
-    load_weights,
-    logits_of,
-    saved_objective,
-)
+from ..console import harmless
+from ..errors import UserError, need
+from ..exporting.loading import load_config, load_tokenizer, load_weights, tokenised
+from ..exporting.places import mark_of
 from ..progress import say
-from ..tables import KEPT
+from ..tables import class_at
 from ..text.report import note_on_unknown
 from ..train.machine import Threads, choose, computing_with
-from .given import given_texts
-from .options import DetectConfig
+from .options import DetectConfig, given_texts
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -38,7 +34,10 @@ MOST_WINDOWS = 16
 MOST_SLOTS = 8192
 # Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
 # side, is judged in the window where it has both.
-_OVERLAP = 4
+OVERLAP = 4
+MOST_NAMED = 20
+
+Window = tuple[int, int, int]  # the number of a text, and the tokens of it from start to stop
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Detection:
 
     text: str
     tokens: tuple[Piece, ...]
-    words: tuple[Piece, ...] = field(default=())
+    words: tuple[Piece, ...] = ()
 
 
 def detect(
@@ -68,180 +67,127 @@ def detect(
     max_seq_length: int | None = None,
     batch_size: int | None = None,
     threads: str = "auto",
+    architecture: str | None = None,
 ) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
-    model: folder or Hub id of an ElectraForPreTraining. Texts longer than max_seq_length (None: the
-    model's maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward
-    pass; None: up to 16, and fewer long ones. threads: a number, or auto. Raises UserError if the
-    model has no replaced-token head, or if a text has no tokens.
+    model: folder or Hub id of a discriminator. Texts longer than max_seq_length (None: the model's
+    maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward pass;
+    None: up to 16, and fewer long ones. threads: a number, or auto. architecture: one's own,
+    `module:Class`, which is imported. Raises UserError if the model has no replaced-token head, or
+    if a text has no tokens.
     """
     options = DetectConfig(
-        model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
+        model=model,
+        max_seq_length=max_seq_length,
+        batch_size=batch_size,
+        threads=threads,
+        architecture=architecture,
     )
-    model, threads = options.model, options.threads
     texts = given_texts(texts)
-    discriminator, tokenizer, architecture = load_discriminator(model)
-    positions = architecture.shape_of(discriminator.config).max_position_embeddings
-    length = _window_length(max_seq_length, positions, model)
+    discriminator, tokenizer, known = load_discriminator(options.model, options.architecture)
+    positions = known.shape_of(discriminator.config).max_position_embeddings
+    length = max_seq_length or positions
+    need(
+        8 <= length <= positions,
+        f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}",
+    )
     encoded = [
-        _encode(tokenizer, text, name=f"text {i + 1}" if len(texts) > 1 else "the text")
-        for i, text in enumerate(texts)
+        encode(tokenizer, text, f"text {i}" if len(texts) > 1 else "the text")
+        for i, text in enumerate(texts, 1)
     ]
     if note := note_on_unknown(model, tokenizer, texts):
         say(note)
     windows = [
         (i, start, stop)
-        for i, e in enumerate(encoded)
-        for start, stop in windows_of(len(e.ids), size=length - 2)
+        for i, found in enumerate(encoded)
+        for start, stop in windows_of(len(found["input_ids"]), size=length - 2)
     ]
-    tokens = sum(stop - start for _, start, stop in windows)
-    width = discriminator.config.hidden_size
-    batch_tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
-    with computing_with(_threads(threads, tokens, width=width, batch_tokens=batch_tokens)):
-        probabilities = _of_windows(
-            discriminator, tokenizer, architecture, encoded, windows, batch_size=batch_size
+    chosen = Threads(torch.get_num_threads(), "own")
+    if options.threads != "auto" or sum(stop - start for _, start, stop in windows) >= MANY_TOKENS:
+        chosen = choose(
+            options.threads,
+            device=torch.device("cpu"),
+            width=discriminator.config.hidden_size,
+            tokens=batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS),
+            bf16=False,
         )
-    return [_detection(e, p.tolist()) for e, p in zip(encoded, probabilities, strict=True)]
+        if chosen.text():
+            say(chosen.text())
+    with computing_with(chosen):
+        ids = [found["input_ids"] for found in encoded]
+        batches = batches_of(windows, batch_size)
+        probabilities = read_windows(discriminator, tokenizer, known, ids, batches)
+    finite = all(bool(p.isfinite().all()) for p in probabilities)
+    need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
+    return [
+        joined(text, found, p.tolist())
+        for text, found, p in zip(texts, encoded, probabilities, strict=True)
+    ]
 
 
-def _window_length(asked: int | None, positions: int, model: str) -> int:
-    length = positions if asked is None else asked
-    if not 8 <= length <= positions:
-        raise UserError(
-            f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}"
-        )
-    return length
-
-
-def _threads(given: str, tokens: int, *, width: int, batch_tokens: int) -> Threads:
-    """The number of threads. It is measured only if there is enough text to make that worth while;
-    otherwise it is torch's own number, or the requested one."""
-    if given == "auto" and tokens < MANY_TOKENS:
-        return Threads(torch.get_num_threads(), "own")
-    threads = choose(
-        given, device=torch.device("cpu"), width=width, tokens=batch_tokens, bf16=False
-    )
-    if threads.text():
-        say(threads.text())
-    return threads
-
-
-def _of_windows(
-    discriminator: Any,
-    tokenizer: Any,
-    architecture: Architecture,
-    encoded: list[_Encoded],
-    windows: list[tuple[int, int, int]],
-    *,
-    batch_size: int | None,
-) -> list[torch.Tensor]:
-    """The probability of each token of each text. windows: (text, start, stop)."""
-    probabilities = [torch.zeros(len(e.ids)) for e in encoded]
-    depths = [torch.full((len(e.ids),), -1) for e in encoded]
-    for batch in batches_of(windows, batch_size):
-        rows = [
-            [tokenizer.cls_token_id, *encoded[i].ids[start:stop], tokenizer.sep_token_id]
-            for i, start, stop in batch
-        ]
-        for (i, start, stop), row in zip(
-            batch,
-            _probabilities(discriminator, architecture, rows, pad=tokenizer.pad_token_id),
-            strict=True,
-        ):
-            # A token sees more of its surroundings the farther it is from the edges of its window.
-            inside = torch.minimum(torch.arange(stop - start), torch.arange(stop - start).flip(0))
-            better = inside > depths[i][start:stop]
-            probabilities[i][start:stop][better] = row[1 : 1 + stop - start][better]
-            depths[i][start:stop][better] = inside[better]
-    if not all(bool(p.isfinite().all()) for p in probabilities):
-        raise UserError(
-            f"{discriminator.config.name_or_path}: its probabilities are not numbers; the model is "
-            "damaged or diverged"
-        )
-    return probabilities
-
-
-def load_discriminator(model: str) -> tuple[Any, Any, Architecture]:
-    """Model, tokenizer, and the architecture that reads the model's logits.
+def load_discriminator(
+    model: str, architecture: str | None = None
+) -> tuple[Any, Any, Architecture]:
+    """Model, tokenizer, and the architecture that reads the model's logits. architecture: one's
+    own.
 
     Raises UserError if the replaced-token head is missing; the library would fill it with random
     numbers.
     """
-    if Path(model, KEPT, "config.json").is_file() and not Path(model, "config.json").is_file():
-        raise UserError(f"{model}: a run, not a model; use {Path(model) / 'discriminator'}")
-    config = load_config(model)
+    if architecture:
+        class_at(architecture)  # now `exported_as` knows it
+    config, mark = load_config(model), mark_of(model)
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
-    architecture = exported_as(config.model_type)
-    if architecture is None:
+    known = exported_as(config.model_type)
+    if known is None:
+        own = mark.get("architecture")
         raise UserError(
             f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}"
+            if own is None
+            else f"{model} has an architecture of your own; give --architecture {own}"
         )
-    if logits_of(model) == "energy":
-        energies = (
-            f"its logits are energies (objective {saved_objective(model)}), not log-odds of a "
-            "replacement"
-        )
-        raise UserError(f"{model}: {energies}; {advice} with objective rtd")
-    architecture = architecture.for_classes(config.architectures or ())
-    table = architecture.table(architecture.shape_of(config), "binary")
-    discriminator, missing = load_weights(architecture.network_class(table.name), model, config)
+    need(
+        mark.get("logits") != "energy",
+        f"{model}: its logits are energies (objective {mark.get('objective')}), not log-odds of a "
+        f"replacement; {advice} with objective rtd",
+    )
+    known = known.for_classes(config.architectures or ())
+    table = known.table(known.shape_of(config), "binary")
+    discriminator, missing = load_weights(known.network_class(table.name), model, config)
     lacking = {name for row in table.head for name in row.theirs} & set(missing)
-    if lacking or not architecture.has_head(config, "binary"):
-        raise UserError(
-            f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned "
-            f"model); {advice}"
-        )
-    if missing:
-        raise UserError(
-            f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: "
-            f"{', '.join(missing[:8])}"
-        )
+    need(
+        not lacking and known.has_head(config, "binary"),
+        f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model)",
+        advice,
+    )
+    need(
+        not missing,
+        f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: "
+        f"{', '.join(missing[:8])}",
+    )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
-    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None or not tokenizer.is_fast:
-        raise UserError(f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets")
-    return discriminator, tokenizer, architecture
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    text: str
-    ids: list[int]
-    tokens: list[str]
-    offsets: list[tuple[int, int]]
-    words: list[int | None]
-
-
-def _encode(tokenizer: Any, text: str, *, name: str) -> _Encoded:
-    if not text.strip():
-        raise UserError(f"{name} is empty")
-    found = tokenizer(
-        text,
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-        verbose=False,
+    framed = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
+    need(
+        framed and tokenizer.is_fast,
+        f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets",
     )
-    if not found["input_ids"]:
-        raise UserError(
-            f"{name} has no token that the model's tokenizer knows: {text.strip()[:40]!r}"
-        )
-    offsets = [_trimmed(text, start, end) for start, end in found["offset_mapping"]]
-    return _Encoded(
-        text,
-        found["input_ids"],
-        tokenizer.convert_ids_to_tokens(found["input_ids"]),
-        offsets,
-        found.word_ids(),
+    return discriminator, tokenizer, known
+
+
+def encode(tokenizer: Any, text: str, name: str) -> Any:
+    """The ids, offsets and words of a text. Raises UserError if it has no tokens."""
+    need(bool(text.strip()), f"{name} is empty")
+    found = tokenised(tokenizer, text)
+    shown = repr(text.strip()[:40])
+    need(
+        bool(found["input_ids"]),
+        f"{name} has no token that the model's tokenizer knows: {shown}",
     )
+    return found
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Byte-level tokens include the space before them; the offsets become those of the visible
-    part."""
-    while start < end - 1 and text[start].isspace():
-        start += 1
-    return start, end
+# ------------------------------------------------------------------ windows
 
 
 def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
@@ -249,14 +195,12 @@ def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
     short text) and shares a quarter with the next."""
     if n <= size:
         return [(0, n)]
-    step = max(1, size - size // _OVERLAP)
+    step = max(1, size - size // OVERLAP)
     starts = [*range(0, n - size, step), n - size]
     return [(start, start + size) for start in starts]
 
 
-def batches_of(
-    windows: list[tuple[int, int, int]], batch_size: int | None
-) -> Iterator[list[tuple[int, int, int]]]:
+def batches_of(windows: list[Window], batch_size: int | None) -> Iterator[list[Window]]:
     """The windows, the shortest first. batch_size: at once; None: at most MOST_WINDOWS with their
     special tokens in MOST_SLOTS, or a single one."""
     windows = sorted(windows, key=lambda w: w[2] - w[1])
@@ -269,34 +213,107 @@ def batches_of(
         at += size
 
 
-def _probabilities(
-    discriminator: Any, architecture: Architecture, rows: list[list[int]], *, pad: int
-) -> torch.Tensor:
-    longest = max(map(len, rows))
-    ids_BL = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
-    mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-    with torch.inference_mode():
-        output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
-        return architecture.binary_logits(output).sigmoid()
+def read_windows(
+    discriminator: Any,
+    tokenizer: Any,
+    architecture: Architecture,
+    ids: list[list[int]],
+    batches: Iterable[list[Window]],
+) -> list[torch.Tensor]:
+    """The probability of each token of each text, from the window that surrounds it best."""
+    probabilities = [torch.zeros(len(of_text)) for of_text in ids]
+    depths = [torch.full((len(of_text),), -1) for of_text in ids]
+    for batch in batches:
+        rows = [
+            [tokenizer.cls_token_id, *ids[i][start:stop], tokenizer.sep_token_id]
+            for i, start, stop in batch
+        ]
+        longest = max(map(len, rows))
+        pad = [tokenizer.pad_token_id]
+        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
+        mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+        with torch.inference_mode():
+            output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
+            p_BL = architecture.binary_logits(output).sigmoid()
+        for (i, start, stop), p_L in zip(batch, p_BL, strict=True):
+            # A token sees more of its surroundings the farther it is from the edges of its window.
+            place = torch.arange(stop - start)
+            inside = torch.minimum(place, place.flip(0))
+            better = inside > depths[i][start:stop]
+            probabilities[i][start:stop][better] = p_L[1 : 1 + stop - start][better]
+            depths[i][start:stop][better] = inside[better]
+    return probabilities
 
 
-def _detection(e: _Encoded, probabilities: list[float]) -> Detection:
-    tokens = tuple(
-        Piece(t, start, end, p)
-        for t, (start, end), p in zip(e.tokens, e.offsets, probabilities, strict=True)
-    )
+def joined(text: str, found: Any, probabilities: list[float]) -> Detection:
+    """The tokens with their probabilities, and the words that they make up."""
+    tokens: list[Piece] = []
     words: list[Piece] = []
     last: object = object()
-    for piece, word in zip(tokens, e.words, strict=True):
+    names = found.tokens()
+    for name, (start, end), word, p in zip(
+        names, found["offset_mapping"], found.word_ids(), probabilities, strict=True
+    ):
+        # Byte-level tokens include the space before them.
+        while start < end - 1 and text[start].isspace():
+            start += 1
+        tokens.append(Piece(name, start, end, p))
         if word is not None and word == last:
-            start = words[-1].start
-            end = max(words[-1].end, piece.end)
-            words[-1] = Piece(
-                e.text[start:end], start, end, max(words[-1].probability, piece.probability)
-            )
-        else:
-            words.append(
-                Piece(e.text[piece.start : piece.end], piece.start, piece.end, piece.probability)
-            )
+            before = words.pop()
+            start, end, p = before.start, max(before.end, end), max(before.probability, p)
+        words.append(Piece(text[start:end], start, end, p))
         last = word
-    return Detection(e.text, tokens, tuple(words))
+    return Detection(text, tuple(tokens), tuple(words))
+
+
+# ------------------------------------------------------------------ output
+
+
+def show_detection(
+    detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
+) -> None:
+    """Coloured text on a terminal (not with NO_COLOR), otherwise a line `token<TAB>probability` for
+    each, with `<TAB>*` after those that reach the threshold."""
+    pieces = detection.words if unit == "word" else detection.tokens
+    if as_json:
+        marked = [asdict(word) for word in detection.words if word.probability >= threshold]
+        # Escaped throughout, so that no character of the text can control a terminal.
+        said = asdict(detection) | {"threshold": threshold, "marked": marked}
+        out.write(json.dumps(said) + "\n")
+    elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        show_coloured(detection.text, pieces, out, threshold=threshold)
+    else:
+        for piece in pieces:
+            mark = "\t*" if piece.probability >= threshold else ""
+            out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}{mark}\n")
+    out.flush()
+
+
+def show_coloured(text: str, pieces: tuple[Piece, ...], out: TextIO, *, threshold: float) -> None:
+    """The text on backgrounds from none at 0 to red at 1, bold and underlined from the threshold,
+    and a line that names these pieces."""
+    from rich.console import Console
+    from rich.text import Text
+
+    shown = Text()
+    at = 0
+    for piece in sorted(pieces, key=lambda p: p.start):
+        if piece.end <= at:
+            continue
+        shown.append(harmless(text[at : max(at, piece.start)], keep="\n\t"))
+        strong = piece.probability >= threshold
+        fade = round(255 * (1 - piece.probability))
+        style = "bold underline " * strong + f"black on rgb(255,{fade},{fade})"
+        plain = piece.probability < 0.05 and not strong
+        inside = harmless(text[max(at, piece.start) : piece.end], keep="\n\t")
+        shown.append(inside, style="" if plain else style)
+        at = piece.end
+    shown.append(harmless(text[at:].rstrip(), keep="\n\t"))
+    marked = [p for p in pieces if p.probability >= threshold]
+    legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:MOST_NAMED])
+    if len(marked) > MOST_NAMED:
+        legend += f" and {len(marked) - MOST_NAMED} more"
+    said = f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}"
+    console = Console(file=out, highlight=False, markup=False, emoji=False)
+    console.print(shown, soft_wrap=True)
+    console.print(Text(said, style="dim"), soft_wrap=True)

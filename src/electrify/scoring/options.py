@@ -1,15 +1,18 @@
-"""The options of `electrify detect` and `electrify evaluate`."""
+"""The options of `electrify detect` and `electrify evaluate`, and the texts that are given."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from tyro.conf import Positional
 
 from ..cores import thread_count
-from ..errors import UserError
+from ..errors import UserError, need
 from ..progress import show
+from ..text.streams import decoded, read_text
 from ..values import Count, Options, Share
 
 
@@ -33,24 +36,34 @@ class DetectConfig(Options):
     """Tokens per window [default: the model's maximum]."""
     batch_size: Count | None = None
     """Windows per forward pass [default: up to 16, fewer above 512 tokens]."""
+    architecture: str | None = None
+    """Your own architecture that the model was trained with (module:Class)."""
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured for long texts)."""
 
     def check(self) -> None:
         thread_count(self.threads)
-        if self.text is not None and self.file is not None:
-            raise UserError("TEXT and --file exclude each other")
+        need(self.text is None or self.file is None, "TEXT and --file exclude each other")
 
     def __call__(self) -> int:
         from ..exporting.places import check_place
-        from .given import given_text
 
         check_place(self.model)  # before a text is read, or typed, for it
-        config = replace(self, text=given_text(self), file=None)
+        text = given_text(self)
 
-        from .showing import main
+        from .detect import detect, show_detection
 
-        return main(config)
+        (found,) = detect(
+            self.model,
+            [text],
+            max_seq_length=self.max_seq_length,
+            batch_size=self.batch_size,
+            threads=self.threads,
+            architecture=self.architecture,
+        )
+        how = {"threshold": self.threshold, "unit": self.unit, "as_json": self.json}
+        show_detection(found, sys.stdout, **how)
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,22 +84,44 @@ class EvaluateConfig(Options):
     """Use the first pairs of each paradigm, this many."""
     batch_tokens: Count = 8192
     """Tokens per forward pass, padding included."""
+    architecture: str | None = None
+    """Your own architecture that the models were trained with (module:Class)."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
 
     def check(self) -> None:
-        if not self.models:
-            raise UserError("models are missing: name a folder or a Hub id")
+        need(bool(self.models), "models are missing: name a folder or a Hub id")
         thread_count(self.threads)
 
     def __call__(self) -> int:
         from ..exporting.places import check_place
-        from .blimp import table
-        from .evaluate import evaluate
 
         for model in self.models:
             check_place(model)
+
+        from .blimp import evaluate, table
+
         show(table(evaluate(self)))
         return 0
+
+
+def given_text(options: DetectConfig) -> str:
+    """TEXT, the text of a file, or standard input. Raises UserError for one that is binary or badly
+    encoded."""
+    if options.text is not None:
+        return options.text
+    if options.file is not None:
+        return read_text(options.file)
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
+    return decoded(sys.stdin.buffer.read(), "standard input")
+
+
+def given_texts(texts: Iterable[str]) -> list[str]:
+    """The texts that a caller in Python gives. Raises UserError for a single text, which would be
+    read letter by letter."""
+    if isinstance(texts, str):
+        raise UserError("texts must be a list, not one text")
+    return list(texts)

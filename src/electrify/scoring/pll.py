@@ -25,10 +25,16 @@ from torch import Tensor
 
 from ..architectures import exported_as
 from ..architectures.architecture import Architecture
-from ..errors import UserError
-from ..exporting.folders import load_config, load_tokenizer, load_weights, logits_of
-from ..exporting.positions import positions_of
-from ..tables import Logits
+from ..errors import need
+from ..exporting.loading import (
+    load_config,
+    load_tokenizer,
+    load_weights,
+    positions_of,
+    tokenised,
+)
+from ..exporting.places import mark_of
+from ..tables import class_at
 
 Kind = Literal["mlm", "rtd", "electric"]
 # The number of its sentence, its ids, and the position to be scored (0: all of them).
@@ -55,40 +61,35 @@ class Scorer:
         texts: Sequence[str],
         *,
         batch_tokens: int = 8192,
-        after: Callable[[int], None] = lambda n: None,
+        after: Callable[[float], None] = lambda n: None,
     ) -> list[float]:
         """One number per text, in nats; a higher one means a better fit. batch_tokens: slots of a
-        forward pass. after(n): called when n more texts are done. Raises UserError for a text that
-        the model cannot read whole.
+        forward pass. after(n): called when the work of n more texts is done. Raises UserError for a
+        text that the model cannot read whole.
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
         rows.sort(key=lambda row: len(row[1]))
         totals = torch.zeros(len(texts), dtype=torch.float64)
-        waiting = torch.zeros(len(texts), dtype=torch.long)
-        for k, _, _ in rows:
-            waiting[k] += 1
         for batch in _batches(rows, batch_tokens):
             text_B = torch.tensor([k for k, _, _ in batch])
             totals.index_add_(0, text_B, self._score(batch).double().cpu())
-            waiting.index_add_(0, text_B, torch.full((len(batch),), -1))
-            after(int((waiting[text_B.unique()] == 0).sum()))
+            after(len(texts) * len(batch) / len(rows))
         odd = int((~totals.isfinite()).sum())
-        if odd:
-            raise UserError(
-                f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite "
-                "numbers; the model is damaged or diverged"
-            )
+        need(
+            not odd,
+            f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite "
+            "numbers; the model is damaged or diverged",
+        )
         return totals.tolist()
 
     def _rows(self, number: int, text: str) -> list[Row]:
-        ids = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        if not ids:
-            raise UserError(f"{self.name}: its tokenizer finds no token in {text[:60]!r}")
-        if len(ids) + 2 > self.longest:
-            raise UserError(
-                f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: "
-                f"{text[:60]!r}..."
-            )
+        ids = tokenised(self.tokenizer, text)["input_ids"]
+        shown = repr(text[:60])
+        need(bool(ids), f"{self.name}: its tokenizer finds no token in {shown}")
+        need(
+            len(ids) + 2 <= self.longest,
+            f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: {shown}...",
+        )
         whole = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
         if self.kind != "mlm":
             return [(number, whole, 0)]
@@ -174,71 +175,55 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
         return False
 
 
-def must_be_a_score(model: str, said: Logits | None) -> None:
-    """Raises UserError if what a head says cannot be summed to a score."""
-    if said == "choice":
-        raise UserError(
-            f"{model}: its head compares a few candidates and gives no probability; take the "
-            "discriminator/ or the generator/ folder of its run"
-        )
-
-
-def detecting(config: Any) -> Architecture | None:
-    """The architecture that reads the logits of a folder's binary head; None if it has none."""
-    named = config.architectures or ()
-    known = exported_as(config.model_type)
-    known = known and known.for_classes(named)
-    if known is None or known.classes["binary"] not in named:
-        return None
-    return known if known.has_head(config, "binary") else None
-
-
-def language_model(config: Any) -> Any:
-    """The class that reads a folder's masked language model: the library's, or ours if the folder
-    says that it has what the library would leave out."""
-    known = exported_as(config.model_type)
-    if known is None or known.classes["token"] not in (config.architectures or ()):
-        return transformers.AutoModelForMaskedLM
-    return known.for_config(config.to_dict()).network_class(known.classes["token"])
-
-
-def load_scorer(model: str, *, device: torch.device | None = None) -> Scorer:
+def load_scorer(
+    model: str, *, device: torch.device | None = None, architecture: str | None = None
+) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
-    tells energies from replaced-token logits).
+    tells energies from replaced-token logits). architecture: one's own, `module:Class`, which is
+    imported.
 
     Raises UserError if the weights of a head are missing, or if the tokenizer has no [MASK], [CLS]
     or [SEP].
     """
+    if architecture:
+        class_at(architecture)  # now `exported_as` knows it
     config = load_config(model)
-    architecture = detecting(config)
+    logits = mark_of(model).get("logits")
+    need(
+        logits != "choice",
+        f"{model}: its head compares a few candidates and gives no probability; take the "
+        "discriminator/ or the generator/ folder of its run",
+    )
+    known = exported_as(config.model_type)
+    named = config.architectures or ()
+    detecting = known and known.for_classes(named)
+    if detecting and not (
+        detecting.classes["binary"] in named and detecting.has_head(config, "binary")
+    ):
+        detecting = None
     kind: Kind = "mlm"
-    said = logits_of(model)
-    must_be_a_score(model, said)
-    network = language_model(config)
-    if architecture is not None:
-        kind = "electric" if said == "energy" else "rtd"
-        network = architecture.network_class(architecture.classes["binary"])
+    network: Any = transformers.AutoModelForMaskedLM
+    if detecting:
+        kind = "electric" if logits == "energy" else "rtd"
+        network = detecting.network_class(detecting.classes["binary"])
+    elif known and known.classes["token"] in named:
+        # Ours if the folder says that it has what the library would leave out.
+        network = known.for_config(config.to_dict()).network_class(known.classes["token"])
     loaded, missing = load_weights(network, model, config)
-    if missing and not config.architectures and (known := exported_as(config.model_type)):
+    if missing and not named and known:
         # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.
         loaded, missing = load_weights(network, model, known.as_read(config))
-    if missing:
-        raise UserError(
-            f"{model}: the folder lacks {len(missing)} weights ({missing[0]}, ...): a score needs "
-            "the head that it was pre-trained with"
-        )
+    need(
+        not missing,
+        f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...): a "
+        "score needs the head that it was pre-trained with",
+    )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
     lacking = [name for name in names if getattr(tokenizer, f"{name}_id") is None]
-    if lacking:
-        raise UserError(f"{model}: its tokenizer has no {' and no '.join(lacking)}")
+    need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)  # on the CPU
+    loaded.to(device or torch.device("cpu"))
     return Scorer(
-        model,
-        kind,
-        loaded.to(device or torch.device("cpu")),
-        tokenizer,
-        positions_of(loaded),
-        architecture,
-        short=short,
+        model, kind, loaded, tokenizer, positions_of(loaded), detecting or None, short=short
     )

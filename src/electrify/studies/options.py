@@ -9,16 +9,12 @@ from annotated_types import Ge, Le, Lt
 from tyro.conf import Positional
 
 from ..errors import UserError
+from ..files import json_text
 from ..progress import say, show
 from ..values import Count, Options, Positive
 
-SCORE = "mean rank over the tasks"
-STUDY = "study.yaml"
 Equal = Literal["flops", "tokens", "epochs"]
-Convention = Literal["paper", "hardware"]
 UNITS: dict[Equal, str] = {"flops": "FLOPs", "tokens": "tokens", "epochs": "epochs"}
-"""What a budget counts, in the words that follow a number."""
-STUDY_MARK = "# The plan of a study, written by electrify compare before its first run.\n"
 Seeds = Annotated[int, Ge(1), Le(1000)]
 
 
@@ -49,7 +45,7 @@ class CompareConfig(Options):
     lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
     """wsd: constant learning rate with decay in the last fifth, so that shorter runs branch off the
     longest. recipe: each recipe's own schedule, every run whole."""
-    convention: Convention = "hardware"
+    convention: Literal["paper", "hardware"] = "hardware"
     """How FLOPs are counted, see `electrify flops`."""
     baselines: bool = True
     """Also measure the first recipe untrained, and with word embeddings from co-occurrence."""
@@ -91,15 +87,17 @@ class CompareConfig(Options):
                 raise UserError(f"{name} names one thing twice")
 
     def __call__(self) -> int:
-        from .compare import compare, planned
-        from .report import as_json, text
+        from .report import in_json, text
+        from .run import as_text, compare, forecast
+        from .study import plan_study
 
-        study, plan = planned(self)
+        study = plan_study(self)
+        plan = forecast(study)
         if self.plan_only:
-            show(plan.as_json() if self.json else plan.text())
+            show(json_text(plan, indent=1) if self.json else as_text(plan))
             return 0
-        for line in plan.text().splitlines():
+        for line in as_text(plan).splitlines():
             say(line)
         table = compare(study)
-        show(as_json(table) if self.json else text(table))
+        show(in_json(table) if self.json else text(table))
         return 1 if table.failed else 0

@@ -1,76 +1,340 @@
-"""The report of a study: report.md, report.csv, report.json and report.png."""
+"""The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
+crossings; as report.md, report.csv, report.json and report.png.
+
+The score that decides is named in study.yaml before the first run: the mean rank over the tasks.
+"""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ..console import inert, uncalculated
 from ..files import json_text, write
 from ..progress import aligned, say
-from .options import SCORE, with_unit
-from .plot import drawn
-from .ranks import WON, Rank
-from .statistics import Interval
-from .table import Crossing, Table
-from .untrained import UNTRAINED
+from .budgets import UNTRAINED
+from .options import UNITS, Equal, with_unit
+from .statistics import SCORE, Interval, crossing, mean, mean_ranks, paired, reached, tasks_won
+from .study import Result
 
-COLUMNS = (
-    *("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high"),
-    *("difference", "difference_low", "difference_high"),
-)
+WON = "tasks won"
 HELD_OUT = "held-out text"
+LONGEST = 40
+"""Characters of a name in tables and plots."""
+COLUMNS = ("recipe", "budget", "task", "metric", "seeds", "mean", "low", "high")
+COLUMNS += ("difference", "difference_low", "difference_high")
+Value = tuple[tuple[str, float, str, str], int, float]
+"""(recipe, budget, task, metric), seed, and a number."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A recipe at a budget: on a task (scores are fractions, each the median over the seeds of the
+    task), in the score that decides (task SCORE, 1 the best), in tasks won against the first recipe
+    (task WON), or in a figure of pre-training on the validation set (task HELD_OUT)."""
+
+    recipe: str
+    budget: float
+    task: str
+    metric: str
+    by_seed: dict[int, float]
+    mean: Interval
+    difference: Interval | None = None
+    """To the first recipe with the same budget, over the seeds that both have."""
+
+    @property
+    def lead(self) -> Interval | None:
+        """By how much it is better than the first recipe: below 0 in ranks, above half of the tasks
+        won."""
+        if self.task == WON:
+            return self.mean - int(self.metric.removeprefix("of ")) / 2
+        if self.task == SCORE and self.difference:
+            return -self.difference
+        return self.difference
+
+    def shown(self, *, marks: bool) -> str:
+        """`67.1 ± 1.2` of a fraction, `1.67 ± 0.72` of a rank, `5.8 ± 1.2 of 9`. marks: bold where
+        the interval of the lead is above 0, italic where it is below."""
+        scale, digits = {SCORE: (1, 2), WON: (1, 1)}.get(self.task, (100, 1))
+        half = scale * (self.mean.high - self.mean.low) / 2
+        text = f"{scale * self.mean.value:.{digits}f}"
+        text += f" ± {half:.{digits}f}" if math.isfinite(half) else ""
+        text += f" {self.metric}" if self.task == WON else ""
+        if not marks or self.lead is None or not self.lead.excludes_zero:
+            return text
+        return f"**{text}**" if self.lead.value > 0 else f"*{text}*"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A recipe on a task over all budgets, against the first recipe."""
+
+    recipe: str
+    task: str
+    ahead: float
+    """By how much the recipe is ahead at the largest budget, below 0 if it is behind; with 0 there
+    is no crossing."""
+    always: bool
+    """Whether it is so at every budget."""
+    grows: float
+    """By how much the distance is larger at the largest budget than at the smallest."""
+    seeds: int
+    """The largest number of seeds that a budget has."""
+    crosses: Interval
+    """The budget from which it is so."""
+    score: float
+    """The score of the first recipe at its largest budget."""
+    reached: Interval
+    """The smallest budget at which the recipe reaches that."""
+    times: float
+    """The first recipe's largest budget over that one: at least, where the recipe reaches the score
+    at the smallest budget already."""
+
+    def since(self, unit: str) -> str:
+        """Where the crossing lies. unit: of the budgets."""
+        at = self.crosses
+        if not math.isfinite(at.value):
+            if not self.always:
+                return "at the largest budget, and it was otherwise in between"
+            more = "more" if self.grows > 0 else "less"
+            how = f"by {more} at the largest than at the smallest"
+            how = how if self.grows else "by as much at the largest as at the smallest"
+            return f"at every budget, {how}: where they cross is not within the range"
+        low, high = (
+            f"{x:.3g}" if math.isfinite(x) else "below the range" if x < 0 else "beyond it"
+            for x in (at.low, at.high)
+        )
+        bounds = f"{low} to {high}" if self.seeds > 1 else "one seed"
+        return f"from {at.value:.3g} {unit} on ({bounds})"
+
+    def cheaper(self, equal: Equal) -> str:
+        less = "at least " * (self.reached.value == -math.inf) + f"{self.times:.1f} times"
+        return f"{less} cheaper" if equal == "flops" else f"with {less} less text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything that a report contains."""
+
+    recipes: list[str]
+    budgets: list[float]
+    tasks: list[str]
+    rows: list[Row]
+    curves: list[Curve]
+    costs: dict[tuple[str, float], dict[str, float | None]]
+    """Recipe and budget -> medians of FLOPs, tokens and seconds of pre-training."""
+    failed: list[str]
+    equal: Equal = "flops"
+    """What budgets count."""
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """A name for each recipe that fits into a table and a legend."""
+        return short_names(self.recipes)
+
+    def row(self, recipe: str, budget: float, task: str) -> Row | None:
+        wanted = (recipe, budget, task)
+        return next((r for r in self.rows if (r.recipe, r.budget, r.task) == wanted), None)
+
+    def metric(self, task: str) -> str:
+        return next(row.metric for row in self.rows if row.task == task)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Name -> one of at most LONGEST characters; those that would be alike get numbers."""
+    found: dict[str, str] = {}
+    for name in names:
+        cut = short = name if len(name) <= LONGEST else f"{name[: LONGEST - 4]} ..."
+        number = 1
+        while short in found.values() and name not in found:
+            number += 1
+            short = f"{cut} #{number}"
+        found.setdefault(name, short)
+    return found
+
+
+# ------------------------------------------------------------------ from results to the table
+
+
+def table_of(
+    results: Sequence[Result],
+    *,
+    recipes: Sequence[str],
+    tasks: Sequence[str],
+    equal: Equal = "flops",
+) -> Table:
+    """The numbers of a study. recipes, tasks: those of the report, in its order; the first recipe
+    is the one to which others are compared."""
+    trained = [r for r in results if r.entry not in UNTRAINED]
+    budgets = sorted({r.budget for r in trained})
+    rows = list(_rows(_scores(results, tasks), recipes[0]))
+    curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, tasks)]
+    for budget in budgets:
+        rows += _ranked([row for row in rows if row.budget == budget], budget, recipes[0])
+    scored = {row.task for row in rows}
+    failed = [
+        f"{r.entry} at {with_unit(r.budget, equal)}, seed {r.seed}: {task}: {reason}"
+        for r in results
+        if not r.scores.keys() >= set(tasks)
+        for task, reason in r.failed.items()
+    ]
+    return Table(
+        list(recipes),
+        budgets,
+        [task for task in tasks if task in scored],
+        [*rows, *_rows(_figures(trained), recipes[0])],
+        curves,
+        _costs(trained),
+        failed,
+        equal,
+    )
+
+
+def _scores(results: Iterable[Result], tasks: Sequence[str]) -> Iterator[Value]:
+    for r in results:
+        for task in (task for task in tasks if task in r.scores):
+            yield (r.entry, r.budget, task, r.scores[task]["metric"]), r.seed, r.median(task)
+
+
+def _figures(results: Iterable[Result]) -> Iterator[Value]:
+    for r in results:
+        for figure, value in r.validation.items():
+            if isinstance(value, int | float):
+                yield (r.entry, r.budget, HELD_OUT, figure), r.seed, float(value)
+
+
+def _rows(values: Iterable[Value], first: str) -> Iterator[Row]:
+    grouped: dict[tuple[str, float, str, str], dict[int, float]] = {}
+    for key, seed, value in values:
+        grouped.setdefault(key, {})[seed] = value
+    for (recipe, budget, task, metric), own in grouped.items():
+        theirs = grouped.get((first, budget, task, metric), {})
+        compared = recipe != first and task != HELD_OUT
+        difference = paired(own, theirs) if compared else None
+        yield Row(recipe, budget, task, metric, own, mean(list(own.values())), difference)
+
+
+def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
+    """Ranks and tasks won of the recipes that have all tasks: ranks over the seeds that every one
+    of them has, or without such a seed, of the means."""
+    tasks = sorted({row.task for row in rows})
+    scores = {r.recipe: {o.task: o for o in rows if o.recipe == r.recipe} for r in rows}
+    scores = {recipe: of for recipe, of in scores.items() if len(of) == len(tasks)}
+    every = [set(row.by_seed) for of in scores.values() for row in of.values()]
+    by_seed = {
+        seed: mean_ranks({t: {n: of[t].by_seed[seed] for n, of in scores.items()} for t in tasks})
+        for seed in (sorted(set.intersection(*every)) if every else ())
+    }
+    of_means = mean_ranks({t: {n: of[t].mean.value for n, of in scores.items()} for t in tasks})
+    for recipe, rank in of_means.items():
+        own, theirs = (
+            {seed: ranks[name] for seed, ranks in by_seed.items() if name in ranks}
+            for name in (recipe, first)
+        )
+        difference = None if recipe == first else paired(own, theirs)
+        average = mean(list(own.values()) or [rank])
+        yield Row(recipe, budget, SCORE, "rank", own, average, difference)
+        if recipe != first and first in scores:
+            pair = ({t: row.by_seed for t, row in scores[n].items()} for n in (recipe, first))
+            if won := tasks_won(*pair):
+                average = mean(list(won.values()))
+                yield Row(recipe, budget, WON, f"of {len(tasks)}", won, average)
+
+
+def _pairs(
+    rows: Iterable[Row], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
+) -> Iterator[tuple[list[Row], list[Row]]]:
+    """The rows by budget of each further recipe and of the first one, on each task where both have
+    all budgets. Needs two budgets."""
+    found = {(row.recipe, row.task, row.budget): row for row in rows}
+    for recipe in recipes[1:] if len(budgets) > 1 else ():
+        for task in tasks:
+            names = (recipe, recipes[0])
+            pair = [[found.get((name, task, b)) for b in budgets] for name in names]
+            ours, theirs = ([row for row in curve if row] for curve in pair)
+            if len(ours) == len(theirs) == len(budgets):
+                yield ours, theirs
+
+
+def _curve(ours: Sequence[Row], theirs: Sequence[Row]) -> Curve:
+    """The curve of a recipe from its rows and those of the first one, by budget."""
+    differences = [
+        [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    budgets, score = [row.budget for row in ours], theirs[-1].mean.value
+    means = [statistics.fmean(found) if found else 0.0 for found in differences]
+    crosses, ahead = Interval(math.inf, -math.inf, math.inf), 0.0
+    if all(differences):
+        crosses, ahead = crossing(budgets, differences), means[-1]
+    reaches = reached(budgets, [list(row.by_seed.values()) for row in ours], score)
+    return Curve(
+        ours[0].recipe,
+        ours[0].task,
+        ahead,
+        all(mean * ahead > 0 for mean in means),
+        round(abs(means[-1]) - abs(means[0]), 12),
+        max(map(len, differences)),
+        crosses,
+        score,
+        reaches,
+        budgets[-1] / max(reaches.value, budgets[0]),
+    )
+
+
+def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float | None]]:
+    grouped: dict[tuple[str, float], list[Result]] = {}
+    for r in results:
+        grouped.setdefault((r.entry, r.budget), []).append(r)
+    return {
+        key: {
+            name: statistics.median(float(getattr(r, name)) for r in found)
+            for name in ("flops", "tokens", "seconds")
+        }
+        for key, of in grouped.items()
+        if (found := [r for r in of if r.steps])
+    }
+
+
+# ------------------------------------------------------------------ writing
 
 
 def write_report(table: Table, folder: Path, *, against: str) -> None:
-    """Writes the report. against: the cost on the horizontal axis of the picture. Needs the
-    folder's lock."""
+    """Writes the report. against: the cost on the horizontal axis of the plot."""
+    from .plot import drawn
+
     write(folder / "report.md", markdown(table))
-    write(folder / "report.csv", as_csv(table))
-    write(folder / "report.json", as_json(table))
-    picture = drawn(table, against=against) if table.points else None
-    if picture is None and table.points:
-        say("report.png is not drawn: pip install 'electrify[plot]'")
-    elif picture is not None:
-        write(folder / "report.png", picture)
+    write(folder / "report.csv", in_csv(table))
+    write(folder / "report.json", in_json(table))
+    if any(row.task in table.tasks for row in table.rows):
+        if picture := drawn(table, against=against):
+            write(folder / "report.png", picture)
+        else:
+            say("report.png is not drawn: pip install 'electrify[plot]'")
 
 
-def as_json(table: Table) -> str:
-    """Every number of the report."""
-    plain = dataclasses.asdict(table)
-    plain["costs"] = [
-        {"recipe": recipe, "budget": budget} | cost
-        for (recipe, budget), cost in table.costs.items()
-    ]
-    plain["score"] = SCORE
-    # Infinite bounds are null.
-    return json_text(plain, indent=1) + "\n"
+def in_json(table: Table) -> str:
+    """Every number of the report. Infinite bounds are null."""
+    costs = [{"recipe": r, "budget": b} | cost for (r, b), cost in table.costs.items()]
+    return json_text(asdict(table) | {"costs": costs, "score": SCORE}, indent=1) + "\n"
 
 
-def as_csv(table: Table) -> str:
-    """One line for each recipe, budget and task, for each rank over the tasks, and for each figure
-    on held-out text."""
-    rows: list[list[Any]] = [list(COLUMNS)]
-    for p in table.points:
-        what = [p.recipe, exactly(p.budget), p.task, p.metric, len(p.by_seed)]
-        rows.append([*what, *_bounds(p.mean), *_bounds(p.difference)])
-    for budget, ranks in table.ranks.items():
-        for recipe, r in ranks.items():
-            what = [recipe, exactly(budget), SCORE, "rank", len(r.by_seed)]
-            rows.append([*what, *_bounds(r.mean), *_bounds(r.difference)])
-            if r.won is not None:
-                what = [recipe, exactly(budget), WON, f"of {r.tasks}", len(r.won_by_seed)]
-                rows.append([*what, *_bounds(r.won), *_bounds(None)])
-    for h in table.held_out:
-        what = [h.recipe, exactly(h.budget), HELD_OUT, h.figure, h.seeds]
-        rows.append([*what, *_bounds(h.mean), *_bounds(None)])
+def in_csv(table: Table) -> str:
+    """One line for each row of the table."""
     text = io.StringIO()
     written = csv.writer(text, lineterminator="\n")
-    written.writerows([uncalculated(v) if isinstance(v, str) else v for v in row] for row in rows)
+    written.writerow(COLUMNS)
+    for row in table.rows:
+        cells = [row.recipe, exactly(row.budget), row.task, row.metric, len(row.by_seed)]
+        for interval in (row.mean, row.difference):
+            found = (interval.value, interval.low, interval.high) if interval else ("", "", "")
+            cells += found
+        written.writerow([uncalculated(cell) if isinstance(cell, str) else cell for cell in cells])
     return text.getvalue()
 
 
@@ -80,15 +344,10 @@ def exactly(budget: float) -> str:
     return short if float(short) == budget else repr(float(budget)).removesuffix(".0")
 
 
-def _bounds(interval: Interval | None) -> list[Any]:
-    """Three cells."""
-    return [interval.value, interval.low, interval.high] if interval else ["", "", ""]
-
-
 def text(table: Table) -> str:
     """The scores as aligned lines for the terminal."""
     parts = []
-    for budget, rows in tables(table):
+    for budget, rows in tables(table, marks=False):
         parts += [f"{budget}:", *aligned(rows, names=1), ""]
     return "\n".join([*parts, *sentences(table)]).rstrip()
 
@@ -118,129 +377,53 @@ def markdown(table: Table) -> str:
     cut = [(short, name) for name, short in table.shown.items() if short != name]
     lines += [f"- {inert(short)} stands for {inert(name)}" for short, name in cut]
     lines += [f"- {inert(line)}" for line in sentences(table)]
-    return "\n".join([*lines, *pretraining(table), ""])
+    return "\n".join([*lines, *_pretraining(table), ""])
 
 
-def pretraining(table: Table) -> list[str]:
-    """What pre-training itself achieved at the largest budget, as a table. The figures of different
-    objectives are not comparable, so none is bold."""
-    rows = [
-        f"| {inert(table.shown[h.recipe])} | {inert(h.figure)} | {h.mean.value:.3f} "
-        f"| {between(h.mean)} |"
-        for h in table.held_out
-        if h.budget == table.budgets[-1] and h.recipe in table.shown
-    ]
-    if not rows:
+def _pretraining(table: Table) -> list[str]:
+    """The figures of pre-training at the largest budget, as a table. Those of different objectives
+    are not comparable, so none is bold."""
+    lines = []
+    for row in table.rows:
+        if row.task == HELD_OUT and row.budget == table.budgets[-1] and row.recipe in table.shown:
+            m = row.mean
+            bounds = f"{m.low:.3f} to {m.high:.3f}" if math.isfinite(m.high - m.low) else "one seed"
+            name = inert(table.shown[row.recipe])
+            lines.append(f"| {name} | {inert(row.metric)} | {m.value:.3f} | {bounds} |")
+    if not lines:
         return []
     title = f"## Pre-training, on held-out text: {with_unit(table.budgets[-1], table.equal)}"
-    return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *rows]
+    return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *lines]
 
 
-def between(interval: Interval) -> str:
-    """The bounds of an interval."""
-    if not math.isfinite(interval.high - interval.low):
-        return "one seed"
-    return f"{interval.low:.3f} to {interval.high:.3f}"
+def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
+    """A title and rows, header first: the largest budget first, the baselines last. marks: see
+    `Row.shown`."""
 
+    def cells(recipe: str, budget: float, tasks: Sequence[str]) -> list[str]:
+        found = (table.row(recipe, budget, task) for task in tasks)
+        return [row.shown(marks=marks and bool(budget)) if row else "-" for row in found]
 
-def tables(table: Table, *, marks: bool = False) -> list[tuple[str, list[list[str]]]]:
-    """A title and rows, header first: the largest budget first, the untrained encoders last. marks:
-    show what is ahead of the first recipe, or behind it, outside the interval."""
-    metric = {p.task: p.metric for p in table.points}
-    head = ["recipe", *(f"{task} ({metric[task]})" for task in table.tasks)]
-    found = []
+    head = ["recipe", *(f"{task} ({table.metric(task)})" for task in table.tasks)]
+    every, shown, found = [*table.tasks, SCORE, WON], table.shown, []
     for budget in reversed(table.budgets):
-        rows = [[*head, "mean rank", WON]]
-        for recipe in table.recipes:
-            row = [table.shown[recipe]]
-            for task in table.tasks:
-                p = table.point(recipe, budget, task)
-                shown = spread(p.mean) if p else "-"
-                row.append(_marked(shown, p.difference, better=1) if p and marks else shown)
-            rank = table.ranks[budget].get(recipe)
-            shown = rank_shown(rank) if rank else "-"
-            row.append(_marked(shown, rank.difference, better=-1) if rank and marks else shown)
-            row.append(won_shown(rank, marks=marks) if rank else "-")
-            rows.append(row)
-        found.append((with_unit(budget, table.equal), rows))
-    untrained = [
-        [name, *(spread(p.mean) if p else "-" for p in points)]
-        for name in UNTRAINED
-        if any(points := [table.point(name, 0.0, task) for task in table.tasks])
-    ]
-    return found + ([("Before training", [head, *untrained])] if untrained else [])
-
-
-def _marked(shown: str, difference: Interval | None, *, better: int) -> str:
-    """Bold where the difference is on the better side of 0 outside its interval, italic where it is
-    on the other."""
-    if difference is None or not difference.excludes_zero:
-        return shown
-    return f"**{shown}**" if better * difference.value > 0 else f"*{shown}*"
-
-
-def spread(interval: Interval) -> str:
-    """`67.1 ± 1.2`, of a fraction."""
-    return _with_half(interval, scale=100, digits=1)
-
-
-def rank_shown(rank: Rank) -> str:
-    """`1.67 ± .72`."""
-    return _with_half(rank.mean, scale=1, digits=2)
-
-
-def won_shown(rank: Rank, *, marks: bool) -> str:
-    """`5.8 ± 1.2 of 9`; where half of the tasks lies outside the interval, it is marked."""
-    if rank.won is None:
-        return "-"
-    shown = f"{_with_half(rank.won, scale=1, digits=1)} of {rank.tasks}"
-    return _marked(shown, rank.lead, better=1) if marks else shown
-
-
-def _with_half(interval: Interval, *, scale: float, digits: int) -> str:
-    """A value and half its interval; with one seed, the value alone."""
-    half = scale * (interval.high - interval.low) / 2
-    value = f"{scale * interval.value:.{digits}f}"
-    return f"{value} ± {half:.{digits}f}" if math.isfinite(half) else value
+        rows = [[shown[recipe], *cells(recipe, budget, every)] for recipe in table.recipes]
+        title = with_unit(budget, table.equal)
+        found.append((title, [[*head, "mean rank", WON], *rows]))
+    rows = [[name, *cells(name, 0.0, table.tasks)] for name in UNTRAINED]
+    rows = [row for row in rows if set(row[1:]) - {"-"}]
+    return found + ([("Before training", [head, *rows])] if rows else [])
 
 
 def sentences(table: Table) -> list[str]:
     """What follows from the curves, and what failed."""
-    shown = table.shown
+    shown, unit = table.shown, UNITS[table.equal]
     first = shown[table.recipes[0]]
     found = []
-    for c in table.crossings:
-        state = "ahead of" if c.ahead else "behind"
-        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {since(c, table.unit)}")
-    for c in table.cheaper:
-        if c.at.value < math.inf:
-            least = "at least " * (c.at.value == -math.inf)
-            less = f"{least}{c.times:.1f} times"
-            found.append(
-                f"{c.task}: {shown[c.recipe]} reaches the {100 * c.score:.1f} of {first} "
-                + (f"{less} cheaper" if table.equal == "flops" else f"with {less} less text")
-            )
+    for c in (c for c in table.curves if c.ahead):  # level is neither ahead nor behind
+        state = "ahead of" if c.ahead > 0 else "behind"
+        found.append(f"{c.task}: {shown[c.recipe]} is {state} {first} {c.since(unit)}")
+    for c in (c for c in table.curves if c.reached.value < math.inf):
+        reaches = f"{shown[c.recipe]} reaches the {100 * c.score:.1f} of {first}"
+        found.append(f"{c.task}: {reaches} {c.cheaper(table.equal)}")
     return [*found, *(f"failed: {line}" for line in table.failed)]
-
-
-def since(crossing: Crossing, unit: str) -> str:
-    """Where a crossing lies. unit: of the budgets."""
-    at = crossing.at
-    if not crossing.always and not math.isfinite(at.value):
-        return "at the largest budget, and it was otherwise in between"
-    if not math.isfinite(at.value):
-        how = ", by as much at the largest as at the smallest"
-        if crossing.grows:
-            more = "more" if crossing.grows > 0 else "less"
-            how = f", by {more} at the largest than at the smallest"
-        return f"at every budget{how}: where they cross is not within the range"
-    if crossing.seeds < 2:
-        return f"from {at.value:.3g} {unit} on (one seed)"
-    return f"from {at.value:.3g} {unit} on ({bound(at.low)} to {bound(at.high)})"
-
-
-def bound(x: float) -> Any:
-    """A bound of an interval of budgets."""
-    if math.isfinite(x):
-        return f"{x:.3g}"
-    return "below the range" if x < 0 else "beyond it"

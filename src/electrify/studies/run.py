@@ -1,71 +1,298 @@
-"""Runs the cells of a study, several side by side, each in a process of its own.
+"""`electrify compare`: the trials of a study, side by side, each in a process of its own; then the
+report.
 
-    Study  ->  waiting cells  ->  Running processes  ->  Result lines
-
-A cell that leaves a trunk waits until the trunk has saved the checkpoint from which it starts. If
-the trunk is not here, because its results came from another machine, or its checkpoint is damaged,
-the cell is run whole.
+A shorter run waits until the longest run of its recipe and seed has saved the checkpoint from which
+it starts. If that run is not here, because its results came from another machine, or its checkpoint
+is damaged, the shorter one is run whole.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import os
 import signal
+import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+from ..console import size
 from ..errors import UserError
-from ..files import read_json
-from ..progress import Progress, say
-from ..recipe import dump, override
+from ..files import claim, json_text, read_json, write
+from ..flop_counts import outline
+from ..progress import Progress, aligned, duration, say
+from ..recipe import Recipe, dump, override, stages_of
+from ..train import GENERATOR_STAGE, METRICS, checkpoint, dist
+from ..train.machine import pick_device, with_precision
+from ..train.run import FORWARD, Job, measured
 from ..train.signals import SAVED_EXIT
-from .cell import LOG, OUTCOME, Work, last_words, tail
-from .measures import Measuring
-from .plan import Cell
-from .processes import gpus, slots, spawn
-from .results import PRETRAIN, Result, merged, read_results, write_results
-from .shares import progress_of, trained_share, weights_of
+from ..train.start import starts_of
+from .budgets import Trial, as_started, tokens_of
+from .one_run import OUTCOME, RUN, WORK
+from .options import CompareConfig
+from .report import Table, short_names, table_of, write_report
 from .study import (
+    PRETRAIN,
+    RESULTS,
+    STUDY,
+    Result,
     Study,
-    finished,
-    folder_name,
     key_of,
-    must_be_ours,
+    merged,
+    read_results,
+    write_results,
     write_study,
 )
-from .trunks import as_it_comes, home_of, sound_start_of, start_of, trunk_of
 
+LOG = "log.txt"
 POLL_S = 0.5
 GRACE_S = 120.0
 """How long a process that was told to stop may take for its checkpoint."""
 SAVES = 20
 """Checkpoints during a run."""
+VALIDATIONS = 4
+TAIL = 1 << 14
+"""Bytes at the end of a log that are read."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+PROBE_S = 5.0
+"""How long a recipe is trained to measure its rate."""
 
 
-@dataclass
-class Running:
-    """A cell at work."""
+def compare(study: Study) -> Table:
+    """Runs what is left of a study and writes its report. Raises UserError for a folder that cannot
+    be used; an encoder that fails is a result with its reason."""
+    c = study.config
+    with claim(study.out, STUDY, RESULTS):
+        write_study(study)
+        results = Runner(study).run()
+        table = table_of(results, recipes=study.recipes, tasks=study.tasks, equal=c.equal)
+        write_report(table, study.out, against=c.against or c.equal)
+    return table
 
-    cell: Cell
-    folder: Path
-    process: subprocess.Popen[bytes]
-    core: int | None
-    log_start: int = 0
-    """The byte of its log at which this process began: earlier processes wrote what comes
-    before."""
+
+# ------------------------------------------------------------------ processes
 
 
-def run_study(study: Study) -> list[Result]:
-    """Trains and measures what is not finished yet, and returns the results of all cells. Needs the
-    folder's lock. Raises UserError for a folder that cannot be used; a cell that fails is a result
-    with its reason."""
-    must_be_ours(study)  # what another command has meanwhile written there is not overwritten
-    write_study(study)
-    return Runner(study).run()
+def slots(processes: int, device: str) -> list[int | None]:
+    """A core or a GPU for each process that runs side by side; None leaves the core to the system.
+    Raises UserError for more than there are."""
+    number, what = gpus(device), "GPUs"
+    places: Sequence[int] = range(number)
+    if not number and hasattr(os, "sched_getaffinity"):
+        # A single process needs no core of its own, and on the first one it would meet those of
+        # other studies.
+        places, what = sorted(os.sched_getaffinity(0)), "cores"
+    if not places or (processes == 1 and not number):
+        return [None] * processes
+    if processes > len(places):
+        raise UserError(f"processes: there are {len(places)} {what}, not {processes}")
+    return list(places[:processes])
+
+
+def gpus(device: str) -> int:
+    """The number of GPUs that `device` allows."""
+    if device == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def spawn(
+    folder: Path, config: CompareConfig, slot: int | None, **work: Any
+) -> subprocess.Popen[bytes]:
+    """Starts the process of one encoder, with one thread on its core, or on its GPU. work: see
+    `pretrain_and_measure`."""
+    own = {"OMP_NUM_THREADS": "1"}
+    if gpus(config.device):
+        ours = list(filter(None, os.environ.get(VISIBLE, "").split(",")))
+        own, slot = {VISIBLE: ours[slot or 0] if ours else str(slot)}, None
+    package = str(Path(__file__).parents[2])
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / OUTCOME).unlink(missing_ok=True)
+    write(folder / WORK, json_text(work | {"config": asdict(config), "core": slot}, indent=1))
+    with (folder / LOG).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "electrify.studies.one_run", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=os.environ | own,
+            start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
+        )
+
+
+def tail(path: Path) -> list[str]:
+    """The last lines of a file, the first of them perhaps cut; none if there is no file."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - TAIL))
+        return stream.read().decode("utf-8", "replace").splitlines()
+
+
+def last_words(folder: Path) -> str:
+    """The last line that a process wrote, as the reason of its failure."""
+    said = [line.strip() for line in tail(folder / LOG) if line.strip()]
+    return said[-1] if said else "no reason given"
+
+
+# ------------------------------------------------------------------ shared prefix runs
+
+
+def longest_of(study: Study, trial: Trial) -> Trial:
+    """The longest run of the trial's recipe and seed."""
+    same = (t for t in study.trials if (t.entry, t.seed) == (trial.entry, trial.seed))
+    return max(same, key=lambda t: t.steps)
+
+
+def start_of(study: Study, trial: Trial) -> Path | None:
+    """The checkpoint of the longest run from which a trial starts, if it is there."""
+    if trial.starts_at is None:
+        return None
+    path = checkpoint.folder_of(study.folder(longest_of(study, trial)) / RUN, trial.starts_at)
+    return path if path.is_dir() else None
+
+
+def work_of(study: Study, trial: Trial) -> dict[str, Any]:
+    """What the process of a trial is to do."""
+    start = start_of(study, trial)
+    if start is not None:
+        try:
+            checkpoint.read_state(start)
+        except UserError as e:
+            say(f"warning: {e}. {trial.entry} at {study.cost.shown(trial.budget)} is run whole")
+            start = None
+    every = max(1, trial.steps // SAVES)
+    fields = {
+        "save_steps": every,
+        "save_total_limit": 1,
+        "eval_steps": max(1, -(-trial.steps // VALIDATIONS)),
+        "logging_steps": max(1, every // 5),
+        "report_to": (),
+        "device": study.config.device,
+    }
+    shorter = {t.starts_at for t in study.trials if longest_of(study, t) is trial}
+    return {
+        "recipe": dump(override(trial.recipe, fields)),
+        "prefix": start and str(start),
+        "milestones": sorted(filter(None, shorter)),
+    }
+
+
+# ------------------------------------------------------------------ the forecast
+
+
+def forecast(study: Study) -> dict[str, Any]:
+    """A row of numbers for each recipe and budget, those of one seed, and the sum of what is still
+    to be run. Raises UserError for a recipe that cannot be trained."""
+    slots(study.config.processes, study.config.device)
+    results = read_results(study.out)
+    done = study.finished(results)
+    rates = rates_of(study, results.values())
+    grouped: dict[tuple[str, float], list[Trial]] = {}
+    for trial in study.trials:
+        grouped.setdefault((trial.entry, trial.budget), []).append(trial)
+    rows, minutes, disk = [], 0.0, 0
+    for (entry, budget), trials in grouped.items():
+        left = [t for t in trials if key_of(t) not in done]
+        first = (left or trials)[0]
+        # The longest run may be over without having kept a checkpoint for a budget of today.
+        gone = key_of(longest_of(study, first)) in done and not start_of(study, first)
+        first = replace(first, starts_at=None) if gone else first
+        counted = as_started(first.recipe, study.cost.vocab_size)
+        own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
+        objective = outline(counted, vocab_size=study.cost.vocab_size).objective
+        parameters = sum(p.numel() for p in objective.parameters())
+        minutes += sum(own * (1 - trained_share(study.folder(trial), first)) for trial in left)
+        # Weights and two moments of the last checkpoint, of the one being written, and of the one
+        # that the longest run keeps for this one; the models.
+        disk += (12 * (3 if first.starts_at else 2) + 8) * parameters * len(left)
+        row = {"recipe": entry, "budget": budget, "flops": first.flops, "updates": first.steps}
+        row |= {"tokens": tokens_of(first.recipe), "epochs": study.cost.epochs(first.recipe)}
+        row |= {"starts_at": first.starts_at, "minutes": own, "parameters": parameters}
+        rows.append(row | {"seeds": len(trials), "done": len(trials) - len(left)})
+    measured = [r.task_seconds / 60 for key, r in results.items() if key in done]
+    tasks = statistics.median(measured) * (len(study.trials) - len(done)) if measured else None
+    plan = {"lines": rows, "minutes": minutes, "task_minutes": tasks, "disk_bytes": disk}
+    return plan | {"processes": study.config.processes, "equal": study.config.equal}
+
+
+def as_text(plan: dict[str, Any]) -> str:
+    """The plan as a table, and a sentence."""
+    shown = short_names(row["recipe"] for row in plan["lines"])
+    lines = [
+        {
+            "recipe": shown[row["recipe"]],
+            **({} if plan["equal"] == "flops" else {"budget": f"{row['budget']:.3g}"}),
+            "FLOPs": f"{row['flops']:.3g}",
+            "updates": f"{row['updates']:,}",
+            "M tokens": f"{row['tokens'] / 1e6:,.1f}",
+            "epochs": f"{row['epochs']:.2f}",
+            "starts at": f"{row['starts_at']:,}" if row["starts_at"] else "",
+            "minutes": f"{row['minutes']:,.1f}",
+            "to do": f"{row['seeds'] - row['done']} of {row['seeds']}",
+        }
+        for row in plan["lines"]
+    ]
+    each, tasks = plan["processes"], "not known before the first encoder is measured"
+    if plan["task_minutes"] is not None:
+        tasks = f"about {duration(60 * plan['task_minutes'] / each)}"
+    return "\n".join(
+        [
+            *aligned([list(lines[0]), *(list(line.values()) for line in lines)], names=1),
+            (
+                f"with {each} process{'es' * (each > 1)}: pre-training about "
+                f"{duration(60 * plan['minutes'] / each)}, tasks {tasks}; "
+                f"disk about {size(plan['disk_bytes'])}"
+            ),
+        ]
+    )
+
+
+def hardware_flops(study: Study, recipe: Recipe) -> float:
+    """The FLOPs of a run in the convention of its log."""
+    return replace(study.cost, convention="hardware").flops(recipe)
+
+
+def rates_of(study: Study, results: Iterable[Result]) -> dict[str, float]:
+    """Recipe -> seconds per FLOP (tokens of a run may differ in cost): from its encoders that are
+    already trained, or else measured."""
+    found = {}
+    with Progress(len(study.recipes), title="measuring the rates", unit="recipes") as bar:
+        for entry in study.recipes:
+            trained = [r.seconds / r.flops for r in results if r.entry == entry and r.flops]
+            trial = next(t for t in study.trials if t.entry == entry)
+            found[entry] = statistics.median(trained) if trained else probed(study, trial)
+            bar.advance(1)
+    return found
+
+
+def probed(study: Study, trial: Trial) -> float:
+    """The seconds per FLOP of a run with its validations, from a few seconds of training that leave
+    nothing behind. Raises UserError if it cannot be trained."""
+    c, t = study.config, trial.recipe.train
+    world = dist.start(pick_device(c.device), timeout_s=t.ddp_timeout)
+    try:
+        # The second of two stages needs the generator of the first.
+        stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
+        stage = with_precision(stage, world, begun=None)
+        nowhere = study.out / "probe"
+        job = Job(Path(c.data), nowhere, stage, world, starts_of(stage))
+        per_token, rows = measured(job, limit_s=PROBE_S)
+    finally:
+        dist.stop()
+    validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
+    counted = as_started(stage, study.cost.vocab_size)
+    return (1 + validated) * per_token * tokens_of(stage) / hardware_flops(study, counted)
+
+
+# ------------------------------------------------------------------ the trials of a study
 
 
 class Runner:
@@ -73,169 +300,134 @@ class Runner:
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self.kept = {r.key: r for r in read_results(study.out)}
-        self.done = finished(study, self.kept.values())
+        self.results = read_results(study.out)
+        done = study.finished(self.results)
         # All recipes of one seed before the next seed: a study that is stopped compares them.
-        in_order = sorted(study.cells, key=lambda c: c.seed)
-        self.waiting = [c for c in in_order if key_of(c) not in self.done]
-        self.running: list[Running] = []
-        self.slots = slots(study.config.processes, study.config.device)
-        # As they are going to be run, for the bar.
-        self.shown = {key_of(c): as_it_comes(study, c, self.done) for c in self.waiting}
-        self.weights = weights_of(list(self.shown.values()))
-        # What failed is tried again, so only what was trained counts.
-        self.begun = {key: 0.5 * trained_share(c, self.folder(c)) for key, c in self.shown.items()}
+        ordered = sorted(study.trials, key=lambda trial: trial.seed)
+        self.waiting = [trial for trial in ordered if key_of(trial) not in done]
+        self.running: dict[Any, tuple[Trial, int | None]] = {}
+        """Process -> its trial, and its core or GPU."""
+        self.free = slots(study.config.processes, study.config.device)
+        flops = sum(trial.flops * trial.own_share for trial in self.waiting)
+        self.mean_flops = flops / max(1, len(self.waiting)) or 1.0
 
     def run(self) -> list[Result]:
-        """Every cell, until none is left."""
-        if len(self.done):
-            say(f"{len(self.done)} of {len(self.study.cells)} encoders are done already")
-        total = len(self.study.cells)
+        """Every trial, until none is left."""
+        total = len(self.study.trials)
+        if len(self.waiting) < total:
+            say(f"{total - len(self.waiting)} of {total} encoders are done already")
         with Progress(total, title="compare", unit="encoders", done=self.share()) as bar:
             try:
                 while self.waiting or self.running:
                     self.fill()
                     time.sleep(POLL_S)
-                    self.collect()
-                    bar.advance(max(0.0, self.share() - bar.done))
+                    for ended in [p for p in self.running if p.poll() is not None]:
+                        self.collect(ended)
+                    bar.advance(max(0.0, self.share() - bar.done), self.note())
             except BaseException:
                 self.stop()
                 raise
-        return [self.kept[key_of(c)] for c in self.study.cells if key_of(c) in self.kept]
-
-    def share(self) -> float:
-        """How many encoders are done; those that were begun count in part."""
-        tasks = self.study.config.tasks
-        folders = {key_of(r.cell): r.folder for r in self.running}
-        done = self.begun | {
-            key: progress_of(self.shown[key], folder, tasks) for key, folder in folders.items()
-        }
-        unfinished = [*self.waiting, *(r.cell for r in self.running)]
-        left = sum(self.weights[key] * (1 - done[key]) for key in map(key_of, unfinished))
-        return round(len(self.study.cells) - left, 6)  # without rounding errors of equal sums
+        keys = map(key_of, self.study.trials)
+        return [self.results[key] for key in keys if key in self.results]
 
     def fill(self) -> None:
-        """Starts cells in the free slots."""
-        free = list(self.slots)
-        for r in self.running:
-            free.remove(r.core)
-        while free and (ready := next(filter(self.is_ready, self.waiting), None)) is not None:
-            self.waiting.remove(ready)
-            self.running.append(self.start(ready, free.pop(0)))
+        """Starts trials in the free slots."""
+        ready = (trial for trial in list(self.waiting) if not self.must_wait(trial))
+        while self.free and (trial := next(ready, None)):
+            self.waiting.remove(trial)
+            slot = self.free.pop(0)
+            folder, work = self.study.folder(trial), work_of(self.study, trial)
+            process = spawn(folder, self.study.config, slot, **work)
+            self.running[process] = trial, slot
 
-    def is_ready(self, cell: Cell) -> bool:
-        """Whether nothing that the cell needs is still to come."""
-        trunk = trunk_of(self.study, cell)
-        comes = trunk in self.waiting or any(r.cell is trunk for r in self.running)
-        return not comes or start_of(self.study, cell) is not None
+    def must_wait(self, trial: Trial) -> bool:
+        """Whether the checkpoint from which a trial starts is still to come."""
+        longest = longest_of(self.study, trial)
+        comes = longest in self.unfinished
+        return trial.starts_at is not None and comes and not start_of(self.study, trial)
 
-    def folder(self, cell: Cell) -> Path:
-        return home_of(self.study, cell)
-
-    def start(self, cell: Cell, core: int | None) -> Running:
-        """Starts the process of a cell."""
-        c = self.study.config
-        folder = self.folder(cell)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / OUTCOME).unlink(missing_ok=True)
-        work = self.work(cell, folder, core)
-        if work.trunk is None:
-            self.shown[key_of(cell)] = dataclasses.replace(cell, starts_at=None)
-        with (folder / LOG).open("ab") as errors:
-            log_start = os.fstat(errors.fileno()).st_size
-            process = spawn(work, errors, core, c.device)
-        return Running(cell, folder, process, core, log_start)
-
-    def work(self, cell: Cell, folder: Path, core: int | None) -> Work:
-        start = sound_start_of(self.study, cell)
-        c = self.study.config
-        every = max(1, cell.steps // SAVES)
-        recipe = override(
-            cell.config,
-            {
-                "save_steps": every,
-                "save_total_limit": 1,
-                "eval_steps": every,
-                "logging_steps": max(1, every // 5),
-                "report_to": (),
-                "device": c.device,
-            },
-        )
-        return Work(
-            data=c.data,
-            folder=str(folder),
-            recipe=dump(recipe),
-            starts=cell.starts,
-            corpus=self.study.manifest.fingerprint,
-            tasks=c.tasks,
-            measuring=Measuring.of(c, self.study.task_data),
-            trunk=str(start) if start else None,
-            milestones=tuple(sorted(self.milestones(cell))),
-            core=None if gpus(c.device) else core,
-            parent=os.getpid(),
-        )
-
-    def milestones(self, cell: Cell) -> set[int]:
-        """The updates at which shorter runs leave this one."""
-        return {
-            c.starts_at
-            for c in self.study.cells
-            if c.starts_at is not None and trunk_of(self.study, c) is cell
-        }
-
-    def collect(self) -> None:
-        """Writes the lines of the processes that have ended."""
-        for r in [r for r in self.running if r.process.poll() is not None]:
-            self.running.remove(r)
-            new = result_of(r, self.study.config.tasks)
-            result = self.kept[new.key] = merged(
-                self.kept.get(new.key), new, self.study.config.tasks
-            )
-            self.done = finished(self.study, self.kept.values())
-            write_results(self.study.out, self.kept.values())
-            said = "; ".join(f"{k}: {v}" for k, v in new.failed.items())
-            say(f"{folder_name(r.cell)}: {f'failed ({said})' if said else summary(result)}")
+    def collect(self, ended: subprocess.Popen[bytes]) -> None:
+        """Writes the line of a trial whose process has ended."""
+        trial, slot = self.running.pop(ended)
+        ended.communicate()  # closes its pipe
+        self.free.append(slot)
+        new = result_of(self.study, trial, ended.returncode)
+        self.results[new.key] = merged(self.results.get(new.key), new)
+        write_results(self.study.out, self.results.values())
+        found = [f"{task} {100 * new.median(task):.1f}" for task in new.scores]
+        found += [f"{what} failed ({why})" for what, why in new.failed.items()]
+        say(f"{self.study.folder(trial).name}: {', '.join(found)}")
 
     def stop(self) -> None:
         """Tells every process to save and end, and waits for them."""
-        for r in self.running:
-            r.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + GRACE_S
-        for r in self.running:
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
             try:
-                r.process.wait(max(0.0, until - time.monotonic()))
+                process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
-                r.process.kill()
+                process.kill()
+
+    @property
+    def unfinished(self) -> list[Trial]:
+        return [*self.waiting, *(trial for trial, _ in self.running.values())]
+
+    def share(self) -> float:
+        """How many encoders are done; unfinished ones count in part. An encoder's training, by its
+        FLOPs, is half of the work on average, and its tasks are the other half."""
+        left = 0.0
+        for trial in self.unfinished:
+            folder, flops = self.study.folder(trial), trial.flops * trial.own_share
+            left += 0.5 * (1 - trained_share(folder, trial)) * flops / self.mean_flops
+            left += 0.5 * (1 - _measured(folder) / len(self.study.measures))
+        return max(0.0, len(self.study.trials) - left)
+
+    def note(self) -> str:
+        """The encoders at work, each with its update."""
+        return ", ".join(
+            f"{trial.entry.partition(':')[0]} seed {trial.seed}: step "
+            f"{step_in(self.study.folder(trial) / RUN)}/{trial.steps}"
+            for trial, _ in self.running.values()
+        )
 
 
-def result_of(running: Running, tasks: Sequence[str]) -> Result:
-    """The line of a cell whose process has ended. Tasks to which it did not come failed with
+def step_in(run: Path) -> int:
+    """The last update that the end of a run's log names."""
+    steps = [0]
+    for line in tail(run / METRICS):
+        try:
+            steps.append(json.loads(line)["step"])
+        except ValueError:  # a line that is cut
+            continue
+    return max(steps)
+
+
+def trained_share(folder: Path, trial: Trial) -> float:
+    """How much is done of the updates that are computed for a trial alone."""
+    made = step_in(folder / RUN) + step_in(folder / RUN / GENERATOR_STAGE)
+    return min(1.0, max(0.0, (made - (trial.starts_at or 0)) / trial.own_steps))
+
+
+def _measured(folder: Path) -> int:
+    """The tasks of a trial that are measured, or failed."""
+    if not (folder / OUTCOME).is_file():
+        return 0
+    outcome = read_json(folder / OUTCOME)
+    return len(outcome["scores"]) + len(outcome["failed"])
+
+
+def result_of(study: Study, trial: Trial, status: int) -> Result:
+    """The line of a trial whose process has ended. Tasks to which it did not come failed with
     it."""
-    cell = running.cell
-    where = key_of(cell)
-    try:
-        result = Result(*where, **read_json(running.folder / OUTCOME))
-        missing = [task for task in tasks if task not in {*result.scores, *result.failed}]
-        failed = dict.fromkeys(missing, reason_of(running)) if missing else {}
-        return dataclasses.replace(result, failed=result.failed | failed)
-    except UserError:
-        reason = {PRETRAIN: reason_of(running)}
-        return Result(*where, cell.steps, cell.flops, 0, 0, 0, {}, reason)
-
-
-def reason_of(running: Running) -> str:
-    """Why a process ended without an outcome, or without that of all tasks."""
-    said = last_words(tail(running.folder / LOG, running.log_start))
-    status = running.process.returncode
+    folder, key = study.folder(trial), key_of(trial)
+    why = last_words(folder)
     if status == SAVED_EXIT:
-        return f"stopped ({said})"
-    if status >= 0:
-        return said
-    memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
-    return f"killed by signal {-status} ({signal.strsignal(-status)}){memory}; it said last: {said}"
-
-
-def summary(result: Result) -> str:
-    """The scores of a cell in one line."""
-    shown = (f"{task} {100 * (result.median(task) or 0):.1f}" for task in result.scores)
-    return ", ".join(shown)
+        why = f"stopped ({why})"
+    if status < 0:
+        memory = ", perhaps because memory ran out" if -status == signal.SIGKILL else ""
+        why = f"killed by signal {-status}{memory}. Its last line: {why}"
+    if not (folder / OUTCOME).is_file():
+        return Result(*key, failed={PRETRAIN: why})
+    result = Result(*key, **read_json(folder / OUTCOME))
+    missing = set(study.tasks) - result.scores.keys() - result.failed.keys()
+    return replace(result, failed=result.failed | dict.fromkeys(sorted(missing), why))

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SCORE = "mean rank over the tasks"
+"""The score that decides a study."""
 CONFIDENCE = 0.95
 DRAWS = 4000
 
@@ -35,6 +37,12 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
+
+    def __sub__(self, x: float) -> Interval:
+        return Interval(self.value - x, self.low - x, self.high - x)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.value, -self.high, -self.low)
 
 
 def mean(values: Sequence[float]) -> Interval:

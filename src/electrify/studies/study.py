@@ -1,63 +1,51 @@
-"""A study: its plan, and the folder in which its results lie.
+"""A study: its trials, and the folder in which its results lie.
 
-    OUT/study.yaml       what is compared and by which score, written before the first run
-    OUT/results.jsonl    one line for each encoder that was trained and measured
-    OUT/cells/CELL/      the run, what its tasks wrote, and its log
+    OUT/study.yaml        what is compared and by which score, written before the first run
+    OUT/results.jsonl     one line for each encoder that was trained and measured
+    OUT/encoders/NAME/    its run, what its tasks wrote, and its log
 
 results.jsonl is enough to go on elsewhere: an encoder with a line is not trained again.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import itertools
 import json
 import re
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from .. import files
 from ..errors import UserError
+from ..files import json_text, must_be_ours, write
 from ..recipe import Entry, Recipe, entries, entry, joined
-from ..scoring.blimp import read_blimp
-from ..text.corpus import Corpus, Manifest
+from ..text.corpus import Corpus
 from ..train.run import GUARDS, decisive
-from ..train.start import content_of
+from ..train.start import content_of, starts_of
 from ..values import plain_yaml
-from .cost import Cost, rows_of
-from .measures import digest_of, meant_by, network_of
-from .options import SCORE, STUDY, STUDY_MARK, CompareConfig
-from .plan import Cell, cells
-from .processes import slots
-from .results import RESULTS, Key, Result, read_results
-from .untrained import UNTRAINED, baselines
+from .budgets import UNTRAINED, Cost, Trial, as_started, configured, rows_of, trials_of, untrained
+from .measures import Measure, digest_of, measure_named, network_of
+from .options import CompareConfig
+from .statistics import SCORE
 
-CELLS = "cells"
-ELSEWHERE = "choose another --output-dir"
-# What a study keeps from its first command on; otherwise its scores could not be compared.
-FIXED = (
-    "tasks",
-    "task_seeds",
-    "max_train_samples",
-    "max_eval_samples",
-    "convention",
-    "equal",
-    "lr_scheduler_type",
-)
-OTHERS = {"data": "another corpus", "task_data": "other examples of its tasks"}
-"""The same, for what has no option."""
-
+STUDY = "study.yaml"
+MARK = "# The plan of a study, written by electrify compare before its first run.\n"
+RESULTS = "results.jsonl"
+ENCODERS = "encoders"
+PRETRAIN = "pretrain"
+"""The name of what failed if an encoder was not trained to its end."""
+FIXED = ("task_seeds", "max_train_samples", "max_eval_samples", "convention", "equal")
+FIXED += ("lr_scheduler_type",)
 COMPARED = sorted(GUARDS | {"eval_rows"})
 """Options that may differ when a run goes on, but not between recipes that are compared: which
-updates are refused, and the rows of the figures on held-out text."""
+updates are refused, and the rows of the validation set."""
+OTHERS = {"data": "another corpus", "task_data": "other --tasks, or other examples of them"}
+Key = tuple[str, float, int, str]
 
 
 @dataclass(frozen=True)
@@ -65,211 +53,200 @@ class Study:
     """What is to be run, and where."""
 
     config: CompareConfig
-    asked: list[Entry]
-    """The recipes with their changes."""
+    entries: list[Entry]
+    """The recipes with their changes, in the order given."""
+    measures: list[Measure]
     out: Path
-    manifest: Manifest
     cost: Cost
-    """What runs cost."""
-    task_data: dict[str, str]
-    """Task -> hash of its examples."""
-    cells: list[Cell]
+    kept: dict[str, Any]
+    """What decides the scores beside the recipe, and so stays as it is from the first command on:
+    the corpus, the examples of the tasks, and how they are measured."""
+    trials: list[Trial]
 
     @property
     def recipes(self) -> list[str]:
-        """The names of the recipes, in the order given."""
-        return [entry.name for entry in self.asked]
+        return [entry.name for entry in self.entries]
+
+    @property
+    def tasks(self) -> list[str]:
+        return [measure.name for measure in self.measures]
+
+    def folder(self, trial: Trial) -> Path:
+        """Where an encoder is trained and measured."""
+        readable = re.sub(r"[^\w.-]+", "-", trial.entry)[:60]
+        name = f"{readable}-{trial.budget:.4g}-seed{trial.seed}-{trial.identity[:8]}"
+        return self.out / ENCODERS / name
+
+    def finished(self, results: Mapping[Key, Result]) -> set[Key]:
+        """The trials that need not be run: every task has a score."""
+        found = ((key_of(trial), results.get(key_of(trial))) for trial in self.trials)
+        return {key for key, r in found if r and r.scores.keys() >= set(self.tasks)}
+
+
+# ------------------------------------------------------------------ the plan
 
 
 def plan_study(config: CompareConfig) -> Study:
-    """Checks everything that can be checked before the first run: recipes, budgets, corpus, tasks,
-    and the folder. Raises UserError."""
+    """Everything that can be checked before the first run: recipes, budgets, corpus, tasks, and the
+    folder. Raises UserError."""
     if find_spec("scipy") is None:
-        raise UserError(
-            "intervals need scipy, which is not installed: pip install 'electrify[eval]'"
-        )
-    out = Path(config.output_dir)
-    corpus = Corpus(Path(config.data), "train")
+        raise UserError("intervals need scipy: pip install 'electrify[eval]'")
+    out, corpus = Path(config.output_dir), Path(config.data)
+    manifest = Corpus(corpus, "train").manifest
+    measures = [measure_named(name, config.data_dir) for name in config.tasks]
+    names = [measure.name for measure in measures]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"tasks: {name} is given twice")
+    kept = {name: getattr(config, name) for name in FIXED} | {"data": manifest.fingerprint}
+    must_be_ours(out, STUDY, RESULTS)
+    _must_agree(out, kept)  # budgets in another unit would make no sense
     asked = entries_of(config)
-    had = _plan_in(out)
-    if had is not None:  # budgets in another unit would make no sense
-        _must_agree(out, had, {"equal": config.equal})
-        config = as_begun(config, had)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
-    cost = Cost(corpus.manifest.vocab_size, rows_of(corpus), config.convention, config.equal)
-    found = cells(asked, config.budgets, seeds, cost, schedule=schedule)
+    rows = rows_of(Corpus(corpus, "train"))
+    cost = Cost(manifest.vocab_size, rows, config.convention, config.equal)
+    trials = [t for e in asked for t in trials_of(e, config.budgets, seeds, cost, schedule)]
     if config.baselines:
-        found += baselines(asked[0], seeds, cost.vocab_size)
-    for task, cell in itertools.product(config.tasks, found):
-        try:
-            network_of(task, cell.config)
-        except UserError as e:
-            raise UserError(f"{cell.entry}: {e}") from None
-    study = identified(Study(config, asked, out, corpus.manifest, cost, task_data(config), found))
-    must_be_ours(study)
-    slots(config.processes, config.device)  # last: it may import torch
-    return study
-
-
-def as_begun(config: CompareConfig, had: dict[str, Any]) -> CompareConfig:
-    """The tasks by the names and in the order of the folder's study, where they are the same:
-    neither changes a score. had: its study.yaml."""
-
-    def meant(names: Any) -> list[tuple[str, ...]]:
-        return sorted(meant_by(name, config.data_dir)[:2] for name in names)
-
-    with suppress(UserError, TypeError, AttributeError):  # whatever the user wrote there
-        if meant(had.get("tasks")) == meant(config.tasks):
-            return replace(config, tasks=tuple(had["tasks"]))
-    return config
-
-
-def identified(study: Study) -> Study:
-    """The study with the hashes of its cells."""
-    fixed = kept(study)
-    planned = [replace(c, starts=starts_of(c.config)) for c in study.cells]
-    return replace(study, cells=[replace(c, identity=identity(c, fixed)) for c in planned])
-
-
-def task_data(config: CompareConfig) -> dict[str, str]:
-    """A hash of the examples of each task. Raises UserError for a task that is given twice, or
-    cannot be read."""
-    if config.data_dir is not None and not Path(config.data_dir).is_dir():
-        raise UserError(f"--data-dir {config.data_dir}: no such folder")
-    meant = [meant_by(task, config.data_dir)[:2] for task in config.tasks]
-    twice = [task for task, what in zip(config.tasks, meant, strict=True) if meant.count(what) > 1]
-    if twice:
-        raise UserError(f"tasks: {' and '.join(twice)} are the same")
-    read = cache(read_blimp)  # once for all that are made of its files
-    return {t: digest_of(t, config.data_dir, data=config.data, read=read) for t in config.tasks}
+        first = configured(asked[0], schedule="constant", seed=seeds[0])
+        base = as_started(first, cost.vocab_size)
+        trials += [untrained(base, name, seed) for name in UNTRAINED for seed in seeds]
+    for trial in trials:
+        for measure in measures:
+            network_of(measure, trial.recipe)
+    kept["task_data"] = dict(sorted((m.name, digest_of(m, corpus)) for m in measures))
+    _must_agree(out, kept)
+    trials = [replace(t, identity=identity(t.entry, t.recipe, kept)) for t in trials]
+    return Study(config, asked, measures, out, cost, kept, trials)
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
     """The recipes with their changes. Raises UserError."""
     found = [entry(word) for word in joined(config.recipes)]
     if config.recipe_file is not None:
-        path = Path(config.recipe_file)
-        found += entries(plain_yaml(read_text(path), str(path)), str(path))
-    names = [entry.name for entry in found]
-    for name in UNTRAINED:
-        if name in names:
-            raise UserError(f"recipes: {name} is the name of a row that is always there")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UserError(f"recipes: {twice[0]} is given twice")
+        try:
+            text = Path(config.recipe_file).read_text(encoding="utf-8")
+        except OSError as e:
+            raise UserError(f"{config.recipe_file} cannot be read: {e.strerror}") from e
+        found += entries(plain_yaml(text, config.recipe_file), config.recipe_file)
+    names = [*UNTRAINED, *(entry.name for entry in found)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"recipes: the name {name} is taken twice")
     return found
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of the user. Raises UserError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise UserError(f"{path} cannot be read: {e}") from e
-
-
-def identity(cell: Cell, kept: dict[str, Any]) -> str:
-    """A hash of everything that decides the scores of a cell: its recipe, the weights that it
-    starts from, and what its study keeps: the corpus, the examples of the tasks and how they are
-    measured."""
-    t = cell.config.train
-    found = cell.starts or starts_of(cell.config)
-    starts = [start and found[start] for start in (t.init_discriminator, t.init_generator)]
-    decides = decisive(cell.config) | {name: getattr(t, name) for name in COMPARED}
-    parts = [cell.entry, decides, starts, kept]
+def identity(entry: str, recipe: Recipe, kept: Mapping[str, Any]) -> str:
+    """A hash of everything that decides the scores of an encoder: its recipe, the weights that it
+    starts from, and what its study keeps."""
+    decides = decisive(recipe) | {name: getattr(recipe.train, name) for name in COMPARED}
+    starts = {name: content_of(start) for name, start in starts_of(recipe).items()}
+    parts = [entry, decides, starts, kept]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def starts_of(config: Recipe) -> dict[str, str]:
-    """A hash of each folder from which a recipe starts; of a Hub id its commit."""
-    t = config.train
-    return {start: content_of(start) for start in (t.init_discriminator, t.init_generator) if start}
+def key_of(trial: Trial) -> Key:
+    return trial.entry, trial.budget, trial.seed, trial.identity
 
 
-# ------------------------------------------------------------------ the folder
+# ------------------------------------------------------------------ study.yaml
 
 
-def folder_name(cell: Cell) -> str:
-    """The name of a cell's folder."""
-    readable = re.sub(r"[^\w.-]+", "-", cell.entry)[:60]
-    return f"{readable}-{cell.budget:.4g}-seed{cell.seed}-{cell.identity[:8]}"
-
-
-def kept(study: Study) -> dict[str, Any]:
-    """What a study keeps from its first command on, as study.yaml has it."""
-    fields = {k: v for k, v in dataclasses.asdict(study.config).items() if k in FIXED}
-    fields |= {"data": study.manifest.fingerprint, "task_data": study.task_data}
-    return json.loads(json.dumps(fields))
-
-
-def declared(study: Study) -> dict[str, Any]:
-    """The content of study.yaml."""
-    fields = kept(study) | {
-        "score": SCORE,
-        "recipes": [dataclasses.asdict(entry) for entry in study.asked],
-        "budgets": list(study.config.budgets),
-        "seeds": [study.config.seed, study.config.seeds],
-    }
-    return json.loads(json.dumps(fields))
-
-
-def must_be_ours(study: Study) -> None:
-    """Raises UserError if the folder holds anything but this study, or results that were carried
-    here from another folder."""
-    files.must_be_ours(study.out, STUDY, RESULTS)
-    had = _plan_in(study.out)
-    if had is not None:
-        ours = kept(study)
-        _must_agree(study.out, had, {name: ours.get(name) for name in (*FIXED, *OTHERS)})
-    read_results(study.out)
-
-
-def _plan_in(out: Path) -> dict[str, Any] | None:
-    """What study.yaml says, if there is one. Raises UserError for another file of that name."""
+def _must_agree(out: Path, kept: Mapping[str, Any]) -> None:
+    """Raises UserError if the folder holds a study with other values of these."""
     path = out / STUDY
     if not path.exists():
-        return None
-    had = yaml.safe_load(read_text(path))
+        return
+    had = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(had, dict) or had.get("score") != SCORE:
-        raise UserError(f"{path} is not the plan of a study that electrify wrote; {ELSEWHERE}")
-    return had
-
-
-def _must_agree(out: Path, had: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Raises UserError if the study in the folder has another value of what is kept."""
-    for name, value in ours.items():
-        was = had.get(name)
-        if was != value:
-            raise UserError(f"{out} holds a study {_shown(name, was)}; {ELSEWHERE}")
-
-
-def _shown(name: str, value: Any) -> str:
-    """What is kept, as the flag writes it."""
-    if name in OTHERS:
-        return f"with {OTHERS[name]}"
-    flag = f"--{name.replace('_', '-')}"
-    if value is None:
-        return f"without {flag}"
-    return f"with {flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
+        raise UserError(f"{path} is not the plan of a study. Choose another --output-dir")
+    for name in kept:
+        if had.get(name) != kept[name]:
+            what = f"--{name.replace('_', '-')} {had.get(name)}, not {kept[name]}"
+            raise UserError(
+                f"{out} holds a study with {OTHERS.get(name, what)}. Choose another --output-dir"
+            )
 
 
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run."""
-    plan = yaml.safe_dump(declared(study), sort_keys=False, allow_unicode=True)
-    files.write(study.out / STUDY, STUDY_MARK + plan)
-
-
-def key_of(cell: Cell) -> Key:
-    return cell.entry, cell.budget, cell.seed, cell.identity
-
-
-def finished(study: Study, results: Iterable[Result]) -> dict[Key, Result]:
-    """The cells of the study that need not be run: they have a line in which nothing failed and
-    every task has a score."""
-    wanted = set(map(key_of, study.cells))
-    return {
-        r.key: r
-        for r in results
-        if r.key in wanted and not r.failed and all(task in r.scores for task in study.config.tasks)
+    plan = study.kept | {
+        "score": SCORE,
+        "tasks": study.tasks,
+        "recipes": [asdict(entry) for entry in study.entries],
+        "budgets": list(study.config.budgets),
+        "seeds": [study.config.seed, study.config.seeds],
     }
+    plain = json.loads(json.dumps(plan))
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    write(study.out / STUDY, MARK + text)
+
+
+# ------------------------------------------------------------------ results.jsonl
+
+
+@dataclass(frozen=True)
+class Result:
+    """One encoder, as a line of results.jsonl."""
+
+    entry: str
+    budget: float
+    seed: int
+    recipe: str
+    """`Trial.identity`."""
+    steps: int = 0
+    flops: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    """Of pre-training."""
+    parameters: int = 0
+    scores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Task -> metric, and scores: one for each seed of the task."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Task, or PRETRAIN -> the reason."""
+    validation: dict[str, Any] = field(default_factory=dict)
+    task_seconds: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        return self.entry, self.budget, self.seed, self.recipe
+
+    def median(self, task: str) -> float:
+        """The score of a task: the median over its seeds."""
+        return statistics.median(self.scores[task]["scores"])
+
+
+def merged(had: Result | None, new: Result) -> Result:
+    """Two attempts at one encoder: each task by its newest score, a reason only where there is
+    none."""
+    if had is None:
+        return new
+    scores = had.scores | new.scores
+    failed = {name: why for name, why in (had.failed | new.failed).items() if name not in scores}
+    if new.steps:
+        failed.pop(PRETRAIN, None)
+    return replace(new if new.scores else had, scores=scores, failed=failed)
+
+
+def read_results(out: Path) -> dict[Key, Result]:
+    """The encoders of results.jsonl; the files of several folders may have been joined. Raises
+    UserError for a line that is damaged."""
+    from pydantic import TypeAdapter, ValidationError
+
+    path, line_of = out / RESULTS, TypeAdapter(Result)
+    found: dict[Key, Result] = {}
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            new = line_of.validate_json(line)
+        except ValidationError as e:
+            raise UserError(
+                f"{path}, line {number} is damaged. Remove it, and its run is made again"
+            ) from e
+        found[new.key] = merged(found.get(new.key), new)
+    return found
+
+
+def write_results(out: Path, results: Iterable[Result]) -> None:
+    """Writes results.jsonl, whole or not at all."""
+    write(out / RESULTS, "".join(json_text(asdict(result)) + "\n" for result in results))

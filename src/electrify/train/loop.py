@@ -16,7 +16,7 @@ from torch import Tensor
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
-from ..flop_counts.count import PeriodFlops, flops_before, flops_of_periods
+from ..flop_counts import PeriodFlops, flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
@@ -88,7 +88,7 @@ def hardware_flops(
     objective: Objective, data: TrainingData, *, max_steps: int
 ) -> list[PeriodFlops]:
     """The matrix products of the model, padding included, whatever the machine actually does (see
-    flops/, convention `hardware`)."""
+    flop_counts.py, convention `hardware`)."""
     return flops_of_periods(
         objective,
         data.loader.phases,

@@ -32,9 +32,9 @@ from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
 from ..draws import hashed
 from ..errors import OutputError, SpaceError, UserError, need
-from ..exporting.hf import export_run
+from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, read_json, write, written
-from ..flop_counts.count import first_stage_flops
+from ..flop_counts import first_stage_flops
 from ..model.shape import Shape
 from ..progress import say
 from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch

@@ -26,16 +26,15 @@ from ..build import Built, Vocabulary, build, generator_shape, kept_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, is_of_memory, need
-from ..exporting.folders import (
+from ..exporting.loading import (
     SAFE_WEIGHTS,
     computing_plainly,
-    logits_of,
     must_be_finite,
+    quiet,
     said,
     unloadable,
 )
-from ..exporting.places import check_place
-from ..exporting.quiet import quiet
+from ..exporting.places import check_place, mark_of
 from ..files import sha256
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape
@@ -438,7 +437,7 @@ def _what_is_missing(
         f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
     )
     need(
-        learns or not (head or logits_of(os.path.expanduser(start)) == "choice"),
+        learns or not (head or mark_of(os.path.expanduser(start)).get("logits") == "choice"),
         f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
         "learns none",
         "take the generator/ folder of a run, or another masked language model",

@@ -1,19 +1,98 @@
-"""Minimal pairs of a corpus's own held-out text: one word differs, and nothing tells which text is
-the right one but what the words mean."""
+"""The word-substitution test: what is planted into sentences, the verdict by hand, and minimal
+pairs of a corpus's own held-out text."""
 
 from __future__ import annotations
 
 import random
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from electrify.errors import UserError
-from electrify.scoring.planted_pairs import SPAN, WORDS, planted_pairs
+from electrify.scoring.word_substitution import (
+    SPAN,
+    WORDS,
+    Planted,
+    Verdict,
+    first_sentences,
+    judge,
+    plant,
+    planted_pairs,
+    summary,
+)
 from electrify.text.tokenizer import load_tokenizer
-from small import prepare_small
+
+
+def test_first_sentences_are_of_plain_words_and_not_repeated():
+    texts = [
+        "Return the names of all\n  files in order. Second sentence that is left out here.",
+        "Return the names of all files in order.",
+        "Return os.path.join of all the names given here.",
+        "Too short.",
+        "One two three four five six, seven.",
+        " ".join(["Many", *["words"] * 20]) + ".",
+    ]
+    assert first_sentences(texts) == [
+        "Return the names of all files in order.",
+        "One two three four five six, seven.",
+    ]
+
+
+SENTENCES = [
+    f"The {a} sits on the {b} today."
+    for a, b in (("chef", "table"), ("dog", "meadow"), ("king", "throne"), ("bird", "branch"))
+]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_planted_word_is_foreign_and_the_rest_is_untouched(seed: int):
+    planted = plant(SENTENCES, count=3, seed=seed)
+    assert 1 <= len(planted) <= 3
+    assert planted == plant(SENTENCES, count=3, seed=seed)
+    for p in planted:
+        original = p.text[: p.start] + p.right + p.text[p.end :]
+        assert original in SENTENCES
+        assert p.wrong not in original
+        assert len(p.wrong) >= 4 <= len(p.right)
+        assert any(p.wrong in s for s in SENTENCES)
+    assert len({p.text[: p.start] + p.right + p.text[p.end :] for p in planted}) == len(planted)
+
+
+def test_nothing_to_plant():
+    assert plant([], count=3) == []
+    assert plant(SENTENCES[:1], count=3) == []
+
+
+def test_summary_by_hand():
+    p = Planted("a bcd ef", 2, 5, "xyz")
+    caught, missed, tie = (
+        Verdict(p, 0.5, (0.1, 0.2, 0.3)),
+        Verdict(p, 0.2, (0.1, 0.3)),
+        Verdict(p, 0.3, (0.3,)),
+    )
+    assert p.wrong == "bcd"
+    assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
+    text = summary(
+        [caught, missed, tie]
+    )  # guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3
+    assert "1 of 3 sentences (guessing: 1)" in text
+    assert "30.0% for planted words, 25.0% for the others" in text
+
+
+def test_the_verdict_is_that_of_detection(models_root: Path):
+    model = str(models_root / "run/discriminator")
+    planted = Planted("the chef cooked the meal", 4, 8, "cook")
+    (verdict,) = judge(model, [planted])
+    from electrify.scoring.detect import detect
+
+    words = detect(model, [planted.text])[0].words
+    assert [w.token for w in words] == ["the", "chef", "cooked", "the", "meal"]
+    assert verdict.wrong == words[1].probability
+    assert verdict.others == tuple(w.probability for i, w in enumerate(words) if i != 1)
+
+
+# ------------------------------------------------------------------ minimal pairs
 
 
 def test_one_word_differs_and_has_as_many_tokens(small_data: Path) -> None:
@@ -63,26 +142,6 @@ def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
         planted_pairs(data)
 
 
-def test_text_without_words_is_not_asked_for_more_of_it(tmp_path: Path) -> None:
-    """As a protein, whose tokens are single letters without spaces."""
-    from electrify.text.options import PrepareConfig
-    from electrify.text.prepare import prepare
-
-    rng = random.Random(0)
-    source = tmp_path / "proteins.txt"
-    lines = ("".join(rng.choices("ACDEFGHIKLMNPQRSTVWY", k=120)) for _ in range(100))
-    source.write_text("\n".join(lines))
-    of_letters = {"tokenizer": "character", "document_boundary": "line", "vocab_size": 64}
-    data = tmp_path / "data"
-    held_out = {"inputs": (str(source),), "output_dir": str(data), "valid_fraction": 0.3}
-    prepare(PrepareConfig(**of_letters, **held_out))
-    with pytest.raises(UserError, match="only 0 hold 6 words between spaces") as raised:
-        planted_pairs(data)
-    assert "--valid-fraction" not in str(raised.value)
-    with pytest.raises(UserError, match="leave the task planted out, or prepare the corpus"):
-        planted_pairs(prepare_small(tmp_path / "small"), count=10**6)
-
-
 def test_words_with_vowel_signs_can_be_replaced(tmp_path: Path) -> None:
     """Python says that they are not all letters: so most words of Hindi did not count as words."""
     from electrify.text.options import PrepareConfig
@@ -113,11 +172,3 @@ def test_words_with_vowel_signs_can_be_replaced(tmp_path: Path) -> None:
             {a, b} for a, b in zip(pair.good.split(), pair.bad.split(), strict=True) if a != b
         )
         assert changed <= set(words)
-
-
-def test_a_corpus_without_its_held_out_file_is_a_sentence(small_data: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(small_data, data)
-    next(data.glob("tokens-valid-*")).unlink()
-    with pytest.raises(UserError, match="missing"):
-        planted_pairs(data)

@@ -26,13 +26,16 @@ from runs import (
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
+from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.hf import export
+from electrify.exporting.card import model_card
+from electrify.exporting.folder import export, read_run
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
+from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 
 FILES = {
@@ -49,6 +52,14 @@ FILES = {
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="module")
+def rtd_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built, dict[str, Path]]:
+    """A run, its networks, and their exports."""
+    run = tmp_path_factory.mktemp("exports") / "run"
+    built = write_run(run, RTD)
+    return run, built, export_run(run, built)
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -78,10 +89,9 @@ def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
     assert len(tokenizer("cat " * 700, truncation=True)["input_ids"]) == 600
 
 
-def test_both_halves_of_a_run(tmp_path, capfd):
-    built = write_run(tmp_path / "run", RTD)
-    folders = export_run(tmp_path / "run", built)
-    assert folders == {name: tmp_path / "run" / name for name in ("discriminator", "generator")}
+def test_both_halves_of_a_run(rtd_run):
+    run, built, folders = rtd_run
+    assert folders == {name: run / name for name in ("discriminator", "generator")}
     for name, folder in folders.items():
         assert {p.name for p in folder.iterdir()} == FILES
         config = json.loads((folder / "config.json").read_text())
@@ -103,14 +113,6 @@ def test_both_halves_of_a_run(tmp_path, capfd):
         assert {t.dtype for t in tensors(folder).values()} == {torch.float32}
         assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
-    assert {p.name for p in (tmp_path / "run").iterdir()} == {
-        "config.yaml",
-        "run.json",
-        "metrics.jsonl",
-        "tokenizer",
-        *folders,
-    }
-    assert capfd.readouterr() == ("", ""), "transformers is silenced"
 
 
 def test_a_generators_own_dropout(tmp_path):
@@ -235,13 +237,14 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
         assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
 
 
-def test_the_networks_are_left_as_they_were(tmp_path):
+def test_the_networks_are_left_as_they_were(tmp_path, capfd):
     built = write_run(tmp_path / "run", RTD)
     built.objective.train()
     before = {n: p.clone() for n, p in built.objective.named_parameters()}
     export_run(tmp_path / "run", built)
     assert all(m.training for m in built.objective.modules())
     assert all(torch.equal(p, before[n]) for n, p in built.objective.named_parameters())
+    assert capfd.readouterr() == ("", ""), "transformers is silenced"
 
 
 def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
@@ -338,19 +341,43 @@ def test_a_finished_run_without_checkpoints_points_to_what_it_exported(tmp_path)
         export(run, output_dir=tmp_path / "out")
 
 
-def test_an_empty_folder_is_filled(tmp_path):
-    write_run(tmp_path / "run", MLM, steps=(5,))
-    (tmp_path / "out").mkdir()
-    assert {
-        p.name for p in export(tmp_path / "run", output_dir=tmp_path / "out").iterdir()
-    } == FILES
-
-
 def test_word_pieces_get_a_vocabulary_file(tmp_path):
     write_run(tmp_path / "run", MLM, steps=(5,))
     (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
+    (tmp_path / "out").mkdir()
     out = export(tmp_path / "run", output_dir=tmp_path / "out")
     assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
+
+
+SENTENCE = [2, 5, 4, 7, 4, 9, 3]
+
+
+def test_a_mixture_leaves_the_detector_and_its_deepest_language_model(tmp_path: Path) -> None:
+    """Logits to 1e-5, and no weight of the library is left at random or over: v stays behind."""
+    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+
+    config = override(RTD, {"corruptor": "mixture", "tie": "tokens", "read_outs": (1, 2)})
+    built = write_run(tmp_path / "run", config)
+    folders = export_run(tmp_path / "run", built)
+    assert set(folders) == {"discriminator", "generator"}
+    tokens = from_sequences([SENTENCE], row_length=len(SENTENCE), pad=0)
+    built.objective.eval()
+    mixture = built.objective.corruptor
+    at_M = torch.arange(len(SENTENCE))
+    with torch.no_grad():
+        deepest_MV = mixture.lm.head(mixture.states(tokens, at_M)[-1])
+        ours = {"discriminator": built.objective.head(built.objective.encoder(tokens))}
+    ours["generator"] = deepest_MV
+    for name, kind in (
+        ("discriminator", AutoModelForPreTraining),
+        ("generator", AutoModelForMaskedLM),
+    ):
+        theirs, info = kind.from_pretrained(folders[name], output_loading_info=True)
+        assert not info["missing_keys"]
+        assert not info["unexpected_keys"]
+        with torch.no_grad():
+            logits = theirs(input_ids=torch.tensor([SENTENCE])).logits[0]
+        torch.testing.assert_close(logits, ours[name], rtol=1e-5, atol=1e-5)
 
 
 # ------------------------------------------------------------------ the card
@@ -411,9 +438,14 @@ def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
     assert "passes over the corpus" not in card
 
 
-def card_of(tmp_path, config, part="discriminator"):
+def card_of(tmp_path, config, part="discriminator", *, step=None):
+    """The card of a network, which is not exported. step: that of a checkpoint."""
     run = tmp_path / "run"
-    return (export_run(run, write_run(run, config))[part] / "README.md").read_text()
+    built = write_run(run, config)
+    _, facts = read_run(run)
+    state = STATE | {"step": step} if step else None
+    model = built.exports[part]
+    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
 
 
 @pytest.mark.parametrize(
@@ -513,39 +545,33 @@ def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_
     assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
 
 
-def test_a_checkpoint_before_detection_begins(tmp_path, capsys):
-    """It is of update 4, and the first that detects is the ninth."""
+@pytest.mark.parametrize("step", [4, 8, 9])
+def test_a_checkpoint_before_detection_begins(tmp_path, step):
+    """The first update that detects is the ninth."""
     weights = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
     config = override(RTD, {"objective": "corrective", "term_weights": weights, "mlm_share": 0.8})
-    run = tmp_path / "run"
-    write_run(run, config, steps=(4, 8, 9))
-
-    def card(part, step):
-        out = export(run, output_dir=tmp_path / f"{part}-{step}", part=part, step=step)
-        return (out / "README.md").read_text(), capsys.readouterr().err
-
+    cards = {
+        part: card_of(tmp_path / part, config, part, step=step)
+        for part in ("discriminator", "corrector", "generator")
+    }
     so_far = "At this checkpoint it is still a masked language model."
-    for step in (4, 8):
-        text, err = card("discriminator", step)
-        assert (
-            f"{so_far} Its head has learned nothing yet: it is first asked after update 8" in text
-        )
-        assert "# run: encoder\n" in text
-        assert ".sigmoid()" not in text
-        assert err.count(so_far) == 1
-        assert f"{so_far} It has read [MASK]" in card("corrector", step)[0]
-        assert so_far not in card("generator", step)[0]
-    text, err = card("discriminator", 9)
-    assert "# run: ELECTRA discriminator\n" in text
-    assert ".sigmoid()" in text
-    assert so_far not in text + err + card("corrector", 9)[0]
+    if step == 9:
+        assert "# run: ELECTRA discriminator\n" in cards["discriminator"]
+        assert ".sigmoid()" in cards["discriminator"]
+        assert so_far not in "".join(cards.values())
+        return
+    waits = f"{so_far} Its head has learned nothing yet: it is first asked after update 8"
+    assert waits in cards["discriminator"]
+    assert "# run: encoder\n" in cards["discriminator"]
+    assert ".sigmoid()" not in cards["discriminator"]
+    assert f"{so_far} It has read [MASK]" in cards["corrector"]
+    assert so_far not in cards["generator"]
 
 
 def test_the_recipe_in_the_card_runs_again(tmp_path):
     from electrify.recipe import parse
 
-    folder = export_run(tmp_path / "run", write_run(tmp_path / "run", RTD))["discriminator"]
-    recipe = (folder / "README.md").read_text().split("```yaml\n")[1].split("```")[0]
+    recipe = card_of(tmp_path, RTD).split("```yaml\n")[1].split("```")[0]
     assert parse(recipe, "card") == RTD
 
 
@@ -569,9 +595,8 @@ print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")
 """
 
 
-def test_a_process_without_electrify_uses_both_folders(tmp_path):
-    built = write_run(tmp_path / "run", RTD)
-    folders = export_run(tmp_path / "run", built)
+def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
+    _, built, folders = rtd_run
     arguments = [
         sys.executable,
         "-I",
@@ -594,8 +619,6 @@ def test_a_process_without_electrify_uses_both_folders(tmp_path):
         "(1, 12, 8)",
         "['score', 'sequence', 'token', 'token_str']",
     ]
-    from electrify.tokens import from_sequences
-
     half = built.kept
     ids = [2, WORDS.index("the"), WORDS.index("cat"), WORDS.index("ran"), 3]
     with torch.no_grad():

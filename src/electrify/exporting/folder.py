@@ -27,13 +27,12 @@ from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
-from ..errors import UserError
+from ..errors import UserError, need
 from ..files import json_text, must_be_ours, read_json, written
 from ..progress import say
 from ..recipe import Recipe, load
 from ..tables import KEPT, meaning_of, network_names
 from ..text.tokenizer import (
-    TOKENIZER_FILE,
     TOKENIZER_FILES,
     copy_tokenizer,
     read_settings,
@@ -45,9 +44,8 @@ from ..tokens import SpecialIds
 from ..train import CONFIG, FACTS, TOKENIZER, checkpoint
 from . import card
 from .agreement import check_folder
-from .learned import so_far
+from .loading import quiet
 from .places import MARK, mark_of, must_be_run
-from .quiet import quiet
 
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
@@ -74,7 +72,8 @@ def export_run(
     does not compute the same.
     """
     if built is None:
-        built, _ = _restored(config, facts, checkpoint.folder_of(run, config.train.max_steps))
+        newest = checkpoint.folder_of(run, config.train.max_steps)
+        built, _ = _restored(config, facts, *checkpoint.load(newest))
     for name in built.exports:
         _must_be_free(run / name, identity_of(name, config, facts))
     return {
@@ -96,12 +95,12 @@ def export(
     config, facts = read_run(run)
     _must_be_free(output_dir, identity_of(part, config, facts))
     built, state = _found(run, step, config, facts)
-    if part not in built.exports:
-        raise UserError(
-            f"{run} has no {part}: its objective {config.objective.objective} trains "
-            f"{', '.join(built.exports)} only"
-        )
-    if note := so_far(config, part=part, state=state):
+    need(
+        part in built.exports,
+        f"{run} has no {part}: its objective {config.objective.objective} trains "
+        f"{', '.join(built.exports)} only",
+    )
+    if note := card.so_far(config, part=part, state=state):
         say(f"{part} of {run}, checkpoint {state['step']:,}: {note}")
     return _write(run, built, part, output_dir, config=config, facts=facts, state=state)
 
@@ -123,12 +122,9 @@ def _found(
     """The networks of the wanted checkpoint (by default the newest that is whole) and its state."""
     there = checkpoint.steps(run)
     if step is not None:
-        if step not in there:
-            raise UserError(
-                f"{run} has no checkpoint of step {step}; there are: "
-                f"{', '.join(map(str, there)) or 'none'}"
-            )
-        return _restored(config, facts, checkpoint.folder_of(run, step))
+        known = ", ".join(map(str, there)) or "none"
+        need(step in there, f"{run} has no checkpoint of step {step}; there are: {known}")
+        return _restored(config, facts, *checkpoint.load(checkpoint.folder_of(run, step)))
     found = checkpoint.newest(run)
     if found is None:
         left = [name for name in network_names() if (run / name).exists()]
@@ -136,22 +132,17 @@ def _found(
         if KEPT not in left:
             advice = "continue the run until it has saved one"
         raise UserError(f"{run} has no complete checkpoint to export", advice)
-    return _filled(config, facts, found[1]["model"], found[2])
+    return _restored(config, facts, *found[1:])
 
 
-def _restored(config: Recipe, facts: Mapping[str, Any], path: Path) -> tuple[Built, dict[str, Any]]:
-    """The networks of a checkpoint, and its state."""
-    tensors, state = checkpoint.load(path)
-    return _filled(config, facts, tensors["model"], state)
-
-
-def _filled(
+def _restored(
     config: Recipe,
     facts: Mapping[str, Any],
-    saved: Mapping[str, Tensor],
+    tensors: Mapping[str, Mapping[str, Tensor]],
     state: dict[str, Any],
 ) -> tuple[Built, dict[str, Any]]:
-    """The networks with the saved parameters, in the phase of their step, and the state."""
+    """The networks with the parameters of a checkpoint, in the phase of their step, and its
+    state."""
     kind = architecture_named(config.model.architecture).shape_type
     generator = facts["shapes"].get("generator")
     built = compose(
@@ -161,7 +152,7 @@ def _filled(
     )
     with torch.no_grad():
         for name, p in built.objective.named_parameters():
-            p.copy_(saved[name])
+            p.copy_(tensors["model"][name])
     return at_step(built, config, state["step"]), state
 
 
@@ -172,7 +163,9 @@ def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str
     """What tells this network from others, for its mark: the same run at another step is the same
     model."""
     of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
+    named = config.model.architecture
     return {
+        **({"architecture": named} if ":" in named else {}),
         "part": part,
         "objective": config.objective.objective,
         "logits": meaning_of(config, part),
@@ -185,18 +178,12 @@ def _must_be_free(target: Path, identity: Mapping[str, Any]) -> None:
     """Raises UserError unless the folder is new, empty, or an earlier export of this network."""
     must_be_ours(target, MARK)
     earlier = mark_of(str(target)) if target.is_dir() else {}
-    if earlier and any(earlier.get(key) != identity[key] for key in ("part", "run")):
-        raise UserError(
-            f"{target} holds another model ({earlier.get('part')})", "choose another --output-dir"
-        )
-
-
-def _keep_foreign(target: Path, new: Path) -> None:
-    """Copies what the user has put beside a model, which stays when the model is replaced."""
-    for path in target.iterdir() if target.is_dir() else ():
-        if path.name not in FILES:
-            copy = shutil.copytree if path.is_dir() else shutil.copy2
-            copy(path, new / path.name)
+    same = all(earlier.get(key) == identity[key] for key in ("part", "run"))
+    need(
+        not earlier or same,
+        f"{target} holds another model ({earlier.get('part')})",
+        "choose another --output-dir",
+    )
 
 
 def _write(
@@ -212,31 +199,23 @@ def _write(
 ) -> Path:
     """Written into a hidden folder beside the target, checked there, and renamed. state: that of a
     checkpoint. records: as in `export_run`; without them the log is read."""
-    model = built.exports[part]
-    try:
-        with written(target.resolve()) as new:
-            new.mkdir(parents=True)
-            _copy_tokenizer(run, new, model=model)
-            dropout = dropout_of(config.model, part)
-            write_model(new, model, special=special_ids(facts), **dropout)
-            check_folder(new, model, special_ids(facts))
-            text = card.model_card(
-                run,
-                part=part,
-                model=model,
-                config=config,
-                facts=facts,
-                state=state,
-                records=records,
-            )
-            (new / CARD).write_text(text, encoding="utf-8")
-            identity = json_text(identity_of(part, config, facts), indent=1)
-            (new / MARK).write_text(f"{identity}\n", encoding="utf-8")
-            _keep_foreign(target, new)
-    except (OSError, SafetensorError) as e:
-        raise UserError(
-            f"{target} could not be written ({getattr(e, 'strerror', None) or e})"
-        ) from e
+    model, special = built.exports[part], special_ids(facts)
+    with written(target.resolve()) as new:
+        new.mkdir(parents=True)
+        _copy_tokenizer(run, new, model=model)
+        write_model(new, model, special=special, **dropout_of(config.model, part))
+        check_folder(new, model, special)
+        text = card.model_card(
+            run, part=part, model=model, config=config, facts=facts, state=state, records=records
+        )
+        (new / CARD).write_text(text, encoding="utf-8")
+        identity = json_text(identity_of(part, config, facts), indent=1)
+        (new / MARK).write_text(f"{identity}\n", encoding="utf-8")
+        # What the user has put beside a model stays when the model is replaced.
+        for path in target.iterdir() if target.is_dir() else ():
+            if path.name not in FILES:
+                copy = shutil.copytree if path.is_dir() else shutil.copy2
+                copy(path, new / path.name)
     return target
 
 
@@ -260,7 +239,10 @@ def write_model(
         config.save_pretrained(folder)
     theirs = to_theirs(model.table().rows, model.parameters())
     tensors = {name: t.float().cpu() for name, t in theirs.items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    try:
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as e:  # a full disk, of which it tells in words of its own
+        raise UserError(f"{folder / WEIGHTS} could not be written ({e})") from e
     # The library makes a file that only its owner may read.
     shutil.copymode(folder / SETTINGS, folder / WEIGHTS)
 
@@ -268,13 +250,7 @@ def write_model(
 def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     """The run's tokenizer, with the inputs that its model reads and the length that sequences may
     have. Word pieces get a vocab.txt, which older tools read."""
-    source = run / TOKENIZER
-    if not (source / TOKENIZER_FILE).is_file():
-        raise UserError(
-            f"{source} has no tokenizer.json; the run folder is damaged: copy the folder "
-            "`tokenizer` of its prepared corpus there"
-        )
-    copy_tokenizer(source, folder)
+    copy_tokenizer(run / TOKENIZER, folder)
     options = without_origin(read_settings(folder))
     # The tokenizer's own number is of its making, before a recipe said how long rows are.
     positions = model.encoder.shape.max_position_embeddings

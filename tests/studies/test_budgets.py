@@ -1,22 +1,30 @@
-"""The plan of a study: which encoders are pre-trained, for how long, and from where."""
+"""Budgets: which encoders are pre-trained, for how long, and from where."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.flop_counts.count import recipe_flops
-from electrify.recipe import Entry, entry, joined, override
-from electrify.studies.cost import Cost, tokens_of
-from electrify.studies.plan import (
+from electrify.flop_counts import recipe_flops
+from electrify.recipe import entry, joined, load, names, override
+from electrify.rules import check
+from electrify.studies.budgets import (
+    UNTRAINED,
+    Cost,
+    Trial,
     can_share,
-    cells,
     configured,
     leaves_at,
     of_length,
     steps_for,
+    tokens_of,
+    trials_of,
+    untrained,
 )
 from electrify.train.optim import planned
 
@@ -29,6 +37,12 @@ RECIPES = (
     "two-stage-tiny",
     "electra-tiny:batch_size_schedule=8=.2,warmup_steps=10",
 )
+
+
+def cells(
+    texts: Sequence[str], budgets: Sequence[float], seeds: Sequence[int] = (0,), cost: Cost = COST
+) -> list[Trial]:
+    return [t for text in texts for t in trials_of(entry(text), budgets, seeds, cost, "wsd")]
 
 
 def test_an_entry_is_a_recipe_with_changes() -> None:
@@ -86,17 +100,32 @@ def test_a_budget_of_text_is_met_to_within_an_update(text: str) -> None:
     assert steps_for(config, 3.0 / 1.05, passes) == pytest.approx(steps, abs=1)
 
 
-def test_a_budget_between_two_numbers_of_updates_is_refused() -> None:
-    long = [entry("bert-tiny:warmup_steps=0,train_batch_size=4096")]
-    with pytest.raises(
-        UserError, match=r"0.1 epochs .* numbers of updates: 2 of them would be 0.131 epo"
-    ):
-        cells(long, [0.1], [0], PASSES)
-
-
-def test_a_single_update_has_no_warm_up() -> None:
-    with pytest.raises(UserError, match=r"which end within warmup_steps 1"):
-        cells([entry("bert-tiny:warmup_steps=1")], [1e-3], [0], PASSES)
+@pytest.mark.parametrize(
+    ("text", "budget", "cost", "says"),
+    [
+        (
+            "bert-tiny:warmup_steps=0,train_batch_size=4096",
+            0.1,
+            PASSES,
+            "0.1 epochs .* numbers of updates: 2 of them would be 0.131 epo",
+        ),
+        ("bert-tiny:warmup_steps=1", 1e-3, COST, "which end within warmup_steps 1"),
+        ("bert-tiny", 1e12, COST, r"1e\+12 FLOPs is .* which end within warmup_steps"),
+        ("two-stage-tiny:generator_warmup_steps=9000", 1e14, COST, "generator_warmup_steps 9,000"),
+        ("gdes-tiny:generator_warmup_steps=100000", 1e13, COST, "generator_warmup_steps 100,000"),
+        (
+            "corrective-tiny:mlm_share=.9999,warmup_steps=0",
+            1e13,
+            COST,
+            r"^corrective-tiny.*: mlm_share 0.9999 of .* larger --budgets",
+        ),
+    ],
+)
+def test_a_budget_that_does_not_fit_is_refused(
+    text: str, budget: float, cost: Cost, says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        cells([text], [budget], cost=cost)
 
 
 def test_a_first_stage_goes_through_its_own_schedule() -> None:
@@ -105,23 +134,19 @@ def test_a_first_stage_goes_through_its_own_schedule() -> None:
     fields = {"seq_length_schedule": {16: 0.9}, "train_batch_size": 2}
     config = override(base, fields | {"generator_steps": 400, "max_steps": 1000})
     assert tokens_of(config) == 2 * (1260 * 16 + 140 * 64)
-    assert PASSES.passes(config) == pytest.approx(tokens_of(config) / 4_000_000)
+    assert PASSES.epochs(config) == pytest.approx(tokens_of(config) / 4_000_000)
 
 
 def test_what_is_counted_is_the_batch_that_is_trained() -> None:
     """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
     split = "electra-tiny:per_device_train_batch_size=8,gradient_accumulation_steps=2"
-    costs = [
-        cells([entry(text)], [1e13], [0], COST)[0]
-        for text in (split, "electra-tiny:train_batch_size=16")
-    ]
-    assert [c.config.train.train_batch_size for c in costs] == [16, 16]
+    costs = cells([split, "electra-tiny:train_batch_size=16"], [1e13])
+    assert [c.recipe.train.train_batch_size for c in costs] == [16, 16]
     assert (costs[0].steps, costs[0].flops) == (costs[1].steps, costs[1].flops)
 
 
 def test_recipes_of_equal_text_differ_in_flops() -> None:
-    entries = [entry("bert-tiny"), entry("electra-tiny")]
-    bert, electra = cells(entries, [10.0], [0], PASSES)
+    bert, electra = cells(["bert-tiny", "electra-tiny"], [10.0], cost=PASSES)
     assert bert.budget == electra.budget == 10.0
     assert bert.steps == electra.steps
     assert electra.flops > 1.1 * bert.flops
@@ -163,61 +188,20 @@ def test_which_recipes_share_a_trunk(text: str, shares: bool) -> None:
     assert can_share(config) == shares
 
 
-def test_the_cells_of_a_study() -> None:
-    entries = [
-        entry("bert-tiny:warmup_steps=10"),
-        entry("two-stage-tiny:warmup_steps=10"),
-    ]
-    found = cells(entries, [1e13, 4e13], [5, 6], COST)
-    assert [(c.entry.partition(":")[0], c.budget, c.seed) for c in found] == [
-        (name, budget, seed)
-        for name in ("bert-tiny", "two-stage-tiny")
-        for seed in (5, 6)
-        for budget in (4e13, 1e13)
+def test_the_trials_of_a_study() -> None:
+    texts = ["bert-tiny:warmup_steps=10", "two-stage-tiny:warmup_steps=10"]
+    found = cells(texts, [1e13, 4e13], [5, 6])
+    assert [(c.entry, c.budget, c.seed) for c in found] == [
+        (text, budget, seed) for text in texts for seed in (5, 6) for budget in (4e13, 1e13)
     ]
     for cell in found:
         assert cell.flops == pytest.approx(cell.budget, rel=0.02)
-        assert cell.config.train.seed == cell.seed
+        assert cell.recipe.train.seed == cell.seed
         shares = cell.entry.startswith("bert") and cell.budget == 1e13
         assert (cell.starts_at is not None) == shares
         if cell.starts_at is not None:
             assert cell.starts_at == pytest.approx(0.8 * cell.steps, abs=1)
             assert cell.own_steps == cell.steps - cell.starts_at
-
-
-def test_a_budget_within_the_warm_up_is_refused() -> None:
-    with pytest.raises(UserError, match=r"1e\+10 FLOPs is .* which end within warmup_steps"):
-        cells([Entry("bert-tiny", "bert-tiny", {})], [1e10], [0], COST)
-
-
-@pytest.mark.parametrize(
-    ("text", "budget", "says"),
-    [
-        ("fast-electra-tiny", 1e13, "warmup_steps"),
-        ("two-stage-tiny:generator_warmup_steps=9000", 1e14, "generator_warmup_steps 9,000"),
-        ("gdes-tiny:generator_warmup_steps=100000", 1e13, "generator_warmup_steps 100,000"),
-        ("electra-tiny:generator_warmup_steps=0,warmup_steps=100000", 1e13, "warmup_steps 100,0"),
-        ("bert-tiny", 1e12, "which end within warmup_steps"),
-    ],
-)
-def test_every_warm_up_has_an_end(text: str, budget: float, says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        cells([entry(text)], [budget], [0], COST)
-
-
-def test_a_budget_holds_every_part_of_a_run() -> None:
-    """The message names the entry, and what `compare` takes for more updates."""
-    mine = entry("corrective-tiny:mlm_share=.9999,warmup_steps=0")
-    says = (
-        r"^corrective-tiny:mlm_share=.9999,warmup_steps=0: mlm_share 0.9999 of .* larger --budgets"
-    )
-    with pytest.raises(UserError, match=says):
-        cells([mine], [1e13], [0], COST)
-
-
-def entry_parts(text: str) -> tuple[str, dict[str, str]]:
-    found = entry(text)
-    return found.recipe, found.changes
 
 
 @pytest.mark.parametrize(
@@ -231,3 +215,34 @@ def entry_parts(text: str) -> tuple[str, dict[str, str]]:
 )
 def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
     assert joined(words.split(",")) == entries
+
+
+FROZEN: dict[str, Any] = {
+    "generator_training": "frozen",
+    "generator_steps": 300,
+    "discriminator_start": "random",
+    "tie": "none",
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields"),
+    [
+        *((name, {}) for name in (*(n for n in names() if n.endswith("-tiny")),)),
+        ("electra-modernbert-long", {}),
+        *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
+        ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
+        ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
+        ("adversarial-tiny", {"generator_steps": 300, "discriminator_start": "random"}),
+        ("coco-lm-tiny", FROZEN | {"term_weights": {"rtd": 50, "correct": 1, "contrast": 1}}),
+    ],
+    ids=str,
+)
+def test_any_recipe_can_be_the_first_of_a_study(recipe: str, fields: dict[str, Any]) -> None:
+    """Its encoder before training is a row of the table."""
+    config = override(load(recipe), fields)
+    check(config)
+    for name in UNTRAINED:
+        cell = untrained(config, name, 0)
+        check(cell.recipe)
+        assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)

@@ -1,0 +1,373 @@
+"""The plan of a study and its folder: what is checked before the first run, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from electrify.data.loader import Loader
+from electrify.data.phases import phases_of
+from electrify.errors import UserError
+from electrify.finetuning.tasks import TASKS
+from electrify.recipe import entry, load, override
+from electrify.studies.budgets import UNTRAINED, Cost, trials_of
+from electrify.studies.measures import digest_of, measure_named, network_of
+from electrify.studies.options import CompareConfig
+from electrify.studies.study import (
+    PRETRAIN,
+    RESULTS,
+    STUDY,
+    Result,
+    Study,
+    entries_of,
+    identity,
+    key_of,
+    merged,
+    plan_study,
+    read_results,
+    write_results,
+    write_study,
+)
+from electrify.tables import KEPT
+from electrify.text.corpus import Corpus
+from electrify.train.run import pretrain
+
+TINY = (
+    "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,"
+    "embedding_size=32,max_position_embeddings=128,max_seq_length=16,train_batch_size=4,"
+    "warmup_steps=5,eval_rows=16,bf16=false"
+)
+
+
+def blimp(folder: Path) -> Path:
+    """A folder with one paradigm."""
+    folder.mkdir(parents=True)
+    pair = {"sentence_good": "the cat sees it.", "sentence_bad": "the cat see it."}
+    (folder / "agreement.jsonl").write_text((json.dumps(pair) + "\n") * 4)
+    return folder
+
+
+def config(corpus: Path, tmp_path: Path, **fields: Any) -> CompareConfig:
+    tasks = tmp_path / "tasks"
+    if not tasks.exists():
+        blimp(tasks / "blimp")
+    given: dict[str, Any] = {
+        "data": str(corpus),
+        "recipes": (f"bert-tiny:{TINY}", f"electra-tiny:{TINY}"),
+        "budgets": (2e8, 1e8),
+        "seeds": 2,
+        "tasks": ("blimp",),
+        "data_dir": str(tasks),
+        "output_dir": str(tmp_path / "out"),
+        "device": "cpu",
+    }
+    return CompareConfig(**(given | fields))
+
+
+def line(study: Study, k: int, **fields: Any) -> Result:
+    """The result of a trial."""
+    t = study.trials[k]
+    given = {"steps": t.steps, "flops": t.flops, "tokens": 10.0, "seconds": 2.0 * t.steps}
+    given |= {"parameters": 1000, "scores": {"blimp": {"metric": "accuracy", "scores": [0.5]}}}
+    return Result(*key_of(t), **(given | fields))
+
+
+# ------------------------------------------------------------------ what is asked for
+
+
+def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
+    words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
+    found = entries_of(config(small_data, tmp_path, recipes=words))
+    assert [(e.name, e.changes) for e in found] == [
+        ("bert-tiny", {}),
+        ("electra-tiny:mask_rate=.3,tie=all", {"mask_rate": ".3", "tie": "all"}),
+        ("electra-15-tiny", {}),
+    ]
+
+
+def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "recipes.yaml"
+    path.write_text("more masks:\n  recipe: electra-tiny\n  mask-rate: 0.3\n")
+    found = entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+    assert [(e.name, e.recipe, e.changes) for e in found] == [
+        ("more masks", "electra-tiny", {"mask_rate": "0.3"})
+    ]
+    path.write_text("more masks: electra-tiny\n")
+    with pytest.raises(UserError, match="more masks names no recipe"):
+        entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
+
+
+def test_every_recipe_budget_and_seed_and_the_baselines(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    assert len(study.trials) == 2 * 2 * 2 + len(UNTRAINED) * 2
+    assert len({study.folder(t) for t in study.trials}) == len(study.trials)
+    assert {t.entry for t in study.trials} == {*study.recipes, *UNTRAINED}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"tasks": ("stsbb",)}, "stsb"),
+        ({"tasks": ("glue",)}, "stands for several"),
+        ({"tasks": ("stsb:frosen",)}, "not measured as 'frosen'; did you mean 'frozen'"),
+        ({"tasks": ("blimp:frozen",)}, "blimp is not measured as 'frozen'"),
+        ({"tasks": ("cola:cosine",)}, "cola is not measured as 'cosine'"),
+        ({"tasks": ("squad1:frozen",)}, "squad1 is not measured as 'frozen'"),
+        ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
+        ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
+        ({"tasks": ("stsb",)}, "STS-B"),
+        ({"tasks": ("supplement",)}, "supplement: no .jsonl file"),
+        ({"tasks": ("blimp", "BLiMP:")}, "blimp is given twice"),
+        ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
+        ({"data_dir": "nowhere"}, "--data-dir nowhere: no folder"),
+        ({"data_dir": None}, "--data-dir is missing"),
+        ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
+        ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
+        ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
+        ({"recipes": ("bert-tinny",)}, "bert-tiny"),
+        ({"data": "nowhere"}, "nowhere"),
+    ],
+)
+def test_mistakes_are_found_before_the_first_run(
+    small_data: Path, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        plan_study(config(small_data, tmp_path, **fields))
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "glue").mkdir()
+    stsb = measure_named("STS-B:cosine", str(tmp_path))
+    assert (stsb.name, stsb.folder) == ("stsb:cosine", str(tmp_path / "glue"))
+    plain, by_likelihood = (measure_named(n, None) for n in ("planted", "Planted:mlm"))
+    for recipe, network in (("bert-tiny", KEPT), ("corrective-tiny", "corrector")):
+        assert network_of(plain, load(recipe)) == KEPT
+        assert network_of(by_likelihood, load(recipe)) == network
+    alone = override(load("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
+    for found in (*map(load, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
+        with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
+            network_of(by_likelihood, found)
+
+
+# ------------------------------------------------------------------ what a trial is
+
+
+KEPT_BY_STUDY = {"data": "corpus", "task_data": {"stsb": "examples"}, "task_seeds": 3}
+
+
+def identity_of(recipe: str, **fields: Any) -> str:
+    (trial,) = trials_of(entry(recipe), [1e13], [0], Cost(8192), "wsd")
+    return identity(recipe, override(trial.recipe, fields), KEPT_BY_STUDY)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate", 2e-3),
+        ("clip", "apart"),
+        ("mask_rate_end", 0.1),
+        ("correction", "gate"),
+        ("layer_norm_eps", 1e-6),
+        ("seq_length_schedule", {32: 0.25}),
+        ("non_finite", "skip"),
+        ("spike_sigmas", 2.0),
+        ("eval_rows", 64),
+    ],
+)
+def test_a_field_with_another_value_is_another_recipe(name: str, value: Any) -> None:
+    assert identity_of("corrective-tiny", **{name: value}) != identity_of("corrective-tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("threads", "2"), ("save_steps", 7), ("per_device_train_batch_size", 4)]
+)
+def test_how_the_work_is_done_is_not_a_part_of_it(name: str, value: Any) -> None:
+    assert identity_of("electra-tiny", **{name: value}) == identity_of("electra-tiny")
+
+
+def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    weights = []
+    for trial in (t for t in study.trials if t.entry in UNTRAINED and t.seed == 0):
+        recipe = override(trial.recipe, {"report_to": (), "device": "cpu"})
+        run = pretrain(small_data, output_dir=study.folder(trial), config=recipe).run
+        weights.append(load_file(run / "checkpoint-1" / "model.safetensors"))
+        for name, tensor in weights[-1].items():
+            if "norm" in name.lower() and name.endswith("weight"):
+                assert (tensor - 1).abs().max() < 1e-11, name
+    # Words from co-occurrence are other words, and nothing else differs.
+    differ = {n for n in weights[0] if not weights[0][n].allclose(weights[1][n], atol=1e-9)}
+    assert differ
+    assert all("word" in name for name in differ), differ
+
+
+def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> None:
+    """They cost what the shapes of the folders cost, their weights belong to them, and baselines
+    have those shapes but no weights."""
+    recipe = plan_study(config(small_data, tmp_path)).trials[0].recipe
+    deep = override(recipe, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1})
+    model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[KEPT]
+    recipes = (
+        f"bert-tiny:{TINY},init_discriminator={model}",
+        f"bert-tiny:{TINY}".replace("layers=1", "layers=5"),
+        f"bert-tiny:{TINY}",
+    )
+    asked = config(small_data, tmp_path, recipes=recipes, budgets=(1e9,), seeds=1)
+    study = plan_study(asked)
+    started, as_deep, shallow = (t for t in study.trials if t.budget)
+    assert started.steps == as_deep.steps < shallow.steps
+    assert started.flops == as_deep.flops == pytest.approx(1e9, rel=0.05)
+    for trial in (t for t in study.trials if not t.budget):
+        assert trial.recipe.train.init_discriminator is None
+        assert trial.recipe.model.num_hidden_layers == 5
+    settings = model / "config.json"
+    settings.write_text(settings.read_text() + "\n")
+    again = plan_study(asked).trials
+    assert [t.identity == o.identity for t, o in zip(again, study.trials, strict=True)] == [
+        t is not started for t in study.trials
+    ]
+
+
+def test_epochs_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
+    """The same updates for both recipes, as many epochs as a run's log counts."""
+    study = plan_study(config(small_data, tmp_path, equal="epochs", budgets=(3.0, 2.0), seeds=1))
+    bert, electra = (t for t in study.trials if t.budget == 2.0)
+    corpus = Corpus(small_data, "train")
+    filled = Loader(corpus, phases=phases_of(bert.recipe), num_segments=2, seed=0)
+    batch = bert.recipe.train.train_batch_size / filled.streams[16].num_rows
+    assert filled.epoch(bert.steps) == pytest.approx(2.0, abs=batch)
+    assert bert.steps == electra.steps
+    assert bert.starts_at == pytest.approx(0.8 * bert.steps, abs=1)
+
+
+# ------------------------------------------------------------------ the folder
+
+
+def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_study(study)
+    path = study.out / STUDY
+    assert yaml.safe_load(path.read_text())["score"] == "mean rank over the tasks"
+    # More recipes, budgets and seeds belong to the same study; other measures do not.
+    plan_study(config(small_data, tmp_path, seeds=3, budgets=(4e8, 1e8)))
+    for fields, says in (
+        ({"task_seeds": 5}, "a study with --task-seeds 3, not 5"),
+        ({"max_eval_samples": 3}, "a study with --max-eval-samples None, not 3"),
+        ({"lr_scheduler_type": "recipe"}, "--lr-scheduler-type wsd"),
+        ({"equal": "epochs", "budgets": (2.0,)}, "--equal flops, not epochs"),
+        (
+            {"tasks": ("blimp", "blimp:mlm"), "recipes": (f"bert-tiny:{TINY}",)},
+            "a study with other --tasks",
+        ),
+    ):
+        with pytest.raises(UserError, match=says):
+            plan_study(config(small_data, tmp_path, **fields))
+    examples = tmp_path / "tasks" / "blimp" / "agreement.jsonl"
+    examples.write_text(examples.read_text().replace("the cat sees", "a cat sees"))
+    with pytest.raises(UserError, match="or other examples"):
+        plan_study(config(small_data, tmp_path))
+    path.write_text("mine: 1\n")
+    with pytest.raises(UserError, match="not the plan of a study"):
+        plan_study(config(small_data, tmp_path))
+
+
+def test_the_order_and_the_spelling_of_tasks_change_no_study(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """Nor does a supplement beside BLiMP, of which no task is made."""
+    one = {"recipes": (f"bert-tiny:{TINY}",)}
+    first = plan_study(config(small_data, tmp_path, **one, tasks=("blimp", "blimp:mlm")))
+    first.out.mkdir()
+    write_study(first)
+    supplement = tmp_path / "tasks" / "blimp" / "supplement"
+    supplement.mkdir()
+    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
+    (supplement / "turns.jsonl").write_text(json.dumps(pair) + "\n")
+    again = plan_study(config(small_data, tmp_path, **one, tasks=("BLiMP:mlm", "blimp:")))
+    assert again.tasks == ["blimp:mlm", "blimp"]
+    assert again.trials == first.trials
+
+
+def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not ours to write into"):
+        plan_study(config(small_data, tmp_path))
+
+
+def test_what_a_task_says_of_its_examples_belongs_to_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BabyLM's rows name the metric that counts, the epochs and the length."""
+    row = TASKS["babylm_mrpc"]
+    text = json.dumps({"sentence1": "a", "sentence2": "b", "label": 1}) + "\n"
+    for name in (*row.train, *row.validation):
+        (tmp_path / name).write_text(text)
+    found = set[str]()
+    for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):
+        monkeypatch.setitem(TASKS, row.name, replace(row, **changed))
+        found.add(digest_of(measure_named(row.name, str(tmp_path)), tmp_path))
+    assert len(found) == 4
+
+
+# ------------------------------------------------------------------ results.jsonl
+
+
+def test_results_alone_are_enough_to_go_on(small_data: Path, tmp_path: Path) -> None:
+    first = plan_study(config(small_data, tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write_results(elsewhere, [line(first, 0)])
+    study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
+    assert study.finished(read_results(elsewhere)) == {key_of(study.trials[0])}
+
+
+def test_a_damaged_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    write_results(study.out, [line(study, 0), line(study, 1)])
+    text = (study.out / RESULTS).read_text()
+    (study.out / RESULTS).write_text(text[:-30])
+    with pytest.raises(UserError, match=r"results\.jsonl, line 2 is damaged. Remove it, and its r"):
+        read_results(study.out)
+
+
+def attempt(failed: dict[str, str], steps: int = 10, **scores: float) -> Result:
+    found = {k: {"metric": "f1", "scores": [v]} for k, v in scores.items()}
+    return Result("first", 1e9, 0, "x", steps, 1e9, 1.0, 2.0, 3, found, failed)
+
+
+def test_scores_of_several_attempts_are_joined() -> None:
+    """Each task by its newest score; a reason only where there is none."""
+    had = attempt({"c": "no disk"}, a=0.1, b=0.2)
+    new = attempt({"a": "no disk today", "d": "no file"}, b=0.3, c=0.4)
+    assert merged(had, new) == attempt({"d": "no file"}, a=0.1, b=0.3, c=0.4)
+    assert merged(None, new) == new
+    # Scores are not given up for a later failure, which is told.
+    killed = attempt({PRETRAIN: "killed"}, steps=0)
+    assert merged(had, killed) == replace(had, failed={"c": "no disk", PRETRAIN: "killed"})
+    assert merged(killed, had) == had
+
+
+def test_results_of_two_folders_are_joined(small_data: Path, tmp_path: Path) -> None:
+    """What was finished in one of them is not run again because it failed in the other."""
+    study = plan_study(config(small_data, tmp_path))
+    study.out.mkdir()
+    good = line(study, 0)
+    for bad in (
+        Result(*good.key, failed={PRETRAIN: "no room"}),
+        line(study, 0, scores={}, failed={"blimp": "no data"}, seconds=9.0),
+    ):
+        for lines in ([good, bad], [bad, good]):
+            write_results(study.out, lines)
+            found = read_results(study.out)[good.key]
+            assert (found.scores, found.seconds) == (good.scores, good.seconds)
+            assert study.finished(read_results(study.out)) == {good.key}
