@@ -304,9 +304,3 @@ def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     except UnicodeEncodeError:
         return _HALF.sub("\ufffd", text)
-
-
-def must_be_characters(text: str, name: str) -> None:
-    """Raises UserError for a text with half a surrogate pair, as JSON may hold."""
-    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise UserError(f"{name} holds half a surrogate pair, which is not a character")
