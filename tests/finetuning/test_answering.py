@@ -19,12 +19,12 @@ from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_o
 
 from electrify.errors import UserError
 from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, windows_over
+from electrify.finetuning.loop import Batch
 from electrify.finetuning.metrics import score_answers
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.predict import predict
 from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
-from electrify.finetuning.rows import Batch
 from electrify.finetuning.squad import answering_of
 from electrify.finetuning.tasks import Answer, Question
 
@@ -39,6 +39,8 @@ def reading(
     made = ElectraQuestions if electra else Answering
     return made(
         reader_of(zoo / "bert"),
+        "answering",
+        (),
         max_seq_length=length,
         device=CPU,
         answerless=answerless,
@@ -82,7 +84,7 @@ def test_windows_by_hand(zoo: Path) -> None:
     # Windows without the answer are left out where every question has one.
     assert problem.training([TOLD]).targets.tolist() == [[10, 10, 0]]
     every = reading(zoo, length=13, stride=3, answerless=True).training([TOLD, SILENT])
-    assert every.targets.tolist() == [[0, 0, 1], [0, 0, 1], [10, 10, 0], *[[0, 0, 1]] * 3]
+    assert every.targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0], *[[0, 0, 1]] * 3]
     batch = rows.batch(torch.tensor([2]))
     assert batch.places_BL.tolist() == [[False] * 4 + [True] * 7 + [False]]
     tokens = problem.reader.tokenizer.convert_ids_to_tokens(batch.inputs["input_ids"][0])
@@ -97,12 +99,14 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
         assert problem.training([TOLD]).targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0]]
     assert problem.training([SILENT]).targets.tolist() == [[0, 0, 1]] * 3
     rows = problem.rows([TOLD])
-    assert [w.own for w in rows.spots] == [(0, 6), (6, 9), (9, 13)]
+    assert owned([(w.begin, w.end) for w in rows.spots]) == [(0, 6), (6, 9), (9, 13)]
     # The separator after the context may be chosen.
     batch = rows.batch(torch.tensor([2]))
     assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
     nowhere = Question("n", "film", "\u200b film", (Answer("\u200b", 0),))
-    assert len(problem.training([nowhere, TOLD]).targets) == 3
+    for electra in (False, True):
+        problem = reading(zoo, length=13, stride=3, electra=electra, answerless=True)
+        assert len(problem.training([nowhere, TOLD]).targets) == 3
 
 
 def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, set[int]]]:
@@ -131,9 +135,8 @@ def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, se
 def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
     length: int, room: int, stride: int
 ) -> None:
-    windows, own = owned(length, room, stride)
-    assert windows == windows_over(length, room, stride)
-    both = zip(windows, own, strict=True)
+    windows = windows_over(length, room, stride)
+    both = zip(windows, owned(windows), strict=True)
     found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
     assert found == most_context(length, room, stride)
 
@@ -287,7 +290,8 @@ def electra_head(zoo: Path, width: int, *, last: bool = False, std: float | None
         torch.nn.Linear(2 * width, 512), torch.nn.GELU(), torch.nn.Linear(512, 1)
     )
     head.states = lambda batch: head.given
-    problem = ElectraQuestions(reader, max_seq_length=16, device=CPU, answerless=True)
+    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU, "answerless": True}
+    problem = ElectraQuestions(reader, "answering", (), **how)
     return head, problem
 
 
