@@ -50,8 +50,9 @@ def states_of(problem: Any, text: str) -> tuple[torch.Tensor, ...]:
     return tuple(states_1LD[0] for states_1LD in found.hidden_states)
 
 
-@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
-@pytest.mark.parametrize("layers", ["last", "last4", "all"])
+@pytest.mark.parametrize(
+    ("name", "layers"), [("electra", "last"), ("modernbert", "last4"), ("deberta", "all")]
+)
 def test_features_are_the_mean_of_a_texts_states(zoo: Path, name: str, layers: str) -> None:
     """Special tokens included. Two blocks and the embeddings: there are no four layers."""
     own = task("classification", pairs=False)
@@ -99,8 +100,7 @@ def test_features_of_words_are_the_mean_states_of_their_tokens(zoo: Path) -> Non
     assert [own.labels.index(t) for one in tags for t in one] == flat
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(("kind", "pairs"), [("classification", True), ("regression", False)])
 def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool) -> None:
     model = str(zoo / "electra")
     before = reader_of(model).encoder.state_dict()
@@ -112,10 +112,9 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     assert found.parameters < 2000  # only the head's
 
 
-@pytest.mark.parametrize("layers", ["last", "last4", "all"])
-def test_a_probe_of_tags(zoo: Path, layers: Any) -> None:
+def test_a_probe_of_tags(zoo: Path) -> None:
     """Two random layers tell a linear head more than the most frequent tag."""
-    settings = replace(PROBE, frozen_encoder=layers, num_train_epochs=40.0)
+    settings = replace(PROBE, frozen_encoder="all", num_train_epochs=40.0)
     own = chunks()
     found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings)
     tags = [tag for s in own.validation if isinstance(s, Sentence) for tag in s.tags]

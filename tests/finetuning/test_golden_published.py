@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from golden import UPDATES, measured, processor, read, tasks
 
 BEFORE, GOLDEN = read()

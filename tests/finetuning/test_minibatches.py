@@ -301,13 +301,6 @@ def test_three_updates_of_our_protocol_by_hand() -> None:
     assert losses[0] == pytest.approx(0.4)
 
 
-def test_each_part_of_the_published_protocol_differs() -> None:
-    parts: list[dict[str, Any]] = [{}, {"optim": "electra_adam"}, {"schedule": "electra"}]
-    parts.append({"summed": True})
-    found = [three_updates("electrify", **part)[0][-1] for part in parts]
-    assert len(set(found)) == 4
-
-
 def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -384,13 +377,6 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(
 # ------------------------------------------------------------------ the published protocol
 
 
-def test_the_published_values() -> None:
-    """google-research/electra, configure_finetuning.py and finetune/."""
-    found = PROTOCOLS["published"]
-    assert (found.optim, found.schedule, found.summed) == ("electra_adam", "electra", True)
-    assert (found.skip_level, found.by_length, found.both_orders) == (True, False, True)
-
-
 @pytest.mark.parametrize(
     ("published", "value_range", "wanted"),
     [
@@ -457,14 +443,6 @@ def test_pairs_in_both_orders() -> None:
     assert not trained & {frozenset((e.text, e.pair)) for e in selection}
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
-def test_the_published_protocol_learns(zoo: Path, kind: str) -> None:
-    settings = replace(THOROUGH, protocol="published")
-    task = reviews_task() if kind == "classification" else values()
-    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings)
-    assert next(iter(found.scores.values())) > 0.9, found.curve
-
-
 # ------------------------------------------------------------------ examples and epochs
 
 
@@ -509,16 +487,15 @@ def test_a_run_is_a_function_of_its_seed(zoo: Path) -> None:
     assert other.curve[0].loss != first.curve[0].loss
 
 
-@pytest.mark.parametrize("name", ["electra", "bert", "roberta"])
-def test_a_class_and_a_value_are_learnt(zoo: Path, name: str) -> None:
-    found = finetune_one(str(zoo / name), reviews_task(), seed=0, settings=THOROUGH)
+def test_a_class_and_a_value_are_learnt(zoo: Path) -> None:
+    found = finetune_one(str(zoo / "electra"), reviews_task(), seed=0, settings=THOROUGH)
     assert found.scores["accuracy"] == 1.0
     # 7 updates an epoch, every fifth of 24 epochs and the last.
     assert [p.step for p in found.curve] == [35, 70, 105, 140, 168]
     assert found.curve[0].loss > found.curve[-1].loss
     assert found.curve[-1].metrics == found.scores
     assert (found.train_examples, found.updates) == (54, 168)
-    found = finetune_one(str(zoo / name), values(), seed=0, settings=THOROUGH)
+    found = finetune_one(str(zoo / "electra"), values(), seed=0, settings=THOROUGH)
     assert found.scores["pearson"] > 0.9, found.curve
 
 

@@ -209,13 +209,11 @@ def test_folders_without_a_model_or_tokenizer(zoo: Path, tmp_path: Path) -> None
         reader_of(folder)
 
 
-@pytest.mark.parametrize("kind", ["ViT", "Canine"])
-def test_models_that_read_no_tokens(zoo: Path, tmp_path: Path, kind: str) -> None:
+def test_a_model_that_reads_no_tokens(zoo: Path, tmp_path: Path) -> None:
     kept = shutil.ignore_patterns("*.safetensors", "config.json")
     folder = Path(shutil.copytree(zoo / "bert", tmp_path / "model", ignore=kept))
     fields = {"vocab_size": 26, **SHAPE} | {"image_size": 8, "patch_size": 4}
-    config = getattr(transformers, f"{kind}Config")(**fields)
-    getattr(transformers, f"{kind}Model")(config).save_pretrained(folder)
+    transformers.ViTModel(transformers.ViTConfig(**fields)).save_pretrained(folder)
     with pytest.raises(UserError, match="reads no tokens of a text"):
         reader_of(folder)
 
@@ -374,8 +372,8 @@ def folder_of(zoo: Path, others: Path, name: str) -> Path:
     return (zoo if name in ZOO else others) / name
 
 
-@pytest.mark.parametrize("name", ["modernbert", *OTHERS])
-def test_every_architecture_learns_a_class(zoo: Path, others: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["xlnet", "gpt2"])
+def test_models_that_read_the_last_token_learn_a_class(zoo: Path, others: Path, name: str) -> None:
     model = str(folder_of(zoo, others, name))
     found = finetune_one(model, reviews_task(), seed=0, settings=THOROUGH)
     assert found.scores["accuracy"] > 0.9, found.curve

@@ -162,10 +162,9 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
 # ------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize("name", ["electra", "roberta", "modernbert", "deberta"])
-def test_chunks_are_learnt(zoo: Path, name: str) -> None:
+def test_chunks_are_learnt(zoo: Path) -> None:
     settings = replace(THOROUGH, learning_rate=1e-2)
-    found = finetune_one(str(zoo / name), chunks(), seed=0, settings=settings)
+    found = finetune_one(str(zoo / "electra"), chunks(), seed=0, settings=settings)
     assert found.scores["f1"] > 0.9, found.curve
     lines = found.files["chunks.txt"].split("\n\n")[0].splitlines()
     first: Any = chunks().validation[0]
@@ -183,8 +182,8 @@ def test_a_tag_that_training_never_showed_is_a_mistake(zoo: Path) -> None:
 
 
 def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
-    """`good film` is one word or two, of the same tokens. By its first token alone, one word of
-    five cannot be told. The saved model predicts as it was scored."""
+    """`good film` is one word or two, of the same tokens, which the first token alone cannot tell.
+    The saved model predicts as it was scored."""
     made = [
         sentence
         for a in ADJECTIVES
@@ -199,9 +198,6 @@ def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
     assert found.scores["accuracy"] > 0.99, found.curve
-    published = replace(settings, protocol="published", learning_rate=1e-3)
-    first = finetune_one(str(zoo / "electra"), task, seed=0, settings=published)
-    assert 0.5 < first.scores["accuracy"] <= 0.8 + 1e-9
     scored = [line.split()[-1] for line in found.files["words.txt"].splitlines() if line]
     predicted = predict(saved, [s.words for s in made], bf16="false")
     assert [t for one in predicted for t in one["predicted_tags"]] == scored

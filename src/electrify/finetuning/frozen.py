@@ -119,7 +119,8 @@ class Probed(Problem):
         return self._standardised(self.features(examples))
 
     def _standardised(self, found: Features) -> Features:
-        return replace(found, features_RF=(found.features_RF - self.mean_F) / self.std_F)
+        found.features_RF.sub_(self.mean_F).div_(self.std_F)  # there may be no room for a copy
+        return found
 
     def states(self, rows: Rows) -> Iterator[tuple[Tensor, Batch, list[Tensor]]]:
         """Batches of the rows: their numbers [B], the batch, and the states of the chosen layers,

@@ -50,6 +50,17 @@ FROZEN_RATE = 2e-3
 FROZEN_EPOCHS = 20.0
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
+PROBLEMS: dict[tuple[str, str], Any] = {
+    ("texts", "electrify"): Texts,
+    ("texts", "published"): PublishedTexts,
+    ("texts", "frozen"): FrozenTexts,
+    ("tagging", "electrify"): Tagging,
+    ("tagging", "published"): Tagging,
+    ("tagging", "frozen"): FrozenTagging,
+    ("answering", "electrify"): Answering,
+    ("answering", "published"): ElectraQuestions,
+}
+"""How a kind of task is learnt, by the protocol or as a probe."""
 
 
 @dataclass(frozen=True)
@@ -164,38 +175,28 @@ def problem_of(
     task: TaskData, reader: Reader, settings: FinetuneSettings, device: torch.device, *, bf16: bool
 ) -> Any:
     """The task made ready for an encoder."""
+    group = task.kind if task.kind in ("tagging", "answering") else "texts"
+    way = "frozen" if settings.frozen_encoder != "none" else settings.protocol
     default = task.max_seq_length or MAX_SEQ_LENGTH[task.kind]
     how: dict[str, Any] = {"max_seq_length": reader.fitting(settings.max_seq_length, default)}
-    how["device"] = device
-    if settings.class_weights == "balanced" and task.kind not in ("regression", "answering"):
+    if group == "answering":
+        wanted = settings.doc_stride, settings.n_best_size, settings.max_answer_length
+        names = "doc_stride", "n_best", "longest_answer"
+        how |= {name: x for name, x in zip(names, wanted, strict=True) if x is not None}
+        questions: Any = (*task.train, *task.validation)
+        how["answerless"] = not all(q.answers for q in questions)
+    elif settings.class_weights == "balanced" and task.kind != "regression":
         how["weights"] = class_weights(task)
-    published = settings.protocol == "published"
-    if published:
+    if way == "published":
         how["head"] = published_head
-    if settings.frozen_encoder != "none":
-        how |= {"layers": settings.frozen_encoder, "bf16": bf16}
-        how["pairs"] = isinstance(task.train[0], Example) and task.train[0].pair is not None
-    match task.kind:
-        case "answering":
-            wanted = settings.doc_stride, settings.n_best_size, settings.max_answer_length
-            names = "doc_stride", "n_best", "longest_answer"
-            how |= {name: x for name, x in zip(names, wanted, strict=True) if x is not None}
-            questions: Any = (*task.train, *task.validation)
-            how["answerless"] = not all(q.answers for q in questions)
-            made: Any = ElectraQuestions if published else Answering
-        case "tagging" if settings.frozen_encoder != "none":
-            made = FrozenTagging
-        case "tagging":
-            how["first_piece"] = published
-            made = Tagging
-        case _ if settings.frozen_encoder != "none":
-            made = FrozenTexts
-        case _ if published:
+        if group == "texts":
             how["value_range"] = task.value_range
-            made = PublishedTexts
-        case _:
-            made = Texts
-    return made(reader, task.kind, task.labels, **how)
+        if group == "tagging":
+            how["first_piece"] = True
+    if way == "frozen":
+        pairs = isinstance(task.train[0], Example) and task.train[0].pair is not None
+        how |= {"layers": settings.frozen_encoder, "bf16": bf16, "pairs": pairs}
+    return PROBLEMS[group, way](reader, task.kind, task.labels, device=device, **how)
 
 
 @dataclass

@@ -77,7 +77,7 @@ def _panel(axis: Any, report: Report, task: str, metric: str, models: list[str])
         scores = [
             100 * float(r["scores"][metric])
             for r in report.records
-            if r["task"] == task and report.shown(r["model"]) == model
+            if r["task"] == task and r["model"] == model
         ]
         if scores:
             median = 100 * report.median(task=task, model=model, metric=metric)

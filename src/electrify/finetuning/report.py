@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +73,11 @@ class Report:
 
     rows: tuple[Row, ...]
     records: tuple[Record, ...]
-    """Every run behind the rows, as in scores.jsonl."""
+    """Every run behind the rows, as in scores.jsonl, but under the names of the rows."""
     settings: dict[str, Any]
     """Those that all runs share."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """The names of models in the records -> in the rows."""
     grid: tuple[Row, ...] = ()
     """Of a search: the first metric at every point."""
-
-    def shown(self, label: str) -> str:
-        """The name of a record's model in the rows."""
-        return self.names.get(label, label)
 
     def median(self, *, task: str, model: str, metric: str | None = None) -> float:
         """The median of one row, by default of the task's first metric. Raises KeyError."""
@@ -195,7 +189,7 @@ class Report:
             )
             memory = max(r["peak_memory_bytes"] for r in runs)
             size = f"{runs[0]['parameters'] / 1e6:.1f} M"
-            cells.append([task, self.shown(model), size, f"{updates:,g}", f"{epochs:.3g}"])
+            cells.append([task, model, size, f"{updates:,g}", f"{epochs:.3g}"])
             cells[-1] += [f"{seconds:.1f}", f"{memory / 2**20:,.0f} MiB"]
         return cells
 
@@ -245,6 +239,7 @@ def report_of(
     it."""
     # Files hold relative paths only.
     shown = {label: label if is_absolute(name) else name for label, name in names.items()}
+    records = [{**r, "model": shown.get(r["model"], r["model"])} for r in records]
     rows, grid, kept = list[Row](), list[Row](), list[Record]()
     for task, its in metrics.items():
         by_model: dict[str, dict[str, list[Record]]] = {}
@@ -253,16 +248,15 @@ def report_of(
                 by_model.setdefault(r["model"], {}).setdefault(r["point"], []).append(r)
         best = {}
         for model, by_point in by_model.items():
-            name = shown.get(model, model)
-            firsts = [Row.of(runs, its[0], name) for runs in by_point.values()]
+            firsts = [Row.of(runs, its[0], model) for runs in by_point.values()]
             top = firsts[0]
             for row in firsts[1:]:
                 top = row if better(its[0], row.median, top.median) else top
             grid += firsts if top.point else []
-            best[name] = by_point[top.point]
-            kept += best[name]
-        rows += [Row.of(runs, metric, name) for metric in its for name, runs in best.items()]
-    return Report(tuple(rows), tuple(kept), settings, shown, tuple(grid))
+            best[model] = by_point[top.point]
+            kept += best[model]
+        rows += [Row.of(runs, metric, model) for metric in its for model, runs in best.items()]
+    return Report(tuple(rows), tuple(kept), settings, tuple(grid))
 
 
 def is_absolute(name: str) -> bool:
