@@ -47,11 +47,9 @@ from .saved import KEY, PROBLEMS, TRAINED, class_for, kind_of
 from .tasks import Kind
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
-
-
+PLAIN = "electrify_plain"
 Piece = tuple[int, int]
 """A token and its token type."""
-PLAIN = "electrify_plain"
 
 # ------------------------------------------------------------------ encoders
 

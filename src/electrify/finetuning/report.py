@@ -153,23 +153,14 @@ class Report:
         when = "of the best evaluation on held-out training examples" if best else "after training"
         said = [f"{name} {value}" for name, value in self.settings.items() if value is not None]
         resources = self._resources()
-        return "\n".join(
-            [
-                "# Fine-tuning",
-                "",
-                *markdown_table(self.cells(), names=3),
-                "",
-                f"Scores times 100 on the validation examples {when}. std is over seeds.",
-                "",
-                *["## Resources", "", *markdown_table(resources, names=2), ""]
-                * (len(resources) > 1),
-                *(text for line in self._published() for text in (line, "")),
-                *(f"- {inert(note)}" for note in self.notes()),
-                "",
-                f"Settings: {', '.join(sorted(said))}.",
-                "",
-            ]
-        )
+        blocks = ["# Fine-tuning", markdown_table(self.cells(), names=3)]
+        blocks.append(f"Scores times 100 on the validation examples {when}. std is over seeds.")
+        if len(resources) > 1:
+            blocks += ["## Resources", markdown_table(resources, names=2)]
+        blocks += self._published()
+        blocks.append("\n".join(f"- {inert(note)}" for note in self.notes()))
+        blocks.append(f"Settings: {', '.join(sorted(said))}.")
+        return "\n\n".join(filter(None, blocks)) + "\n"
 
     def _resources(self) -> list[list[str]]:
         """A table of parameters, of updates, epochs and seconds of a run (medians), and of the most
@@ -180,12 +171,9 @@ class Report:
             if r["parameters"]:  # not a baseline
                 by_model.setdefault((r["task"], r["model"]), []).append(r)
         for (task, model), runs in by_model.items():
-            epochs, updates, seconds = (
-                statistics.median(values)
-                for values in zip(
-                    *((r["curve"][-1]["epoch"], r["updates"], r["seconds"]) for r in runs),
-                    strict=True,
-                )
+            epochs = statistics.median(r["curve"][-1]["epoch"] for r in runs)
+            updates, seconds = (
+                statistics.median(r[name] for r in runs) for name in ("updates", "seconds")
             )
             memory = max(r["peak_memory_bytes"] for r in runs)
             size = f"{runs[0]['parameters'] / 1e6:.1f} M"
@@ -224,7 +212,7 @@ class Report:
             "Median over the seeds, times 100, on the validation examples. A star marks the best."
         )
         table = markdown_table(cells, names=3)
-        return "\n".join(["# Hyperparameter search", "", *table, "", text, ""])
+        return "\n\n".join(["# Hyperparameter search", table, text]) + "\n"
 
 
 def report_of(
@@ -272,7 +260,7 @@ def by_model(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{model} {score:.1f}" for model, score in scores.items())
 
 
-def markdown_table(cells: list[list[str]], *, names: int) -> list[str]:
+def markdown_table(cells: list[list[str]], *, names: int) -> str:
     head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
     rule = "|" + "|".join(["---"] * names + ["---:"] * (len(cells[0]) - names)) + "|"
-    return [head, rule, *body]
+    return "\n".join([head, rule, *body])
