@@ -26,8 +26,13 @@ import torch
 
 from electrify.finetuning import loop
 from electrify.finetuning.known import read_task
-from electrify.finetuning.model import computing_in_bf16, learning_rates, load_encoder
-from electrify.finetuning.published import PROTOCOLS
+from electrify.finetuning.model import (
+    computing_in_bf16,
+    default_rates,
+    learning_rates,
+    load_encoder,
+)
+from electrify.finetuning.options import FinetuneSettings
 from electrify.finetuning.tasks import TaskData, tasks_named
 from electrify.finetuning.texts import Texts
 
@@ -43,23 +48,12 @@ def ours(
     net = problem.net(dropout=0.1)
     if bf16:
         computing_in_bf16(net.encoder)
-    peak, decay = loop.default_rates(reader.width)
+    peak, decay = default_rates(reader.width)
+    rates = learning_rates(net, peak=peak, decay=decay)
     rows = problem.training(examples)
+    settings = FinetuneSettings(per_device_train_batch_size=BATCH)
     began = time.perf_counter()
-    loop.train(
-        net,
-        problem,
-        rows,
-        rates=learning_rates(net, peak=peak, decay=decay),
-        protocol=PROTOCOLS["electrify"],
-        batch_size=BATCH,
-        epochs=1,
-        warmup_ratio=0.1,
-        weight_decay=0.0,
-        max_grad_norm=1.0,
-        seed=0,
-        after=lambda *_: True,
-    )
+    loop.train(net, problem, rows, settings, rates=rates, epochs=1, seed=0, after=lambda *_: True)
     return time.perf_counter() - began
 
 

@@ -324,7 +324,7 @@ def finetune(
             if word not in known:
                 raise UserError(f"finetune() has no argument {word!r}{nearest(word, known)}")
         report = tuned(FinetuneConfig(**fixed, settings=FinetuneSettings(**settings), **outer))
-    label = next(iter(report.names))  # baselines come after it
+    label = report.records[0]["model"]  # baselines come after it
     scores: dict[str, list[float]] = {}
     for record in (record for record in report.records if record["model"] == label):
         for metric, value in record["scores"].items():

@@ -44,7 +44,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
     "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
     "export": ("cli:Export", "Export a run as a Hugging Face folder"),
-    "finetune": ("finetuning.options:Finetune", "Fine-tune encoders on a task with several seeds"),
+    "finetune": (
+        "finetuning.options:FinetuneConfig",
+        "Fine-tune encoders on a task with several seeds",
+    ),
     "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),

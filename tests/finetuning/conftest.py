@@ -100,9 +100,12 @@ def save_tokenizer(folder: Path) -> int:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return zoo_in(tmp_path_factory.mktemp("zoo"))
+
+
+def zoo_in(root: Path) -> Path:
     """Folders electra (a discriminator with a projection), bert, roberta and modernbert (masked
     LMs) and deberta (an encoder), all with one tokenizer."""
-    root = tmp_path_factory.mktemp("zoo")
     hf_logging.disable_progress_bar()
     made = {
         "electra": (ElectraForPreTraining, ElectraConfig, {"embedding_size": 8}),

@@ -19,12 +19,12 @@ from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_o
 
 from electrify.errors import UserError
 from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, windows_over
+from electrify.finetuning.loop import Batch
 from electrify.finetuning.metrics import score_answers
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.predict import predict
 from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
-from electrify.finetuning.rows import Batch
 from electrify.finetuning.squad import answering_of
 from electrify.finetuning.tasks import Answer, Question
 
@@ -39,6 +39,8 @@ def reading(
     made = ElectraQuestions if electra else Answering
     return made(
         reader_of(zoo / "bert"),
+        "answering",
+        (),
         max_seq_length=length,
         device=CPU,
         answerless=answerless,
@@ -82,7 +84,7 @@ def test_windows_by_hand(zoo: Path) -> None:
     # Windows without the answer are left out where every question has one.
     assert problem.training([TOLD]).targets.tolist() == [[10, 10, 0]]
     every = reading(zoo, length=13, stride=3, answerless=True).training([TOLD, SILENT])
-    assert every.targets.tolist() == [[0, 0, 1], [0, 0, 1], [10, 10, 0], *[[0, 0, 1]] * 3]
+    assert every.targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0], *[[0, 0, 1]] * 3]
     batch = rows.batch(torch.tensor([2]))
     assert batch.places_BL.tolist() == [[False] * 4 + [True] * 7 + [False]]
     tokens = problem.reader.tokenizer.convert_ids_to_tokens(batch.inputs["input_ids"][0])
@@ -97,12 +99,14 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
         assert problem.training([TOLD]).targets.tolist() == [[0, 0, 0], [0, 0, 0], [10, 10, 0]]
     assert problem.training([SILENT]).targets.tolist() == [[0, 0, 1]] * 3
     rows = problem.rows([TOLD])
-    assert [w.own for w in rows.spots] == [(0, 6), (6, 9), (9, 13)]
+    assert owned([(w.begin, w.end) for w in rows.spots]) == [(0, 6), (6, 9), (9, 13)]
     # The separator after the context may be chosen.
     batch = rows.batch(torch.tensor([2]))
     assert batch.places_BL.tolist() == [[False] * 4 + [True] * 8]
     nowhere = Question("n", "film", "\u200b film", (Answer("\u200b", 0),))
-    assert len(problem.training([nowhere, TOLD]).targets) == 3
+    for electra in (False, True):
+        problem = reading(zoo, length=13, stride=3, electra=electra, answerless=True)
+        assert len(problem.training([nowhere, TOLD]).targets) == 3
 
 
 def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, set[int]]]:
@@ -131,9 +135,8 @@ def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, se
 def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
     length: int, room: int, stride: int
 ) -> None:
-    windows, own = owned(length, room, stride)
-    assert windows == windows_over(length, room, stride)
-    both = zip(windows, own, strict=True)
+    windows = windows_over(length, room, stride)
+    both = zip(windows, owned(windows), strict=True)
     found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
     assert found == most_context(length, room, stride)
 
@@ -287,7 +290,8 @@ def electra_head(zoo: Path, width: int, *, last: bool = False, std: float | None
         torch.nn.Linear(2 * width, 512), torch.nn.GELU(), torch.nn.Linear(512, 1)
     )
     head.states = lambda batch: head.given
-    problem = ElectraQuestions(reader, max_seq_length=16, device=CPU, answerless=True)
+    how: dict[str, Any] = {"max_seq_length": 16, "device": CPU, "answerless": True}
+    problem = ElectraQuestions(reader, "answering", (), **how)
     return head, problem
 
 
@@ -408,13 +412,12 @@ def test_which_of_the_beam_are_answers(zoo: Path) -> None:
 # ------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize("protocol", ["electrify", "published"])
 @pytest.mark.parametrize("impossible", [False, True])
-def test_answers_are_learnt(zoo: Path, tmp_path: Path, protocol: Any, impossible: bool) -> None:
+def test_answers_are_learnt(zoo: Path, tmp_path: Path, impossible: bool) -> None:
     """And predicted by the saved model as they were scored."""
     task = answering(impossible=impossible)
-    settings = replace(THOROUGH, protocol=protocol, learning_rate=5e-3, num_train_epochs=30.0)
-    saved = tmp_path / "saved" if protocol == "electrify" else None
+    settings = replace(THOROUGH, learning_rate=5e-3, num_train_epochs=30.0)
+    saved = tmp_path / "saved"
     found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
     assert next(iter(found.scores.values())) > 0.9, found.curve
     predictions = json.loads(found.files["squad.predictions.json"])
@@ -427,17 +430,14 @@ def test_answers_are_learnt(zoo: Path, tmp_path: Path, protocol: Any, impossible
     if impossible:
         assert found.scores["no_answer_exact"] > 0.8
         assert "" in predictions.values()
-    if saved is not None:
-        asked, contexts = [q.question for q in every], [q.context for q in every]
-        again = predict(saved, asked, pairs=contexts, bf16="false", device="cpu")
-        texts = [one["predicted_answer"] for one in again]
-        assert texts == [predictions[q.id] for q in every]
-        noted = load_finetuned(str(saved), device=CPU).reading
-        assert (noted.no_answer_threshold is not None) == impossible
+    asked, contexts = [q.question for q in every], [q.context for q in every]
+    again = predict(saved, asked, pairs=contexts, bf16="false", device="cpu")
+    assert [one["predicted_answer"] for one in again] == [predictions[q.id] for q in every]
+    noted = load_finetuned(str(saved), device=CPU).reading
+    assert (noted.no_answer_threshold is not None) == impossible
 
 
-@pytest.mark.parametrize("protocol", ["electrify", "published"])
-def test_an_answer_in_one_of_several_short_windows_is_learnt(zoo: Path, protocol: Any) -> None:
+def test_an_answer_in_one_of_several_short_windows_is_learnt(zoo: Path) -> None:
     every = []
     for k, a in enumerate(("good", "great", "fine", "bad", "awful", "poor") * 4):
         filler = ["it was one film and"] * 3
@@ -446,7 +446,6 @@ def test_an_answer_in_one_of_several_short_windows_is_learnt(zoo: Path, protocol
         answer = Answer(f"very {a}", context.index("very"))
         every.append(Question(f"q{k}", "plot", context, (answer,)))
     task = answering_of("t", tuple(every), tuple(every), epochs=2)
-    settings = replace(THOROUGH, protocol=protocol, learning_rate=5e-3, max_seq_length=16)
-    settings = replace(settings, doc_stride=6)
+    settings = replace(THOROUGH, learning_rate=5e-3, max_seq_length=16, doc_stride=6)
     found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings)
     assert found.scores["exact"] > 0.9, found.curve

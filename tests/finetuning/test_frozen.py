@@ -50,31 +50,32 @@ def states_of(problem: Any, text: str) -> tuple[torch.Tensor, ...]:
     return tuple(states_1LD[0] for states_1LD in found.hidden_states)
 
 
-@pytest.mark.parametrize("name", ["electra", "modernbert", "deberta"])
-@pytest.mark.parametrize("layers", ["last", "last4", "all"])
+@pytest.mark.parametrize(
+    ("name", "layers"), [("electra", "last"), ("modernbert", "last4"), ("deberta", "all")]
+)
 def test_features_are_the_mean_of_a_texts_states(zoo: Path, name: str, layers: str) -> None:
     """Special tokens included. Two blocks and the embeddings: there are no four layers."""
     own = task("classification", pairs=False)
     problem = probe_of(zoo, name, own, layers)
     assert isinstance(problem, FrozenTexts)
-    found_NF = problem.training(own.train).states_NF
+    found_NF = problem.training(own.train).features_RF
     torch.testing.assert_close(found_NF.mean(0), torch.zeros(found_NF.shape[1]), atol=1e-4, rtol=0)
     torch.testing.assert_close(found_NF.std(0, correction=0), torch.ones(found_NF.shape[1]))
     states = states_of(problem, own.train[3].text)  # type: ignore[union-attr]
     taken = states[-1:] if layers == "last" else states
     raw_F = torch.cat([states_LD.mean(0) for states_LD in taken])
-    wanted_F = (raw_F - problem.standard.mean_F) / problem.standard.std_F
+    wanted_F = (raw_F - problem.mean_F) / problem.std_F
     torch.testing.assert_close(found_NF[3], wanted_F, atol=1e-3, rtol=1e-3)
 
 
 def test_a_pair_is_two_texts(zoo: Path) -> None:
     own = task("classification", pairs=True)
     problem = probe_of(zoo, "bert", own, "last")
-    found_NF = problem.training(own.train).states_NF
+    found_NF = problem.training(own.train).features_RF
     first: Any = own.train[0]
     u, v = (states_of(problem, text)[-1].mean(0) for text in (first.text, first.pair))
     raw_F = torch.cat([u, v, (u - v).abs(), u * v])
-    wanted_F = (raw_F - problem.standard.mean_F) / problem.standard.std_F
+    wanted_F = (raw_F - problem.mean_F) / problem.std_F
     torch.testing.assert_close(found_NF[0], wanted_F, atol=1e-3, rtol=1e-3)
 
 
@@ -85,22 +86,21 @@ def test_features_of_words_are_the_mean_states_of_their_tokens(zoo: Path) -> Non
     problem = probe_of(zoo, "electra", own, "all")
     assert isinstance(problem, FrozenTagging)
     words = problem.training(made)
-    assert words.states_WF.shape == (sum(len(s.words) for s in made), 3 * 16)  # type: ignore[union-attr]
-    torch.testing.assert_close(words.states_WF.mean(0), torch.zeros(48), atol=1e-4, rtol=0)
+    assert words.features_RF.shape == (sum(len(s.words) for s in made), 3 * 16)  # type: ignore[union-attr]
+    torch.testing.assert_close(words.features_RF.mean(0), torch.zeros(48), atol=1e-4, rtol=0)
     states = states_of(problem, "films the plotlys")
     raw_WF = torch.cat([torch.stack([s[1:3].mean(0), s[3], s[4:7].mean(0)]) for s in states], -1)
-    wanted_WF = (raw_WF - problem.standard.mean_F) / problem.standard.std_F
-    torch.testing.assert_close(words.states_WF[:3], wanted_WF, atol=1e-3, rtol=1e-3)
+    wanted_WF = (raw_WF - problem.mean_F) / problem.std_F
+    torch.testing.assert_close(words.features_RF[:3], wanted_WF, atol=1e-3, rtol=1e-3)
     net = problem.net(dropout=0.0)
     torch.nn.init.normal_(net.out.weight)
     tags = problem.tags(made, words, outputs_of(problem, net.eval(), words))
     assert [len(t) for t in tags] == [len(s.words) for s in made]  # type: ignore[union-attr]
-    flat = net(words.states_WF).argmax(-1).tolist()
+    flat = net({"features": words.features_RF}).argmax(-1).tolist()
     assert [own.labels.index(t) for one in tags for t in one] == flat
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize(("kind", "pairs"), [("classification", True), ("regression", False)])
 def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool) -> None:
     model = str(zoo / "electra")
     before = reader_of(model).encoder.state_dict()
@@ -112,10 +112,9 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     assert found.parameters < 2000  # only the head's
 
 
-@pytest.mark.parametrize("layers", ["last", "last4", "all"])
-def test_a_probe_of_tags(zoo: Path, layers: Any) -> None:
+def test_a_probe_of_tags(zoo: Path) -> None:
     """Two random layers tell a linear head more than the most frequent tag."""
-    settings = replace(PROBE, frozen_encoder=layers, num_train_epochs=40.0)
+    settings = replace(PROBE, frozen_encoder="all", num_train_epochs=40.0)
     own = chunks()
     found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings)
     tags = [tag for s in own.validation if isinstance(s, Sentence) for tag in s.tags]

@@ -203,19 +203,6 @@ def test_another_commit_of_the_hub_is_another_model(
             finetune(asked)
 
 
-@pytest.mark.parametrize("damage", [b"5", b"{}", b"\xff", b'{"model": "m", "task": "t", "seed": 0'])
-def test_a_damaged_line_is_named(zoo: Path, reviews: Files, tmp_path: Path, damage: bytes) -> None:
-    out = tmp_path / "out"
-    asked = options(zoo, reviews, out)
-    rows = finetune(asked).rows
-    line = (out / "scores.jsonl").read_bytes()
-    (out / "scores.jsonl").write_bytes(line + damage)
-    with pytest.raises(UserError, match=r"scores\.jsonl, line 2 is damaged"):
-        finetune(asked)
-    (out / "scores.jsonl").write_bytes(line)
-    assert finetune(asked).rows == rows
-
-
 def test_scores_that_are_not_numbers(
     zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,9 +402,7 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         (mine,) = (r for r in report.rows if (r.model, r.metric) == (name, "accuracy"))
         assert mine.point == best
         assert mine.median == max(points.values()) == points[best] > points[worst]
-        of_runs = [
-            r["scores"]["accuracy"] for r in report.records if report.shown(r["model"]) == name
-        ]
+        of_runs = [r["scores"]["accuracy"] for r in report.records if r["model"] == name]
         assert mine.mean == pytest.approx(sum(of_runs) / 2)
         assert any(f"{name}: {best} is the best of 4 settings" in note for note in report.notes())
     page = (out / "search.md").read_text().splitlines()
@@ -450,7 +435,7 @@ def test_options_that_no_task_uses(zoo: Path, reviews: Files, tmp_path: Path) ->
         ({"selection_fraction": 0.2}, "needs load_best"),
         ({"load_best_model_at_end": True, "selection_fraction": 1.0}, "selection_fraction "),
         ({"min_train_steps": 5, "num_train_epochs": 2.0}, "exclude each other"),
-        ({"frozen_encoder": "last", "layerwise_lr_decay": 0.9}, "no effect"),
+        ({"frozen_encoder": "last", "layerwise_lr_decay": 0.9}, "exclude each other"),
         ({"frozen_encoder": "last", "protocol": "published"}, "exclude each other"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"max_seq_length": 3}, "max_seq_length"),

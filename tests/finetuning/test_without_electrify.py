@@ -143,13 +143,14 @@ def said_something(found: dict[str, Any], held: str) -> None:
     labels = Counter(label for row in rows for label in row.get("tags") or [row["label"]])
     chance = max(labels.values()) / labels.total()
     losses = found["fine-tuning"]["losses"]
-    assert sum(losses[-8:]) < 0.97 * sum(losses[:8])
+    assert sum(losses[-8:]) < 0.9 * sum(losses[:8])
     for title in ("fine-tuning", "saved", "probe"):
         scores = {name: here for name, here, *_ in found[title]["rows"]}
         assert scores["accuracy"] > chance, title
         assert len(set(found[title]["predicted"])) > 2, title
 
 
+@pytest.mark.slow
 def test_without_folders_of_electrify(pretrained: Callable[[str], Path], tmp_path: Path) -> None:
     """There is nothing to compare with, and the same losses."""
     file = examples(tmp_path / "few.jsonl", "text", number=40, seed=1)

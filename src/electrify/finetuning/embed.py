@@ -56,7 +56,8 @@ class Embedder:
             computing_in_bf16(self.reader.encoder)
         length = self.reader.fitting(options.max_seq_length, MAX_SEQ_LENGTH)
         self.pooling = options.pooling
-        self.texts = Texts(self.reader, "regression", (), max_seq_length=length, device=self.device)
+        how: Any = {"max_seq_length": length, "device": self.device}
+        self.texts = Texts(self.reader, "regression", (), **how)
         self.truncation = Truncation(self.reader, length)
 
     def outputs(self, encoder: Any, batch: Any) -> dict[str, Any]:
@@ -107,7 +108,12 @@ class SentenceEmbedder:
         if (options.max_seq_length or 0) > most:
             raise UserError(f"{model} reads at most {most} tokens. Give --max-seq-length {most}")
         length = self.model.max_seq_length = options.max_seq_length or most
-        known = {"name": model, "made_for": most, "width": len(self.model.encode(""))}
+        known = {
+            "segments": False,
+            "name": model,
+            "made_for": most,
+            "width": len(self.model.encode("")),
+        }
         self.reader: Any = SimpleNamespace(tokenizer=self.model.tokenizer, **known)
         self.truncation = Truncation(self.reader, length)
 

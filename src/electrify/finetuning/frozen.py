@@ -6,25 +6,25 @@ texts, u and v, and the layer sees u, v, |u - v| and u * v (SentEval, Conneau an
 1803.05449). Each feature is standardised by its mean and deviation over the training examples: the
 layers of a pre-norm encoder differ greatly in scale.
 
-Shape suffixes: N texts, W words, F features, B texts of a batch, L tokens, S sentences, C classes.
+Shape suffixes: N texts or sentences, W words, R texts or words, F features, B those of a batch, L
+tokens or words, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from .loop import device_named, most_tokens, pieces
+from .loop import Batch, Rows, device_named, most_tokens, pieces
 from .metrics import spearman
 from .model import Reader, load_encoder
-from .rows import Rows
-from .tagging import Spot, Tagging, means
+from .tagging import NO_WORD, Tagging, of_words
 from .tasks import Example, Sentence, TaskData
-from .texts import Outputs, Texts, grade_classes, known_rows
+from .texts import Problem, Texts
 
 Layers = Literal["last", "last4", "all"]
 
@@ -37,7 +37,8 @@ def layers_taken(layers: Layers, reader: Reader) -> int:
 
 
 class Probe(nn.Module):
-    """Dropout and a linear layer on features [..., F]."""
+    """Dropout and a linear layer on features: logits [B, C] of texts, or [B, L, C] of words, 0
+    where there is none."""
 
     def __init__(self, features: int, outputs: int, *, dropout: float, std: float) -> None:
         super().__init__()
@@ -46,133 +47,137 @@ class Probe(nn.Module):
         nn.init.normal_(self.out.weight, std=std)
         nn.init.zeros_(self.out.bias)
 
-    def forward(self, states_F: Tensor) -> Tensor:
-        return self.out(self.dropout(states_F))
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        logits_RC = self.out(self.dropout(inputs["features"]))
+        if "words" not in inputs:
+            return logits_RC
+        logits_BLC = logits_RC.new_zeros(*inputs["words"].shape, logits_RC.shape[1])
+        return logits_BLC.index_put((inputs["words"],), logits_RC)
 
 
 @dataclass(frozen=True)
-class Standard:
-    """Mean and deviation of each feature over the training examples."""
+class Features:
+    """Rows whose inputs are features: one vector a text, or one a word. words: which of a
+    sentence's places [N, L] are words; the features are in their order."""
 
-    mean_F: Tensor
-    std_F: Tensor
+    features_RF: Tensor
+    lengths_N: Tensor
+    targets: Tensor
+    words_NL: Tensor | None = None
 
-    @classmethod
-    def of(cls, states_NF: Tensor) -> Standard:
-        return cls(states_NF.mean(0), states_NF.std(0, correction=0).clamp(min=1e-6))
+    @property
+    def device(self) -> torch.device:
+        return self.features_RF.device
 
-    def apply(self, states_NF: Tensor) -> None:
-        """Gives each feature, in place, mean 0 and deviation 1 of the training examples."""
-        states_NF.sub_(self.mean_F).div_(self.std_F)
+    def batch(self, index_B: Tensor) -> Batch:
+        at_B = index_B.to(self.device)
+        lengths_B = self.lengths_N[index_B]
+        if self.words_NL is None:
+            inputs = {"features": self.features_RF[at_B]}
+            return Batch(inputs, lengths_B, None, self.targets[at_B])
+        words_BL = self.words_NL[at_B, : int(lengths_B.max())]
+        firsts_N = self.lengths_N.cumsum(0) - self.lengths_N
+        places_BL = firsts_N[index_B][:, None] + torch.arange(words_BL.shape[1])
+        features = self.features_RF[places_BL.to(self.device)[words_BL]]
+        inputs = {"features": features, "words": words_BL}
+        return Batch(inputs, lengths_B, words_BL, self.targets[at_B])
 
 
-class _Frozen:
-    """What both kinds of probes share. layers: of the encoder's states, concatenated."""
+@dataclass
+class Probed(Problem):
+    """What the probes of texts and of words share. layers: whose states are concatenated. bf16:
+    whether the encoder computes in it. pairs: whether the examples are pairs of texts."""
 
-    reader: Reader
-    device: torch.device
-    labels: tuple[str, ...]
-    standard: Standard
+    layers: Layers = field(kw_only=True)
+    bf16: bool = field(default=False, kw_only=True)
+    pairs: bool = field(default=False, kw_only=True)
+    mean_F: Tensor = field(init=False)
+    std_F: Tensor = field(init=False)
 
-    def freeze(self, layers: Layers, *, bf16: bool) -> None:
-        self.taken = layers_taken(layers, self.reader)
-        self.bf16 = bf16
+    def __post_init__(self) -> None:
+        self.taken = layers_taken(self.layers, self.reader)
         self.reader.encoder.eval()
 
     def net(self, *, dropout: float | None) -> Probe:
         std = getattr(self.reader.encoder.config, "initializer_range", None) or 0.02
         p = self.reader.dropout if dropout is None else dropout
-        features = self.taken * self.reader.width * self._sides()
+        features = self.taken * self.reader.width * (4 if self.pairs else 1)
         return Probe(features, len(self.labels) or 1, dropout=p, std=std).to(self.device)
 
-    def _sides(self) -> int:
-        return 1
+    def features(self, examples: Sequence[Any]) -> Features:
+        raise NotImplementedError
 
-    def states(self, rows: Rows, index_B: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        """The states of the chosen layers, [B, L, D] each, and the mask of the inputs, [B, L]."""
-        inputs = rows.inputs(index_B)
-        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            output = self.reader.encoder(**inputs, output_hidden_states=True)
-        return output.hidden_states[-self.taken :], inputs["attention_mask"]
-
-
-# ------------------------------------------------------------------ texts
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """Texts, or pairs of them, with their features. targets: [N], or [N, C] for several classes."""
-
-    states_NF: Tensor
-    targets: Tensor
-
-    @property
-    def lengths_N(self) -> Tensor:
-        """All equal: rows of features have no length."""
-        return torch.ones(len(self.states_NF), dtype=torch.long)
-
-    @property
-    def device(self) -> torch.device:
-        return self.states_NF.device
-
-    def batch(self, index_B: Tensor) -> tuple[Tensor, Tensor]:
-        at_B = index_B.to(self.device)
-        return self.states_NF[at_B], self.targets[at_B]
-
-
-class FrozenTexts(_Frozen, Texts):
-    """pairs: whether the examples are pairs."""
-
-    pairs = False
-
-    def _sides(self) -> int:
-        return 4 if self.pairs else 1
-
-    def training(self, examples: Sequence[Example]) -> Pooled:
+    def training(self, examples: Sequence[Any]) -> Features:
+        """Takes the mean and the deviation of each feature from these examples."""
         self.fit(examples)
-        return self._pooled(examples, fit=True)
+        found = self.features(examples)
+        self.mean_F = found.features_RF.mean(0)
+        self.std_F = found.features_RF.std(0, correction=0).clamp(min=1e-6)
+        return self._standardised(found)
 
-    def rows(self, examples: Sequence[Example]) -> Pooled:
-        return self._pooled(examples, fit=False)
+    def rows(self, examples: Sequence[Any]) -> Features:
+        return self._standardised(self.features(examples))
 
-    def _pooled(self, examples: Sequence[Example], *, fit: bool) -> Pooled:
-        states_NF = self._means(replace(e, pair=None) for e in examples)
+    def _standardised(self, found: Features) -> Features:
+        found.features_RF.sub_(self.mean_F).div_(self.std_F)  # there may be no room for a copy
+        return found
+
+    def states(self, rows: Rows) -> Iterator[tuple[Tensor, Batch, list[Tensor]]]:
+        """Batches of the rows: their numbers [B], the batch, and the states of the chosen layers,
+        [B, L, D] each in float32."""
+        numbers_N = torch.arange(len(rows.lengths_N))
+        for index_B in pieces(numbers_N, rows.lengths_N, most_tokens(self.device)):
+            batch = rows.batch(index_B)
+            kind = self.device.type
+            with torch.no_grad(), torch.autocast(kind, torch.bfloat16, enabled=self.bf16):
+                output = self.reader.encoder(**batch.inputs, output_hidden_states=True)
+            yield index_B, batch, [x.float() for x in output.hidden_states[-self.taken :]]
+
+
+@dataclass
+class FrozenTexts(Probed, Texts):
+    def features(self, examples: Sequence[Example]) -> Features:
+        features_NF = self.mean_states([replace(e, pair=None) for e in examples])
         if self.pairs:
-            u_NF, v_NF = states_NF, self._means(second_text(e) for e in examples)
-            states_NF = torch.cat([u_NF, v_NF, (u_NF - v_NF).abs(), u_NF * v_NF], -1)
-        if fit:
-            self.standard = Standard.of(states_NF)
-        self.standard.apply(states_NF)
-        return Pooled(states_NF, self.targets(examples).to(self.device))
+            u_NF, v_NF = features_NF, self.mean_states([second_text(e) for e in examples])
+            features_NF = torch.cat([u_NF, v_NF, (u_NF - v_NF).abs(), u_NF * v_NF], -1)
+        lengths_N = torch.ones(len(examples), dtype=torch.long)
+        return Features(features_NF, lengths_N, self.targets(examples).to(self.device))
 
-    def _means(self, examples: Any) -> Tensor:
-        return mean_states(self, Texts.rows(self, list(examples)))
-
-    def loss(self, net: Any, batch: Any) -> Tensor:
-        states_BF, targets = batch
-        return self.grade(net(states_BF), targets)
-
-    def weight(self, batch: Any) -> Tensor:
-        return known_rows(batch[1])
-
-    def outputs(self, net: Any, batch: Any) -> Outputs:
-        return {"logits": net(batch[0])}
+    def mean_states(self, examples: Sequence[Example]) -> Tensor:
+        """[N, F]: the mean of each text's states, special tokens included."""
+        width = self.taken * self.reader.width
+        found_NF = torch.empty(len(examples), width, device=self.device)
+        for index_B, batch, layers in self.states(Texts.rows(self, examples)):
+            mask_BL1 = batch.inputs["attention_mask"][..., None].float()
+            pooled = [(x_BLD * mask_BL1).sum(1) / mask_BL1.sum(1) for x_BLD in layers]
+            found_NF[index_B.to(self.device)] = torch.cat(pooled, -1)
+        return found_NF
 
 
 def second_text(example: Example) -> Example:
     return replace(example, text=example.pair or "", pair=None)
 
 
-def mean_states(frozen: _Frozen, rows: Rows) -> Tensor:
-    """[N, F] in float32: the mean of each text's states, special tokens included."""
-    numbers_N = torch.arange(len(rows.lengths_N))
-    found_NF = torch.empty(len(numbers_N), frozen.taken * frozen.reader.width, device=frozen.device)
-    for index_B in pieces(numbers_N, rows.lengths_N, most_tokens(frozen.device)):
-        layers, mask_BL = frozen.states(rows, index_B)
-        mask_BL1 = mask_BL[..., None].float()
-        pooled = [(x.float() * mask_BL1).sum(1) / mask_BL1.sum(1) for x in layers]
-        found_NF[index_B.to(frozen.device)] = torch.cat(pooled, -1)
-    return found_NF
+@dataclass
+class FrozenTagging(Probed, Tagging):
+    """The score of such a layer is the measure that best distinguishes small encoders."""
+
+    def features(self, examples: Sequence[Sentence]) -> Features:
+        rows = Tagging.rows(self, examples)
+        begins_NL = rows.targets != NO_WORD
+        number_NL = begins_NL.flatten().cumsum(0).view_as(begins_NL) - 1
+        width = self.taken * self.reader.width
+        found_WF = torch.empty(int(begins_NL.sum()), width, device=self.device)
+        for index_B, batch, layers in self.states(rows):
+            at_B = index_B.to(self.device)
+            words_W = number_NL[at_B][begins_NL[at_B]]
+            found_WF[words_W] = of_words(torch.cat(layers, -1), batch)
+        lengths_N = torch.tensor([len(s.words) for s in examples])
+        words_NL = (torch.arange(int(lengths_N.max())) < lengths_N[:, None]).to(self.device)
+        targets_NL = torch.full_like(words_NL, NO_WORD, dtype=torch.int32)
+        targets_NL[words_NL] = rows.targets[begins_NL]
+        return Features(found_WF, lengths_N, targets_NL, words_NL)
 
 
 def cosine_score(task: TaskData, model: str, *, device: str = "auto") -> float:
@@ -180,103 +185,10 @@ def cosine_score(task: TaskData, model: str, *, device: str = "auto") -> float:
     mean states with the values of the validation pairs of a regression."""
     at = device_named(device)
     reader = load_encoder(model, device=at)
-    texts = FrozenTexts(
-        reader, "regression", (), max_seq_length=min(128, reader.positions), device=at
-    )
-    texts.freeze("last", bf16=False)
+    length = min(128, reader.positions)
+    problem = FrozenTexts(reader, "regression", (), max_seq_length=length, device=at, layers="last")
     examples: Any = task.validation
-    first = Texts.rows(texts, [replace(e, pair=None) for e in examples])
-    second = Texts.rows(texts, [second_text(e) for e in examples])
-    cosines_N = torch.nn.functional.cosine_similarity(
-        mean_states(texts, first), mean_states(texts, second)
-    )
+    first_NF = problem.mean_states([replace(e, pair=None) for e in examples])
+    second_NF = problem.mean_states([second_text(e) for e in examples])
+    cosines_N = torch.nn.functional.cosine_similarity(first_NF, second_NF)
     return spearman([float(e.label) for e in examples], cosines_N.tolist())
-
-
-# ------------------------------------------------------------------ words
-
-
-@dataclass(frozen=True)
-class Words:
-    """Sentences as runs of words with their features. starts_N: the first word of each sentence.
-    spots: a Spot for each word, whose row is its sentence."""
-
-    states_WF: Tensor
-    targets_W: Tensor
-    starts_N: Tensor
-    lengths_N: Tensor
-    spots: list[Spot]
-
-    @property
-    def device(self) -> torch.device:
-        return self.states_WF.device
-
-    def batch(self, index_B: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Features [S, L, F], tags [S, L], which of them are words [S, L], and the words of the
-        longest sentence of all."""
-        lengths_S = self.lengths_N[index_B]
-        at_SL = self.starts_N[index_B][:, None] + torch.arange(int(lengths_S.max()))
-        words_SL = (torch.arange(at_SL.shape[1]) < lengths_S[:, None]).to(self.device)
-        at_SL = at_SL.clamp(max=len(self.targets_W) - 1).to(self.device)
-        longest = int(self.lengths_N.max())
-        return self.states_WF[at_SL], self.targets_W[at_SL], words_SL, longest
-
-
-class FrozenTagging(_Frozen, Tagging):
-    """The score of such a layer is the measure that best distinguishes small encoders."""
-
-    def training(self, examples: Sequence[Sentence]) -> Words:
-        return self._words(examples, fit=True)
-
-    def rows(self, examples: Sequence[Sentence]) -> Words:
-        return self._words(examples, fit=False)
-
-    def _words(self, examples: Sequence[Sentence], *, fit: bool) -> Words:
-        rows = Tagging.rows(self, examples)
-        states_WF = self._states(rows)
-        if fit:
-            self.standard = Standard.of(states_WF)
-        self.standard.apply(states_WF)
-        lengths_N = torch.tensor([len(s.words) for s in examples])
-        tags = [self.numbers.get(tag, 0) for s in examples for tag in s.tags]
-        spots, done = [], 0
-        for row, sentence in enumerate(examples):
-            spots += [Spot(row, k, 1, done + k) for k in range(len(sentence.words))]
-            done += len(sentence.words)
-        starts_N = lengths_N.cumsum(0) - lengths_N
-        return Words(states_WF, torch.tensor(tags, device=self.device), starts_N, lengths_N, spots)
-
-    def _states(self, rows: Rows) -> Tensor:
-        """[W, F] in float32, in the order of the words: the mean states of their pieces."""
-        spots_W4 = torch.tensor(rows.spots)
-        row_W, place_W, pieces_W, number_W = spots_W4.unbind(1)
-        by_row = torch.argsort(row_W, stable=True)
-        rows_N = torch.arange(len(rows.lengths_N))
-        bounds_N = torch.searchsorted(row_W[by_row].contiguous(), torch.arange(len(rows_N) + 1))
-        found_WF = torch.empty(len(spots_W4), self.taken * self.reader.width, device=self.device)
-        for index_B in pieces(rows_N, rows.lengths_N, most_tokens(self.device)):
-            layers, _ = self.states(rows, index_B)
-            mine = [by_row[int(bounds_N[row]) : int(bounds_N[row + 1])] for row in index_B]
-            word_B = torch.cat(mine)
-            counts_B = pieces_W[word_B]
-            row_B = torch.cat([torch.full((len(words),), k) for k, words in enumerate(mine)])
-            of_P = torch.arange(len(word_B)).repeat_interleave(counts_B)
-            first_P = (counts_B.cumsum(0) - counts_B)[of_P]
-            place_P = place_W[word_B][of_P] + torch.arange(len(of_P)) - first_P
-            states_PF = torch.cat([layer[row_B[of_P], place_P].float() for layer in layers], -1)
-            found_WF[number_W[word_B].to(self.device)] = means(states_PF, of_P.to(self.device))
-        return found_WF
-
-    def loss(self, net: Any, batch: Any) -> Tensor:
-        states_SLF, targets_SL, words_SL, _ = batch
-        return grade_classes(net(states_SLF[words_SL]), targets_SL[words_SL], self.weights)
-
-    def weight(self, batch: Any) -> Tensor:
-        return batch[2].sum()
-
-    def outputs(self, net: Any, batch: Any) -> Outputs:
-        states_SLF, _, words_SL, longest = batch
-        found_SL = words_SL.new_zeros(len(words_SL), longest, dtype=torch.int32)
-        inside_SL = found_SL[:, : words_SL.shape[1]]
-        inside_SL[words_SL] = net(states_SLF[words_SL]).argmax(-1).int()
-        return {"classes": found_SL}

@@ -1,13 +1,14 @@
 """The fine-tuning loop: rows -> minibatches of similar length -> updates -> outputs. It does not
 know the task.
 
-Shape suffixes: N rows, B rows of a batch, P parts of a batch.
+Shape suffixes: N rows, L tokens, B rows of a batch, P parts of a batch, C classes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from ..draws import hashed
 from ..errors import UserError
 from ..train.machine import supports_bf16
 from ..train.optim import factor, make_optimizer, parameter_groups
-from .published import Protocol
+from .options import FinetuneSettings
 
 # The number of batches that are sorted by length together. With it, 88 to 91 % of the slots of
 # SST-2, CoLA and STS-B are filled (unsorted 34 to 48 %).
@@ -33,6 +34,106 @@ TOKENS = {"cpu": 4096, "cuda": 128 * 128}
 """Tokens, including padding, that go through the model together: as many as fit into a CPU's caches
 (a batch of contexts then trains 1.4 to 2 times as fast, and prediction takes 40 % of the time), and
 as many as keep a GPU busy."""
+Outputs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a run updates, see the table of published.py."""
+
+    optim: str = "adamw"
+    schedule: str = "linear"
+    summed: bool = False
+    skip_level: bool = False
+    by_length: bool = True
+    both_orders: bool = False
+
+
+PROTOCOLS = {
+    "electrify": Protocol(),
+    "published": Protocol("electra_adam", "electra", True, True, False, True),
+}
+
+
+# ------------------------------------------------------------------ rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded rows, and what the task wants of them.
+
+    places_BL: tokens that count for a word, or at which an answer may begin or end. targets: class
+    numbers [B], values [B], classes that apply [B, C], tags [B, L] where a word begins and NO_WORD
+    elsewhere, or start, end and whether there is no answer [B, 3].
+    """
+
+    inputs: dict[str, Tensor]
+    lengths_B: Tensor
+    places_BL: Tensor | None
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Token ids padded to one matrix, so that a batch is one indexing operation. lengths_N stays on
+    the CPU, where batches are planned. spots: the windows of questions."""
+
+    ids_NL: Tensor
+    segments_NL: Tensor | None
+    lengths_N: Tensor
+    targets: Tensor
+    places_NL: Tensor | None = None
+    spots: Any = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.targets.device
+
+    def batch(self, index_B: Tensor) -> Batch:
+        """These rows, padded to the longest of them."""
+        at_B = index_B.to(self.device, non_blocking=True)
+        longest = int(self.lengths_N[index_B].max())
+        lengths_B = self.lengths_N[index_B].to(self.device, non_blocking=True)
+        mask_BL = (torch.arange(longest, device=self.device) < lengths_B[:, None]).long()
+        inputs = {"input_ids": self.ids_NL[at_B, :longest].long(), "attention_mask": mask_BL}
+        if self.segments_NL is not None:
+            inputs["token_type_ids"] = self.segments_NL[at_B, :longest].long()
+        places_BL = None if self.places_NL is None else self.places_NL[at_B, :longest]
+        return Batch(inputs, lengths_B, places_BL, self.targets[at_B])
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
+    """[N, longest], filled up with `pad` on the right."""
+    lengths_N = torch.tensor([len(row) for row in rows])
+    longest = int(lengths_N.max())
+    flat = torch.tensor([i for row in rows for i in row], dtype=dtype)
+    return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(
+        torch.arange(longest) < lengths_N[:, None], flat
+    )
+
+
+def rows_of(
+    ids: Sequence[Sequence[int]],
+    segments: Sequence[Sequence[int]] | None,
+    targets: Tensor,
+    *,
+    pad: int,
+    device: torch.device,
+    places: Sequence[Sequence[int]] | None = None,
+    spots: Any = None,
+) -> Rows:
+    """Rows on a device. places: for each row, 1 for tokens that the head may look at, else 0."""
+    return Rows(
+        padded(ids, pad, torch.int32).to(device),
+        None if segments is None else padded(segments, 0, torch.uint8).to(device),
+        torch.tensor([len(row) for row in ids]),
+        targets.to(device),
+        None if places is None else padded(places, 0, torch.uint8).bool().to(device),
+        spots,
+    )
+
+
+# ------------------------------------------------------------------ minibatches
 
 
 def shuffled(n: int, *coordinates: int) -> Tensor:
@@ -67,18 +168,29 @@ def updates_of(n: int, *, batch_size: int, epochs: float) -> int:
     return max(1, math.ceil(math.ceil(n / batch_size) * epochs))
 
 
+def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> Iterator[Tensor]:
+    """The rows, shortest first, in pieces of at most `most` slots (one row may have more)."""
+    lengths_B, order_B = lengths_N[index_B].sort(stable=True)
+    index_B = index_B[order_B]
+    lengths = lengths_B.tolist()
+    begin = 0
+    for end in range(1, len(lengths) + 1):
+        if end == len(lengths) or (end + 1 - begin) * lengths[end] > most:
+            yield index_B[begin:end]
+            begin = end
+
+
+# ------------------------------------------------------------------ updates
+
+
 def train(
     net: Any,
     problem: Any,
     rows: Any,
+    settings: FinetuneSettings,
     *,
     rates: dict[str, float],
-    protocol: Protocol,
-    batch_size: int,
     epochs: float,
-    warmup_ratio: float,
-    weight_decay: float,
-    max_grad_norm: float,
     seed: int,
     after: Callable[[int, float, Tensor], bool],
 ) -> None:
@@ -88,21 +200,26 @@ def train(
     problem: gives the loss of a batch of the rows. rates: the peak learning rate of every trained
     parameter. Raises UserError if the loss is NaN or infinite at the end of an epoch.
     """
+    protocol, size = PROTOCOLS[settings.protocol], settings.per_device_train_batch_size
     named = {name: p for name, p in net.named_parameters() if name in rates}
-    groups = parameter_groups(named, rates=rates, weight_decay=weight_decay)
+    groups = parameter_groups(named, rates=rates, weight_decay=settings.weight_decay)
     optimizer = make_optimizer(protocol.optim, groups, betas=(0.9, 0.999), eps=1e-6)
     number = len(rows.lengths_N)
-    total = updates_of(number, batch_size=batch_size, epochs=epochs)
-    per_epoch = math.ceil(number / batch_size)
+    total = updates_of(number, batch_size=size, epochs=epochs)
+    per_epoch = math.ceil(number / size)
     parameters = list(named.values())
     net.train()
-    order = _endless(rows, batch_size, seed, by_length=protocol.by_length)
-    for step, index_B in zip(range(total), order, strict=False):
-        now = rate_factor(protocol, step, total, warmup_ratio)
+    batches: list[Tensor] = []
+    for step in range(total):
+        epoch, at = divmod(step, per_epoch)
+        if at == 0:
+            how = {"batch_size": size, "seed": seed, "epoch": epoch}
+            batches = epoch_batches(rows.lengths_N, by_length=protocol.by_length, **how)
+        now = rate_factor(protocol, step, total, settings.warmup_ratio)
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
-        loss = _backward(net, problem, rows, index_B, summed=protocol.summed)
-        torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+        loss = backward(net, problem, rows, batches[at], summed=protocol.summed)
+        torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         done = step + 1
@@ -130,7 +247,7 @@ def rate_factor(protocol: Protocol, step: int, total: int, warmup_ratio: float) 
     return factor("linear", step + 1, warmup_steps=round(warm), max_steps=total + 1)
 
 
-def _backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool) -> Tensor:
+def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool) -> Tensor:
     """The mean loss of a batch; its gradient is added to the parameters', in parts if the batch is
     long. summed: the gradient is that of the sum over the rows, or words; the returned loss is
     still the mean."""
@@ -149,18 +266,9 @@ def _backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: boo
     return torch.stack(losses).detach().sum()
 
 
-def _endless(rows: Any, batch_size: int, seed: int, *, by_length: bool) -> Iterator[Tensor]:
-    epoch = 0
-    while True:
-        yield from epoch_batches(
-            rows.lengths_N, batch_size=batch_size, seed=seed, epoch=epoch, by_length=by_length
-        )
-        epoch += 1
-
-
 def predict(
     net: Any, problem: Any, rows: Any, *, after: Callable[[int], None] = lambda rows: None
-) -> dict[str, Tensor]:
+) -> Outputs:
     """The problem's outputs, on the CPU and in the order of the rows. The mode of the net (training
     or evaluation) is left unchanged. after: called with the number of rows after each pass. Raises
     UserError if they are not numbers."""
@@ -168,7 +276,7 @@ def predict(
     net.train(False)
     number = len(rows.lengths_N)
     order = list(pieces(torch.arange(number), rows.lengths_N, most_tokens(rows.device)))
-    parts: list[dict[str, Tensor]] = []
+    parts: list[Outputs] = []
     with torch.inference_mode():
         for index_B in order:
             found = problem.outputs(net, rows.batch(index_B))
@@ -184,16 +292,7 @@ def predict(
     return outputs
 
 
-def pieces(index_B: Tensor, lengths_N: Tensor, most: int) -> Iterator[Tensor]:
-    """The rows, shortest first, in pieces of at most `most` slots (one row may have more)."""
-    lengths_B, order_B = lengths_N[index_B].sort(stable=True)
-    index_B = index_B[order_B]
-    lengths = lengths_B.tolist()
-    begin = 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or (end + 1 - begin) * lengths[end] > most:
-            yield index_B[begin:end]
-            begin = end
+# ------------------------------------------------------------------ the machine
 
 
 def most_tokens(device: torch.device) -> int:
@@ -217,13 +316,3 @@ def computes_in_bf16(choice: str, device: torch.device) -> bool:
     """`auto`: if the device multiplies bfloat16 in hardware (measured with avx512_bf16: a step
     takes half the time at width 128, and 40 % of it at 256)."""
     return supports_bf16(device) if choice == "auto" else choice == "true"
-
-
-def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float]:
-    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags:
-    the rate for a narrow encoder, which learns them with a larger rate (research/results.md)."""
-    if tags and hidden_size <= 128:
-        return 3e-3, 0.8
-    if hidden_size <= 256:
-        return 3e-4, 0.8
-    return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)

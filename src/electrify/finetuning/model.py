@@ -12,15 +12,17 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
-from transformers import AutoModel
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModel
+from transformers.masking_utils import eager_mask
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from ..errors import UserError, failing_as, is_of_memory
@@ -38,27 +40,74 @@ from ..exporting.loading import (
 )
 from ..exporting.places import MARK, RANDOM
 from ..files import json_text, written
+from ..model.attention import LONG_ROW
+from ..model.dropout import dropout as drop
 from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
-from .attention import implementation_for
-from .frames import Frame, frames_of, reads_last
-from .saved import CLASSES, KEY, PROBLEMS, class_ending, kind_of
+from .saved import KEY, PROBLEMS, TRAINED, class_for, kind_of
 from .tasks import Kind
 
-DROPOUTS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
-    "attn_pdrop",
-)
-"""The names that model classes use for the dropout of their layers and of attention."""
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
+PLAIN = "electrify_plain"
+Piece = tuple[int, int]
+"""A token and its token type."""
+
+# ------------------------------------------------------------------ encoders
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Special tokens before, between and after one text or two, with their token types, so that
+    windows of long texts get the same ones as whole texts. types: the token types of the texts.
+
+    | tokenizer | one text       | two texts              | whole text is read off |
+    |-----------|----------------|------------------------|------------------------|
+    | BERT      | [CLS] a [SEP]  | [CLS] a [SEP] b [SEP]  | the first token        |
+    | RoBERTa   | <s> a </s>     | <s> a </s> </s> b </s> | the first token        |
+    | XLNet     | a <sep> <cls>  | a <sep> b <sep> <cls>  | the last token         |
+    | GPT-2     | a              | a b                    | the last token         |
+    | OPT       | </s> a         | </s> a </s> b          | the last token         |
+
+    For a left-to-right model, the last token's state is used whatever precedes the text, because
+    only that token has seen all of it.
+    """
+
+    before: Sequence[Piece]
+    between: Sequence[Piece]
+    after: Sequence[Piece]
+    types: Sequence[int]
+
+    @classmethod
+    def of(cls, tokenizer: Any, *texts: str) -> Frame:
+        """That of as many texts, each of them a word."""
+        found = tokenizer(*texts, return_special_tokens_mask=True, return_token_type_ids=True)
+        special, types = found["special_tokens_mask"], found["token_type_ids"]
+        pieces = list(zip(found["input_ids"], types, strict=True))
+        spans = [(0, 0)]
+        for text in texts:
+            begin = special.index(0, spans[-1][1])
+            length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+            spans.append((begin, begin + length))
+        (first, end), (second, last) = spans[1], spans[-1]
+        between = pieces[end:second] if len(texts) == 2 else []
+        return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that the frame takes in a sequence."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def around(self, *texts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+        """Token ids and token types of a sequence, and where each text starts in it."""
+        ids = [i for i, _ in self.before]
+        types = [t for _, t in self.before]
+        starts = list[int]()
+        for k, text in enumerate(texts):
+            starts.append(len(ids))
+            special = self.between if k + 1 < len(texts) else self.after
+            ids += [*text, *(i for i, _ in special)]
+            types += [self.types[k]] * len(text) + [t for _, t in special]
+        return ids, types, starts
 
 
 @dataclass(frozen=True)
@@ -119,8 +168,8 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
         ),
         0.1,
     )
-    for name in DROPOUTS if dropout is not None else ():
-        if isinstance(getattr(config, name, None), int | float):
+    for name, value in config.to_dict().items() if dropout is not None else ():
+        if ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
             setattr(config, name, dropout)
     model_class: Any = MODEL_MAPPING[type(config)]
     if isinstance(model_class, tuple):  # Funnel has two, of which the first keeps every token
@@ -142,11 +191,8 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
 def _reader(name: str, encoder: Any, device: torch.device, dropout: float) -> Reader:
     path = name.removeprefix(RANDOM)
     config = encoder.config
-    try:
-        weight = getattr(encoder.get_input_embeddings(), "weight", None)
-    except (AttributeError, NotImplementedError):
-        weight = None
-    if not isinstance(weight, Tensor) or weight.ndim != 2:
+    weight = getattr(encoder.get_input_embeddings(), "weight", None)
+    if weight is None or weight.ndim != 2:
         raise UserError(
             f"{path} is a {config.model_type!r} model, which reads no tokens of a text. Give a "
             "text encoder"
@@ -155,8 +201,10 @@ def _reader(name: str, encoder: Any, device: torch.device, dropout: float) -> Re
     # XLNet's token types are relative, so their number is not limited.
     several = (getattr(config, "type_vocab_size", None) or 0) > 1 or config.model_type == "xlnet"
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
-    single, pair = frames_of(tokenizer)
-    last = is_causal(config) or reads_last(tokenizer, single)
+    single, pair = Frame.of(tokenizer, "a"), Frame.of(tokenizer, "a", "b")
+    class_token = tokenizer.cls_token_id
+    class_last = bool(single.after) and single.after[-1][0] == class_token is not None
+    last = is_causal(config) or class_last or not single.before
     encoder = encoder.to(device=device, dtype=torch.float32)
     return Reader(name, encoder, tokenizer, types, single, pair, last, dropout)
 
@@ -185,17 +233,10 @@ def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
 def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
     """Raises UserError for weights of the encoder that its class does not compute with: it would
     be another encoder than the one that was trained. Heads and poolers are not meant."""
-    own = {name.rpartition(".")[0] for name, _ in encoder.named_parameters()}
-    odd = []
-    for key in unexpected:
-        name = key.removeprefix(f"{encoder.base_model_prefix}.")
-        parents = [name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1)]
-        inside = bool(LAYER.search(name)) or any(
-            parent in own or any(module.startswith(f"{parent}.") for module in own)
-            for parent in parents
-        )
-        if inside and not name.endswith("position_ids") and "pooler" not in name:
-            odd.append(key)
+    parts = dict(encoder.named_children())
+    prefix = f"{encoder.base_model_prefix}."
+    odd = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
+    odd = [key for key in odd if not key.endswith("position_ids")]  # a table that counts
     if odd:
         raise UserError(
             f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
@@ -211,6 +252,72 @@ def _some(names: list[str]) -> str:
 def layers_of(names: Iterable[str]) -> int:
     """The number of layers to which parameters belong (ALBERT's shared layer counts once)."""
     return 1 + max((int(found[1]) for name in names if (found := LAYER.search(name))), default=-1)
+
+
+# ------------------------------------------------------------------ attention
+
+
+def plain_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention in the dtype of the query, with transformers' interface. query, key, value: [B, H,
+    L, W] each; returns [B, L, H, W].
+
+    On a CPU in bfloat16 transformers' own plain attention adds a float32 mask to bfloat16 scores,
+    so everything after it is float32; with contexts of 200 tokens this takes two thirds of a step.
+    The same products in bfloat16 take half the time, and with short texts less than the fused
+    kernel (research/log.md). Long rows are read with the fused kernel, which keeps no table of
+    scores.
+
+    If there are fewer key heads than query heads, each key head serves several query heads.
+    attention_mask: is added to the scores, [B, 1, L, L].
+    """
+    # A model that rotates queries and keys in float32 leaves the values in the dtype of autocast.
+    key, value = key.to(query.dtype), value.to(query.dtype)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if key.shape[1] != query.shape[1]:
+        key, value = (
+            x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
+        )
+    # Under autocast, the softmax would be computed in float32.
+    with torch.autocast(query.device.type, enabled=False):
+        mask = attention_mask
+        if mask is not None:
+            mask = mask.to(query.dtype).clamp(min=torch.finfo(query.dtype).min)
+        # With dropout, the fused kernel keeps the weights, too.
+        if key.shape[2] >= LONG_ROW and not (dropout and module.training):
+            found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+            return found.transpose(1, 2).contiguous(), None
+        scores_BHLL = (query * scale) @ key.transpose(2, 3)
+        if mask is not None:
+            scores_BHLL = scores_BHLL + mask
+        weights_BHLL = drop(scores_BHLL.softmax(-1), dropout, module.training)
+        return (weights_BHLL @ value).transpose(1, 2).contiguous(), None
+
+
+def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
+    """The best `attn_implementation` for a model class; "eager" for classes with an attention of
+    their own (DeBERTa, XLNet, Gemma 2)."""
+    special = (
+        not model_class._supports_attention_backend
+        or not model_class._supports_sdpa
+        or getattr(config, "attn_logit_softcapping", None)
+    )
+    if special:
+        return "eager"
+    return PLAIN if device.type == "cpu" else "sdpa"
+
+
+AttentionInterface.register(PLAIN, plain_attention)
+AttentionMaskInterface.register(PLAIN, eager_mask)
 
 
 # ------------------------------------------------------------------ networks
@@ -278,7 +385,7 @@ def with_fresh_head(
     config.label2id = {name: k for k, name in enumerate(names)}
     if config.pad_token_id is None:  # a decoder finds the last token by it
         config.pad_token_id = reader.tokenizer.pad_token_id
-    auto = getattr(transformers, CLASSES[class_ending(kind)])
+    auto = getattr(transformers, class_for(kind))
     try:
         with quiet():
             library = auto.from_config(config)
@@ -336,6 +443,16 @@ def learning_rates(net: Any, *, peak: float, decay: float, skip: bool = False) -
     return rates
 
 
+def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float]:
+    """Learning rate and layer-wise decay by width (ELECTRA's table 7: Small, Base, Large). tags:
+    the rate for a narrow encoder, which learns them with a larger rate (research/results.md)."""
+    if tags and hidden_size <= 128:
+        return 3e-3, 0.8
+    if hidden_size <= 256:
+        return 3e-4, 0.8
+    return (1e-4, 0.8) if hidden_size < 1024 else (5e-5, 0.9)
+
+
 # ------------------------------------------------------------------ fine-tuned folders
 
 
@@ -372,32 +489,33 @@ def save(
     folder: Path,
     *,
     reading: Reading,
-    scale: float = 1.0,
-    center: float = 0.0,
+    scaled: tuple[float, float] = (1.0, 0.0),
 ) -> None:
-    """Writes a Hugging Face folder, whole or not at all. scale, center: of a regression's values,
-    folded into the last layer."""
+    """Writes a Hugging Face folder, whole or not at all. scaled: scale and center of a regression's
+    values, folded into the last layer."""
     library = copy.deepcopy(net.library).cpu()
     library.base_model.__dict__.pop("forward", None)  # of computing_in_bf16
     known = {name: value for name, value in asdict(reading).items() if value is not None}
     setattr(library.config, KEY, known)
     library.config.dtype = torch.float32
-    if (scale, center) != (1.0, 0.0):
+    if scaled != (1.0, 0.0):
         last = last_layer(library)
         with torch.no_grad():
-            last.weight.mul_(scale)
-            last.bias.mul_(scale).add_(center)
+            last.weight.mul_(scaled[0])
+            last.bias.mul_(scaled[0]).add_(scaled[1])
     tokenizer = copy.deepcopy(reader.tokenizer.original)
     # Without these names it gives no token types, and a second text would look like the first.
     names = ["input_ids", *["token_type_ids"] * reader.segments, "attention_mask"]
     tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = names
+    if tokenizer.is_fast:  # else the file would hold what the last call here asked for
+        tokenizer.backend_tokenizer.no_truncation()
     folder.parent.mkdir(parents=True, exist_ok=True)
     # An error of the disk has its own type in each of three libraries, one of them bare.
     with failing_as(f"{folder} could not be written"), written(folder) as part, quiet():
         library.save_pretrained(part)
         tokenizer.save_pretrained(part)
         write_settings(part, without_origin(read_settings(part)))
-        mark = json_text({"part": "fine-tuned", "task": task}, indent=1)
+        mark = json_text({"part": TRAINED, "task": task}, indent=1)
         (part / MARK).write_text(f"{mark}\n", encoding="utf-8")
 
 
@@ -418,35 +536,24 @@ def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
     """Raises UserError for a model that was not fine-tuned, or lacks weights."""
     config = load_config(model, causal=True)
     kind = kind_of(model, config.to_dict())
-    auto = getattr(transformers, CLASSES[class_ending(kind)])
+    auto = getattr(transformers, class_for(kind))
     library, missing = load_weights(auto, model, config)
     if missing:
         raise UserError(
             f"{model} lacks weights of the head ({_some(missing)}), so it was not fine-tuned, or "
             "not saved in full"
         )
-    if library.config.pad_token_id is None:
-        tokenizer = load_tokenizer(model, vocab_size=library.config.vocab_size)
-        library.config.pad_token_id = tokenizer.pad_token_id
     inner = library.base_model
     inner.set_attn_implementation(implementation_for(type(inner), config, device))
     reader = _reader(model, inner, device, 0.0)
-    net = Net(library.to(device).eval())
-    return Finetuned(model, reader, net, kind, _labels(model, config, kind), _noted(config))
-
-
-def _labels(model: str, config: Any, kind: Kind) -> tuple[str, ...]:
-    if kind in ("regression", "answering"):
-        return ()
+    if library.config.pad_token_id is None:  # a decoder finds the last token by it
+        library.config.pad_token_id = reader.tokenizer.pad_token_id
     labels = tuple(config.id2label[k] for k in range(config.num_labels))
-    if len(set(labels)) < len(labels):
-        raise UserError(f"{model}: id2label in its config.json gives two outputs the same name")
-    return labels
-
-
-def _noted(config: Any) -> Reading:
     known = getattr(config, KEY, None) or {}
-    return Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
+    reading = Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
+    if kind in ("regression", "answering"):
+        labels = ()
+    return Finetuned(model, reader, Net(library.to(device).eval()), kind, labels, reading)
 
 
 def unknown_note(reader: Reader, texts: Iterable[str]) -> str:

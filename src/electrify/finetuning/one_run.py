@@ -1,4 +1,4 @@
-"""One fine-tuning run: (task, encoder, seed) -> scores.
+"""One fine-tuning run: (model, task, settings, seed) -> scores.
 
 The score of a run is that of its last update: choosing the best evaluation would train on the
 validation set. With load_best_model_at_end, examples held out of the training set choose one.
@@ -26,6 +26,7 @@ from .frozen import FrozenTagging, FrozenTexts
 from .model import (
     Reader,
     computing_in_bf16,
+    default_rates,
     last_layer,
     learning_rates,
     load_encoder,
@@ -33,7 +34,7 @@ from .model import (
     unknown_note,
 )
 from .options import SELECTION, FinetuneSettings
-from .published import ENCODER_DROPOUT, PROTOCOLS, in_both_orders, published_problem
+from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
 from .tagging import Tagging
 from .tasks import MAX_SEQ_LENGTH, Example, Question, Sentence, TaskData
@@ -49,6 +50,17 @@ FROZEN_RATE = 2e-3
 FROZEN_EPOCHS = 20.0
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
+PROBLEMS: dict[tuple[str, str], Any] = {
+    ("texts", "electrify"): Texts,
+    ("texts", "published"): PublishedTexts,
+    ("texts", "frozen"): FrozenTexts,
+    ("tagging", "electrify"): Tagging,
+    ("tagging", "published"): Tagging,
+    ("tagging", "frozen"): FrozenTagging,
+    ("answering", "electrify"): Answering,
+    ("answering", "published"): ElectraQuestions,
+}
+"""How a kind of task is learnt, by the protocol or as a probe."""
 
 
 @dataclass(frozen=True)
@@ -115,25 +127,47 @@ def finetune_one(
     device = loop.device_named(settings.device)
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        run = _Run(model, task, seed, settings, device)
+        torch.manual_seed(seed)
+        published = settings.protocol == "published"
+        reader = load_encoder(model, device=device, dropout=ENCODER_DROPOUT if published else None)
+        bf16 = loop.computes_in_bf16(settings.bf16, device)
+        problem = problem_of(task, reader, settings, device, bf16=bf16)
+        torch.manual_seed(seed)  # the same head for every encoder of a class and width
+        net = problem.net(dropout=settings.dropout)
         if save_to is not None and task.kind == "regression":
-            last_layer(run.net.library)  # before the hours of training
-        run.train(progress)
-        scores, files = run.results()
+            last_layer(net.library)  # before the hours of training
+        if settings.frozen_encoder == "none" and bf16:
+            computing_in_bf16(net.encoder)
+        if settings.torch_compile:  # batches differ in length, so one graph serves all of them
+            net.encoder.compile(dynamic=True)
+        shown, selection = shown_examples(task, seed=seed, settings=settings)
+        rows = problem.training(shown)
+        notes = notes_on(task, problem, shown, rows)
+        torch.manual_seed(seed + DROPOUT_SEED)
+        how = {"seed": seed, "settings": settings, "progress": progress}
+        points, kept = _train(net, problem, task, rows, selection, **how)
+        if selection and math.isnan(kept.score):
+            notes.append(
+                f"{task.metrics[0]} is not a number on the held-out training examples, so the "
+                "last evaluation counts. Raise --selection-fraction"
+            )
+        scores, files = _answers(net, problem, task, kept)
         outcome = Outcome(
-            scores,
-            tuple(run.points),
-            len(run.examples),
-            run.points[-1].step,
+            points[kept.point].metrics | scores,
+            tuple(points),
+            len(shown),
+            points[-1].step,
             time.monotonic() - began,
-            sum(p.numel() for p in run.net.parameters()),
+            sum(p.numel() for p in net.parameters()),
             peak_memory_bytes(device),
             files,
-            tuple(run.notes),
+            tuple(notes),
         )
         finished(outcome)
         if save_to is not None:
-            run.save(save_to)
+            reading = problem.reading(task, kept.rows, kept.outputs)
+            scaled = (problem.scale, problem.center) if task.kind == "regression" else (1.0, 0.0)
+            save(net, reader, task.name, save_to, reading=reading, scaled=scaled)
     return outcome
 
 
@@ -141,225 +175,154 @@ def problem_of(
     task: TaskData, reader: Reader, settings: FinetuneSettings, device: torch.device, *, bf16: bool
 ) -> Any:
     """The task made ready for an encoder."""
+    group = task.kind if task.kind in ("tagging", "answering") else "texts"
+    way = "frozen" if settings.frozen_encoder != "none" else settings.protocol
     default = task.max_seq_length or MAX_SEQ_LENGTH[task.kind]
-    common: dict[str, Any] = {
-        "max_seq_length": reader.fitting(settings.max_seq_length, default),
-        "device": device,
-    }
-    if task.kind == "answering":
+    how: dict[str, Any] = {"max_seq_length": reader.fitting(settings.max_seq_length, default)}
+    if group == "answering":
+        wanted = settings.doc_stride, settings.n_best_size, settings.max_answer_length
+        names = "doc_stride", "n_best", "longest_answer"
+        how |= {name: x for name, x in zip(names, wanted, strict=True) if x is not None}
         questions: Any = (*task.train, *task.validation)
-        common["answerless"] = not all(q.answers for q in questions)
-        common["doc_stride"] = settings.doc_stride
-        common["n_best"] = settings.n_best_size
-        common["longest_answer"] = settings.max_answer_length
+        how["answerless"] = not all(q.answers for q in questions)
     elif settings.class_weights == "balanced" and task.kind != "regression":
-        common["weights"] = class_weights(task)
-    if settings.protocol == "published":
-        return published_problem(task, reader, common)
-    probed = settings.frozen_encoder != "none"
-    match task.kind:
-        case "tagging":
-            found = (FrozenTagging if probed else Tagging)(reader, task.labels, **common)
-        case "answering":
-            return Answering(reader, **common)
-        case _:
-            texts = FrozenTexts if probed else Texts
-            found = texts(reader, task.kind, task.labels, **common)
-    if isinstance(found, FrozenTexts):
-        first: Any = task.train[0]
-        found.pairs = first.pair is not None
-    if isinstance(found, FrozenTagging | FrozenTexts):
-        found.freeze(settings.frozen_encoder, bf16=bf16)  # type: ignore[arg-type]
-    return found
+        how["weights"] = class_weights(task)
+    if way == "published":
+        how["head"] = published_head
+        if group == "texts":
+            how["value_range"] = task.value_range
+        if group == "tagging":
+            how["first_piece"] = True
+    if way == "frozen":
+        pairs = isinstance(task.train[0], Example) and task.train[0].pair is not None
+        how |= {"layers": settings.frozen_encoder, "bf16": bf16, "pairs": pairs}
+    return PROBLEMS[group, way](reader, task.kind, task.labels, device=device, **how)
 
 
-class _Run:
-    """The state of a run."""
+@dataclass
+class _Kept:
+    """The evaluation that counts: its number, and the outputs of the validation rows. score,
+    weights: of a choice among evaluations."""
 
-    def __init__(
-        self,
-        model: str,
-        task: TaskData,
-        seed: int,
-        settings: FinetuneSettings,
-        device: torch.device,
-    ) -> None:
-        self.task = task
-        self.seed = seed
-        self.settings = settings
-        self.protocol = PROTOCOLS[settings.protocol]
-        self.points: list[Point] = []
-        published = settings.protocol == "published"
-        frozen = settings.frozen_encoder != "none"
-        torch.manual_seed(seed)
-        self.reader = load_encoder(
-            model, device=device, dropout=ENCODER_DROPOUT if published else None
-        )
-        bf16 = loop.computes_in_bf16(settings.bf16, device)
-        self.problem = problem_of(task, self.reader, settings, device, bf16=bf16)
-        torch.manual_seed(seed)  # the same head for every encoder of a class and width
-        self.net = self.problem.net(dropout=settings.dropout)
-        if bf16 and not frozen:
-            computing_in_bf16(self.net.encoder)
-        self.examples, self.selection = shown_examples(task, seed=seed, settings=settings)
-        self.rows = self.problem.training(self.examples)
-        self.held = self.problem.rows(task.validation)
-        self.epochs = epochs_of(task, settings, examples=len(self.examples))
-        size = settings.per_device_train_batch_size
-        number = len(self.rows.lengths_N)
-        self.total = loop.updates_of(number, batch_size=size, epochs=self.epochs)
-        rounds = -(-math.ceil(self.epochs) // EVALUATIONS)
-        self.every = settings.eval_steps or -(-number // size) * rounds
-        self.notes = [note for note in (self._truncated(), self._unknown()) if note]
-        # Of the best evaluation on held-out training examples:
-        self.best = -1
-        self.best_score = math.nan
-        self.best_weights: dict[str, Tensor] = {}
-        self.outputs: dict[str, Tensor] = {}
+    point: int
+    rows: Any
+    outputs: loop.Outputs
+    score: float = math.nan
+    weights: dict[str, Tensor] = field(default_factory=dict)
 
-    def _truncated(self) -> str:
-        if not isinstance(self.problem, Texts):
-            return ""
-        cut = Truncation(self.reader, self.problem.max_seq_length)
-        if isinstance(self.problem, FrozenTexts):
-            texts = [Example(t) for e in self.examples for t in (e.text, e.pair) if t is not None]
-            cut.add(texts, [cut.length] * len(texts))
-        else:
-            cut.add(self.examples, self.rows.lengths_N.tolist())
-        return f"training: {cut.text()}" if cut.truncated else ""
 
-    def _unknown(self) -> str:
-        note = unknown_note(self.reader, map(text_of, self.task.train))
-        return note.removeprefix("warning: ")
+def _train(
+    net: Any,
+    problem: Any,
+    task: TaskData,
+    rows: Any,
+    selection: tuple[Any, ...],
+    *,
+    seed: int,
+    settings: FinetuneSettings,
+    progress: Progress | None,
+) -> tuple[list[Point], _Kept]:
+    """All updates and evaluations of a run. The net has the weights of the one that counts then.
+    selection: the examples that choose it."""
+    held = problem.rows(task.validation)
+    choosing = problem.rows(selection) if selection else None
+    number, size = len(rows.lengths_N), settings.per_device_train_batch_size
+    epochs = epochs_of(task, settings, examples=number)
+    total = loop.updates_of(number, batch_size=size, epochs=epochs)
+    rounds = -(-math.ceil(epochs) // EVALUATIONS)
+    every = settings.eval_steps or math.ceil(number / size) * rounds
+    expected = expected_updates(task, settings)
+    points, losses = list[Point](), list[Tensor]()
+    kept = _Kept(-1, held, {})
 
-    def train(self, progress: Progress | None) -> None:
-        s = self.settings
-        frozen = s.frozen_encoder != "none"
-        if frozen:
-            rate = s.learning_rate or FROZEN_RATE
-            rates = {name: rate for name, _ in self.net.named_parameters()}
-        else:
-            tags = self.task.kind == "tagging" and s.protocol != "published"
-            peak, decay = loop.default_rates(self.reader.width, tags=tags)
-            rates = learning_rates(
-                self.net,
-                peak=s.learning_rate or peak,
-                decay=s.layerwise_lr_decay or decay,
-                skip=self.protocol.skip_level,
-            )
-            if s.torch_compile:  # batches differ in length, so one graph serves all of them
-                self.net.encoder.compile(dynamic=True)
-        expected = expected_updates(self.task, s)
-        losses: list[Tensor] = []
-        worse = 0
+    def evaluate(step: int, epoch: float) -> Point:
+        nonlocal kept
+        outputs = loop.predict(net, problem, held)
+        scores = problem.score(task, task.validation, held, outputs)
+        point = Point(step, round(epoch, 4), float(torch.stack(losses).mean()), scores)
+        losses.clear()
+        if choosing is None:
+            kept = _Kept(len(points), held, outputs)
+            return point
+        found = loop.predict(net, problem, choosing)
+        score = problem.score(task, selection, choosing, found)[task.metrics[0]]
+        # Where no score is a number so far, the latest counts, as without a choice.
+        if math.isnan(kept.score) or metrics.better(task.metrics[0], score, kept.score):
+            named = net.named_parameters()
+            weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
+            kept = _Kept(len(points), held, outputs, score, weights)
+        return replace(point, selection=score)
 
-        def after(step: int, epoch: float, loss: Tensor) -> bool:
-            nonlocal worse
-            losses.append(loss)
-            note, goes_on = "", True
-            if step % self.every == 0 or step == self.total:
-                point = self._evaluate(step, epoch, float(torch.stack(losses).mean()))
-                losses.clear()
-                worse = len(self.points) - 1 - self.best
-                goes_on = not (self.selection and worse >= (s.early_stopping_patience or math.inf))
-                name, value = next(iter(point.metrics.items()))
-                note = f"{self.task.name} seed {self.seed}: loss {point.loss:.3f}, "
-                note += f"{name} {value:.3f}"
-            if progress is not None:
-                left = 0 if goes_on else self.total - step
-                progress.advance(expected / self.total * (1 + left), note)
-            return goes_on
+    def after(step: int, epoch: float, loss: Tensor) -> bool:
+        losses.append(loss)
+        note, goes_on = "", True
+        if step % every == 0 or step == total:
+            points.append(evaluate(step, epoch))
+            patience = settings.early_stopping_patience or math.inf
+            goes_on = choosing is None or len(points) - 1 - kept.point < patience
+            name, value = next(iter(points[-1].metrics.items()))
+            note = f"{task.name} seed {seed}: loss {points[-1].loss:.3f}, {name} {value:.3f}"
+        if progress is not None:
+            left = 0 if goes_on else total - step
+            progress.advance(expected / total * (1 + left), note)
+        return goes_on
 
-        torch.manual_seed(self.seed + DROPOUT_SEED)
-        loop.train(
-            self.net,
-            self.problem,
-            self.rows,
-            rates=rates,
-            protocol=self.protocol,
-            batch_size=s.per_device_train_batch_size,
-            epochs=self.epochs,
-            warmup_ratio=s.warmup_ratio,
-            weight_decay=s.weight_decay,
-            max_grad_norm=s.max_grad_norm,
-            seed=self.seed,
-            after=after,
-        )
-        self._restore()
+    rates = rates_of(net, problem.reader, task, settings)
+    loop.train(net, problem, rows, settings, rates=rates, epochs=epochs, seed=seed, after=after)
+    if choosing is not None:
+        net.load_state_dict(kept.weights, strict=False)
+        points[kept.point] = replace(points[kept.point], chosen=True)
+    return points, kept
 
-    def _evaluate(self, step: int, epoch: float, loss: float) -> Point:
-        task, number = self.task, len(self.points)
-        outputs = loop.predict(self.net, self.problem, self.held)
-        scores = self.problem.score(task, task.validation, self.held, outputs)
-        point = Point(step, round(epoch, 4), loss, scores)
-        if self.selection:
-            held = self.problem.rows(self.selection)
-            found = loop.predict(self.net, self.problem, held)
-            score = self.problem.score(task, self.selection, held, found)[task.metrics[0]]
-            point = replace(point, selection=score)
-            # Where no score is a number so far, the latest counts, as without a choice.
-            if math.isnan(self.best_score) or metrics.better(
-                task.metrics[0], score, self.best_score
-            ):
-                self.best, self.best_score = number, score
-                named = self.net.named_parameters()
-                self.best_weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
-                self.outputs = outputs
-        else:
-            self.best, self.outputs = number, outputs
-        self.points.append(point)
-        return point
 
-    def _restore(self) -> None:
-        """Gives the net the weights of the best evaluation."""
-        if not self.selection:
-            return
-        with torch.no_grad():
-            for name, parameter in self.net.named_parameters():
-                if name in self.best_weights:
-                    parameter.copy_(self.best_weights[name])
-        self.points[self.best] = replace(self.points[self.best], chosen=True)
-        if math.isnan(self.best_score):
-            self.notes.append(
-                f"{self.task.metrics[0]} is not a number on the held-out training examples, so the "
-                "last evaluation counts. Raise --selection-fraction"
-            )
+def rates_of(
+    net: Any, reader: Reader, task: TaskData, settings: FinetuneSettings
+) -> dict[str, float]:
+    """The peak learning rate of every parameter that is trained."""
+    if settings.frozen_encoder != "none":
+        rate = settings.learning_rate or FROZEN_RATE
+        return {name: rate for name, _ in net.named_parameters()}
+    tags = task.kind == "tagging" and settings.protocol != "published"
+    peak, decay = default_rates(reader.width, tags=tags)
+    return learning_rates(
+        net,
+        peak=settings.learning_rate or peak,
+        decay=settings.layerwise_lr_decay or decay,
+        skip=loop.PROTOCOLS[settings.protocol].skip_level,
+    )
 
-    def results(self) -> tuple[dict[str, float], dict[str, str]]:
-        """The scores, also of further labelled sets (their names are appended to the metrics'), and
-        the predictions as files."""
-        task: Any = self.task
-        problem = self.problem
-        scores = dict(self.points[self.best].metrics)
-        files = problem.files(
-            f"{task.name}-validation" if isinstance(problem, Texts) else task.name,
-            task,
-            task.validation,
-            self.held,
-            self.outputs,
-        )
-        for name, examples in task.also:
-            rows = problem.rows(examples)
-            found = problem.score(task, examples, rows, loop.predict(self.net, problem, rows))
-            scores |= {f"{metric}_{name}": value for metric, value in found.items()}
-        for name, examples in task.test:
-            rows = problem.rows(examples)
-            outputs = loop.predict(self.net, problem, rows)
-            files |= problem.files(name, task, examples, rows, outputs)
-        return scores, files
 
-    def save(self, folder: Path) -> None:
-        reading = self.problem.reading(self.task, self.held, self.outputs)
-        scale = getattr(self.problem, "scale", 1.0), getattr(self.problem, "center", 0.0)
-        save(
-            self.net,
-            self.reader,
-            self.task.name,
-            folder,
-            reading=reading,
-            scale=scale[0],
-            center=scale[1],
-        )
+def _answers(
+    net: Any, problem: Any, task: TaskData, kept: _Kept
+) -> tuple[dict[str, float], dict[str, str]]:
+    """The scores of further labelled sets (their names are appended to the metrics'), and the
+    predictions of all sets as files."""
+    files = problem.files(task.name, task, task.validation, kept.rows, kept.outputs)
+    scores = {}
+    for name, examples in task.also:
+        rows = problem.rows(examples)
+        found = problem.score(task, examples, rows, loop.predict(net, problem, rows))
+        scores |= {f"{metric}_{name}": value for metric, value in found.items()}
+    for name, examples in task.test:
+        rows = problem.rows(examples)
+        files |= problem.files(name, task, examples, rows, loop.predict(net, problem, rows))
+    return scores, files
+
+
+def notes_on(task: TaskData, problem: Any, shown: list[Any], rows: Any) -> list[str]:
+    """What a reader of the scores must know of the training texts: that they were truncated, or
+    that the tokenizer does not know their words."""
+    notes = []
+    if isinstance(problem, Texts):
+        cut = Truncation(problem.reader, problem.max_seq_length)
+        lengths = rows.lengths_N.tolist()
+        if isinstance(problem, FrozenTexts):  # which reads the texts of a pair one by one
+            shown = [Example(t) for e in shown for t in (e.text, e.pair) if t is not None]
+            lengths = [cut.length] * len(shown)
+        cut.add(shown, lengths)
+        notes += [f"training: {cut.text()}"] * bool(cut.truncated)
+    unknown = unknown_note(problem.reader, map(text_of, task.train))
+    return notes + [unknown.removeprefix("warning: ")] * bool(unknown)
 
 
 def text_of(example: Any) -> str:
@@ -401,8 +364,9 @@ def shown_examples(
                 "another share, or leave --load-best-model-at-end out"
             )
         examples = list(stay)
-    both = PROTOCOLS[settings.protocol].both_orders and task.symmetric
-    return in_both_orders(examples) if both else examples, held
+    if loop.PROTOCOLS[settings.protocol].both_orders and task.symmetric:
+        examples += [replace(e, text=e.pair or "", pair=e.text) for e in examples]
+    return examples, held
 
 
 def epochs_of(task: TaskData, settings: FinetuneSettings, *, examples: int) -> float:

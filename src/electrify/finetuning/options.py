@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt
@@ -26,6 +26,45 @@ from ..values import (
 
 SELECTION = 0.1
 """Share of the training examples that is held out to choose the best evaluation."""
+
+
+NEEDS = (
+    ("selection_fraction", "load_best_model_at_end"),
+    ("early_stopping_patience", "load_best_model_at_end"),
+    ("data_dir", "task"),
+    ("predict_test", "task"),
+    ("validation_fraction", "train_file"),
+    ("corpus", "random_baseline"),
+    ("overwrite", "output_file"),
+)
+"""Options that have no effect without another one."""
+EXCLUDING = (
+    *(("task", name) for name in ("train_file", "validation_file", "header", "text_column")),
+    *(("task", name) for name in ("pair_column", "label_column", "problem_type", "metrics")),
+    ("validation_fraction", "validation_file"),
+    ("min_train_steps", "num_train_epochs"),
+    *(("frozen_encoder", name) for name in ("min_train_steps", "layerwise_lr_decay")),
+    *(("frozen_encoder", name) for name in ("protocol", "torch_compile", "save_model")),
+    ("save_model", "protocol"),
+    *(("hyperparameter_search", name) for name in ("save_model", "predict_test", "baselines")),
+    ("center", "whiten"),
+)
+
+
+def must_go_together(options: Any) -> None:
+    """Raises UserError for an option without the one that it needs, or with one that it
+    excludes. Those that have their default are not given."""
+    given = set()
+    for part in (options, getattr(options, "settings", None)):
+        for its in fields(part) if part is not None else ():
+            if getattr(part, its.name) != its.default:
+                given.add(its.name)
+    for name, needed in NEEDS:
+        if name in given and needed not in given:
+            raise UserError(f"{name} needs {needed}")
+    for one, other in EXCLUDING:
+        if one in given and other in given:
+            raise UserError(f"{one} and {other} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,20 +129,7 @@ class FinetuneSettings(Options):
     """auto, cpu, cuda or cuda:N."""
 
     def check(self) -> None:
-        for name in ("selection_fraction", "early_stopping_patience"):
-            if getattr(self, name) is not None and not self.load_best_model_at_end:
-                raise UserError(f"{name} needs load_best_model_at_end")
-        if self.min_train_steps is not None:
-            if self.num_train_epochs is not None:
-                raise UserError("min_train_steps and num_train_epochs exclude each other")
-            if self.frozen_encoder != "none":
-                raise UserError("min_train_steps and frozen_encoder exclude each other")
-        if self.frozen_encoder != "none":
-            if self.protocol != "electrify":
-                raise UserError("protocol and frozen_encoder exclude each other")
-            for name, usual in (("layerwise_lr_decay", None), ("torch_compile", False)):
-                if getattr(self, name) != usual:
-                    raise UserError(f"{name} has no effect with frozen_encoder")
+        must_go_together(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,41 +204,31 @@ class FinetuneConfig(Options):
         if not self.models:
             raise UserError("models are missing: name a folder or a Hub id")
         thread_count(self.threads)
-        self._check_examples()
-        if self.corpus is not None and not self.random_baseline:
-            raise UserError("corpus needs random_baseline")
-        if self.predict_test and not self.task:
-            raise UserError("predict_test is for GLUE's test sets: give task")
-        for name, usual in (("frozen_encoder", "none"), ("protocol", "electrify")):
-            if self.save_model and getattr(self.settings, name) != usual:
-                raise UserError(f"save_model and {name} exclude each other")
+        must_go_together(self)
+        if not (self.task or self.train_file or self.validation_file):
+            raise UserError("task is missing: give it, or train_file and validation_file")
+        if not (self.task or self.train_file):
+            raise UserError("train_file is missing")
+        if not (self.task or self.validation_file or self.validation_fraction):
+            raise UserError("validation_file is missing: give it, or validation_fraction")
         if self.hyperparameter_search is not None:
             search_grid(self.hyperparameter_search, self.settings)
-            for name in ("save_model", "predict_test", "baselines"):
-                if getattr(self, name):
-                    raise UserError(f"{name} and hyperparameter_search exclude each other")
 
-    def _check_examples(self) -> None:
-        """Raises UserError unless the examples are those of known tasks or of own files."""
-        own = {name: getattr(self, name) for name in ("train_file", "validation_file")}
-        if not self.task and not any(own.values()):
-            raise UserError("task is missing: give it, or train_file and validation_file")
-        if self.task and any(own.values()):
-            raise UserError("task and train_file exclude each other")
-        if self.data_dir and not self.task:
-            raise UserError("data_dir is for task")
-        for name in ("text_column", "pair_column", "label_column", "problem_type", "metrics"):
-            if self.task and getattr(self, name) != getattr(FinetuneConfig, name):
-                raise UserError(f"{name} is for your own files, not for task")
-        if self.task and not self.header:
-            raise UserError("header is for your own files, not for task")
-        if self.validation_fraction is not None and self.validation_file:
-            raise UserError("validation_fraction and validation_file exclude each other")
-        missing = [name for name, value in own.items() if not value]
-        if missing and not self.task and not (self.train_file and self.validation_fraction):
-            raise UserError(f"{missing[0]} is missing, or give train_file and validation_fraction")
-        if self.validation_fraction is not None and not self.train_file:
-            raise UserError("validation_fraction needs train_file")
+    def __call__(self) -> int:
+        from ..exporting.places import RANDOM, check_place
+        from .known import read_asked
+
+        tasks = read_asked(self)
+        for model in self.models:
+            check_place(model.removeprefix(RANDOM))
+        for task in tasks:
+            for note in task.notes:
+                say(f"{task.name}: {note}")
+
+        from .run import finetune
+
+        show(finetune(self, tasks).table())
+        return 0
 
 
 def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
@@ -235,26 +251,6 @@ def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, Finetu
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     shown = (",".join(f"{k}={v}" for k, v in point.items()) for point in points)
     return [(name, replace(settings, **point)) for name, point in zip(shown, points, strict=True)]
-
-
-class Finetune(FinetuneConfig):
-    """The command."""
-
-    def __call__(self) -> int:
-        from ..exporting.places import RANDOM, check_place
-        from .known import read_asked
-
-        tasks = read_asked(self)
-        for model in self.models:
-            check_place(model.removeprefix(RANDOM))
-        for task in tasks:
-            for note in task.notes:
-                say(f"{task.name}: {note}")
-
-        from .run import finetune
-
-        show(finetune(self, tasks).table())
-        return 0
 
 
 def must_end_in(output_file: str | None, endings: tuple[str, ...]) -> None:
@@ -306,8 +302,7 @@ class PredictConfig(Options):
     def check(self) -> None:
         thread_count(self.threads)
         must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
-        if self.overwrite and self.output_file is None:
-            raise UserError("overwrite needs output_file")
+        must_go_together(self)
 
     def __call__(self) -> int:
         from .predict import predict_files
@@ -357,8 +352,7 @@ class EmbedConfig(Options):
     def check(self) -> None:
         thread_count(self.threads)
         must_end_in(self.output_file, (".npy", ".parquet"))
-        if self.center is not None and self.whiten is not None:
-            raise UserError("center and whiten exclude each other: whitening centres too")
+        must_go_together(self)
 
     def __call__(self) -> int:
         from .embed import embed_files

@@ -39,9 +39,20 @@ def drawn(report: Report) -> bytes | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
+    first = {row.task: row.metric for row in reversed(report.rows)}
+    tasks = list(dict.fromkeys(row.task for row in report.rows))
+    models = list(dict.fromkeys(row.model for row in report.rows))
+    columns = min(COLUMNS, len(tasks))
+    lines = -(-len(tasks) // columns)
+    size = PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models))
     with our_style():
-        figure = Figure(constrained_layout=True)
-        _fill(figure, report)
+        figure = Figure(figsize=size, constrained_layout=True)
+        axes = list(figure.subplots(lines, columns, squeeze=False, sharey=True).flat)
+        for axis, task in zip(axes, tasks, strict=False):
+            _panel(axis, report, task, first[task], models)
+        for axis in axes[len(tasks) :]:
+            axis.set_visible(False)
+        figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
         picture = io.BytesIO()
         figure.savefig(picture, dpi=110, format="png")
     return picture.getvalue()
@@ -60,58 +71,25 @@ def our_style() -> Iterator[None]:
         yield
 
 
-def _fill(figure: Any, report: Report) -> None:
-    """The panels of all tasks."""
-    tasks = list(dict.fromkeys(row.task for row in report.rows))
-    models = list(dict.fromkeys(row.model for row in report.rows))
-    columns = min(COLUMNS, len(tasks))
-    lines = -(-len(tasks) // columns)
-    figure.set_size_inches(PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models)))
-    axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
-    for axis, task in zip(axes.flat, tasks, strict=False):
-        _panel(axis, report, task, models)
-    for axis in list(axes.flat)[len(tasks) :]:
-        axis.set_visible(False)
-    figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
-
-
-def _panel(axis: Any, report: Report, task: str, models: list[str]) -> None:
-    """One task: the scores of its first metric, a line for each model."""
-    metric = next(row.metric for row in report.rows if row.task == task)
-    medians = {
-        row.model: row.median for row in report.rows if (row.task, row.metric) == (task, metric)
-    }
+def _panel(axis: Any, report: Report, task: str, metric: str, models: list[str]) -> None:
+    """The scores of a task, a line for each model."""
     for k, model in enumerate(models):
-        if model not in medians:
-            continue
         scores = [
             100 * float(r["scores"][metric])
             for r in report.records
-            if r["task"] == task and report.shown(r["model"]) == model
+            if r["task"] == task and r["model"] == model
         ]
-        color = f"C{k % 10}"
-        heights = [k] * len(scores)
-        axis.plot(scores, heights, "o", color=color, alpha=0.5, markersize=5, clip_on=False)
-        median = 100 * medians[model]
-        axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
+        if scores:
+            median = 100 * report.median(task=task, model=model, metric=metric)
+            color = f"C{k % 10}"
+            how = {"color": color, "alpha": 0.5, "markersize": 5, "clip_on": False}
+            axis.plot(scores, [k] * len(scores), "o", **how)
+            axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
     axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
-    axis.set_yticks(range(len(models)), _short_names(models), fontsize=8)
+    short = [m if len(m) <= LONGEST else f"...{m[3 - LONGEST :]}" for m in models]
+    axis.set_yticks(range(len(models)), map(named, short), fontsize=8)
     axis.set_ylim(len(models) - 0.4, -0.6)
     axis.grid(axis="x", alpha=0.3)
-
-
-def _short_names(models: list[str]) -> list[str]:
-    """A name of at most LONGEST characters for each model; those that would be alike get numbers
-    behind it."""
-    found: list[str] = []
-    for model in models:
-        cut = short = named(model if len(model) <= LONGEST else f"...{model[3 - LONGEST :]}")
-        number = 1
-        while short in found:
-            number += 1
-            short = f"{cut} #{number}"
-        found.append(short)
-    return found
 
 
 def named(text: str) -> str:

@@ -17,12 +17,12 @@ from typing import Any, TextIO
 from ..console import harmless
 from ..errors import UserError
 from ..exporting.places import check_place
-from ..files import written
+from ..files import read_json, written
 from ..progress import Progress, duration, say
 from ..scoring.options import given_texts
 from .new_texts import Files, Head, Item
 from .options import EmbedConfig, PredictConfig
-from .saved import kept, kind_in, pairs_in
+from .saved import KEY, kept, kind_of
 from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence
 
 MEGABYTE = 1e6
@@ -70,14 +70,12 @@ class Predictor:
         wanted = options.max_seq_length or noted.max_seq_length
         length = self.reader.fitting(wanted, MAX_SEQ_LENGTH[self.kind])
         how: dict[str, Any] = {"max_seq_length": length, "device": self.device}
-        if self.kind == "tagging":
-            self.problem: Any = Tagging(self.reader, self.model.labels, **how)
-        elif self.kind == "answering":
-            how |= {"doc_stride": noted.doc_stride, "longest_answer": noted.max_answer_length}
-            answerless = self.none_above is not None
-            self.problem = Answering(self.reader, answerless=answerless, **how)
-        else:
-            self.problem = Texts(self.reader, self.kind, self.model.labels, **how)
+        made = {"tagging": Tagging, "answering": Answering}.get(self.kind, Texts)
+        if self.kind == "answering":
+            kept = {"doc_stride": noted.doc_stride, "longest_answer": noted.max_answer_length}
+            how |= {name: value for name, value in kept.items() if value is not None}
+            how["answerless"] = self.none_above is not None
+        self.problem: Any = made(self.reader, self.kind, self.model.labels, **how)
         self.examples = 0
         self.truncation = Truncation(self.reader, length)
         self.long_questions: list[int] = []
@@ -185,10 +183,12 @@ def predict_files(options: PredictConfig) -> Summary:
     model = checked_model(options)
     columns = {"text_column": options.text_column, "pair_column": options.pair_column}
     how: dict[str, Any] = columns | {"header": options.header}
-    kind = kind_in(model)
-    if kind is not None:  # that of a model on the Hub is known later
+    if Path(model).is_dir():  # of a model on the Hub it is known later
+        config = read_json(Path(model) / "config.json")
+        kind = kind_of(model, config)
         must_be_for(options, kind)
-        Files(options.files, kind, pairs=pairs_in(model), **how).check()
+        pairs = (config.get(KEY) or {}).get("pairs")
+        Files(options.files, kind, pairs=pairs, **how).check()
     predictor = Predictor(model, options)
     trained = predictor.model.reading.pairs
     files = Files(options.files, predictor.kind, pairs=trained, **how)

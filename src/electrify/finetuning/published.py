@@ -15,29 +15,29 @@ models are not saved.
 | minibatches | of similar length | random |
 | dropout | the model's | 0.1; before tags and answers 0 |
 
-Shape suffixes: B windows, L tokens, D width, H hidden units, J starts of the beam, C classes.
+The lower half of the table is in loop.PROTOCOLS and one_run.py.
+
+Shape suffixes: B windows, L tokens, D width, H hidden units, J starts of the beam, C classes, W
+windows of a context, T its tokens.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from . import answering
-from .answering import NEVER, Answering, Places, best, class_tokens, windows_over, with_class_token
+from .answering import NEVER, Answering, Guess, Places, best, class_tokens, with_class_token
+from .loop import Batch, Outputs, Rows
 from .model import Reader
-from .rows import Batch
-from .tagging import Tagging
-from .tasks import Example, Question, TaskData
-from .texts import Outputs, Texts
+from .tasks import Example, Kind, Question
+from .texts import Texts
 
 ENCODER_DROPOUT = 0.1
 BEAM = 20
@@ -46,35 +46,26 @@ HIDDEN = 512
 ANSWERABLE_WEIGHT = 0.5
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """How a run updates, see the table of the module."""
-
-    optim: str = "adamw"
-    schedule: str = "linear"
-    summed: bool = False
-    skip_level: bool = False
-    by_length: bool = True
-    both_orders: bool = False
-
-
-PROTOCOLS = {
-    "electrify": Protocol(),
-    "published": Protocol("electra_adam", "electra", True, True, False, True),
-}
-
-
-def in_both_orders(examples: list[Example]) -> list[Example]:
-    """The pairs of a symmetric task, and the same with their texts exchanged."""
-    return examples + [replace(e, text=e.pair or "", pair=e.text) for e in examples]
-
-
 def linear(inputs: int, outputs: int) -> nn.Linear:
     """A layer with Glorot's uniform weights (tf.layers.dense) and a bias of 0."""
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def published_head(
+    reader: Reader, kind: Kind, labels: tuple[str, ...], *, dropout: float | None = None
+) -> nn.Module:
+    """The head of the public code, in place of the library's class. dropout: None is 0.1 for texts
+    and 0 for words and answers."""
+    if kind == "answering":
+        head: nn.Module = ElectraHead(reader, dropout=dropout or 0.0)
+    else:
+        usual = 0.0 if kind == "tagging" else 0.1
+        p = usual if dropout is None else dropout
+        head = LinearHead(reader, len(labels) or 1, dropout=p, of_words=kind == "tagging")
+    return head.to(next(reader.encoder.parameters()).device)
 
 
 class LinearHead(nn.Module):
@@ -93,36 +84,21 @@ class LinearHead(nn.Module):
         states = self.encoder(**inputs).last_hidden_state.float()
         if not self.of_words:
             lengths_B = inputs["attention_mask"].sum(1)
-            rows_B = torch.arange(len(states), device=states.device)
-            states = states[rows_B, lengths_B - 1 if self.last else 0]
+            states = at(states, lengths_B - 1 if self.last else torch.zeros_like(lengths_B))
         return self.out(self.dropout(states))
 
 
+@dataclass
 class PublishedTexts(Texts):
     """value_range: the least and the largest possible value of a regression."""
 
-    value_range: tuple[float, float] | None = None
+    value_range: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def fit(self, examples: Sequence[Example]) -> None:
         if self.kind == "regression":
             known: list[Any] = [e.label for e in examples]
             least, most = self.value_range or (min(known), max(known))
             self.center, self.scale = least, (most - least) or 1.0
-
-    def net(self, *, dropout: float | None) -> LinearHead:
-        outputs = len(self.labels) or 1
-        p = 0.1 if dropout is None else dropout
-        return LinearHead(self.reader, outputs, dropout=p, of_words=False).to(self.device)
-
-
-class PublishedTagging(Tagging):
-    first_piece = True
-
-    def net(self, *, dropout: float | None) -> LinearHead:
-        outputs = len(self.labels)
-        return LinearHead(self.reader, outputs, dropout=dropout or 0.0, of_words=True).to(
-            self.device
-        )
 
 
 class ElectraHead(nn.Module):
@@ -164,35 +140,23 @@ class ElectraHead(nn.Module):
 
     def answerless(self, states_BLD: Tensor, start_BL: Tensor, batch: Batch) -> Tensor:
         mean_BD = torch.einsum("bl,bld->bd", start_BL.softmax(-1), states_BLD)
-        class_BD = _at(states_BLD, class_tokens(batch, last=self.last))
+        class_BD = at(states_BLD, class_tokens(batch, last=self.last))
         return self.none(torch.cat([class_BD, mean_BD], -1))[:, 0]
 
 
+def at(states_BLD: Tensor, at_B: Tensor) -> Tensor:
+    """The state at one place of each row, [B, D]."""
+    return states_BLD[torch.arange(len(at_B), device=at_B.device), at_B]
+
+
+@dataclass
 class ElectraQuestions(Answering):
     """Questions as the public code reads and scores them. The class token may be start and end: a
     window without the answer is trained to point at it, also for SQuAD 1.1. A token counts in the
     window that shows most of its surroundings."""
 
-    def net(self, *, dropout: float | None) -> ElectraHead:
-        return ElectraHead(self.reader, dropout=dropout or 0.0).to(self.device)
-
-    def _can_teach(self, question: Question, true: tuple[int, int] | None, learning: bool) -> bool:
-        # An answer of characters that are in no token: nothing to point at.
-        return not (learning and question.answers and true is None)
-
-    def _teaches_nothing(self) -> bool:
-        return True
-
-    def _places(self, length: int, room: int) -> tuple[Places, Places]:
-        return owned(length, room, self.doc_stride)
-
-    def _last(self, end: int, ids: list[int]) -> int:
-        return len(ids)  # the separator after the context may be chosen, too
-
-    def _nothing(self, ids: list[int], question: Question) -> list[int]:
-        # Whether the QUESTION has no answer: a window without that of another one is a 0.
-        null = len(ids) - 1 if self.reader.last else 0
-        return [null, null, int(not question.answers)]
+    head: Callable[..., Any] = field(default=published_head, kw_only=True)
+    published = True
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
         """(cross-entropy of the start + that of the end given the true start) / 2 + 0.5 * binary
@@ -201,7 +165,7 @@ class ElectraQuestions(Answering):
         start_B, end_B, none_B = batch.targets.long().unbind(1)
         allowed_BL = with_class_token(batch, last=self.reader.last)
         start_BL = net.starts(states_BLD, allowed_BL)
-        end_BL = net.ends(net.of_tokens(states_BLD), _at(states_BLD, start_B), allowed_BL)
+        end_BL = net.ends(net.of_tokens(states_BLD), at(states_BLD, start_B), allowed_BL)
         spans = (F.cross_entropy(start_BL, start_B) + F.cross_entropy(end_BL, end_B)) / 2
         return spans + ANSWERABLE_WEIGHT * F.binary_cross_entropy_with_logits(
             net.answerless(states_BLD, start_BL, batch), none_B.float()
@@ -218,7 +182,7 @@ class ElectraQuestions(Answering):
         scores, ends = list[Tensor](), list[Tensor]()
         # One start after the other: all at once would be BEAM * L * 512 numbers a row.
         for j in range(BEAM):
-            end_BL = net.ends(hidden_BLH, _at(states_BLD, at_BJ[:, j]), allowed_BL)
+            end_BL = net.ends(hidden_BLH, at(states_BLD, at_BJ[:, j]), allowed_BL)
             end_BJ, to_BJ = best(end_BL.log_softmax(-1), BEAM)
             scores.append(start_BJ[:, j, None] + end_BJ)
             ends.append(to_BJ)
@@ -230,12 +194,19 @@ class ElectraQuestions(Answering):
         }
 
     def guesses(
-        self, questions: Sequence[Question], rows: Any, outputs: Outputs
-    ) -> list[list[answering.Guess]]:
+        self, questions: Sequence[Question], rows: Rows, outputs: Outputs
+    ) -> list[list[Guess]]:
         """Of the spans of each window those of its context, no longer than allowed, that begin
         where this window has the most context (finetune/qa/qa_metrics.py)."""
-        at = [(w.start - w.begin, *w.own, w.end) for w in rows.spots]
-        shift_N1, first_N1, last_N1, end_N1 = torch.tensor(at).unsqueeze(-1).unbind(1)
+        own = [
+            span
+            for _, windows in groupby(rows.spots, key=lambda window: window.question)
+            for span in owned([(window.begin, window.end) for window in windows])
+        ]
+        places = [
+            (w.start - w.begin, *span, w.end) for w, span in zip(rows.spots, own, strict=True)
+        ]
+        shift_N1, first_N1, last_N1, end_N1 = torch.tensor(places).unsqueeze(-1).unbind(1)
         starts_NK = outputs["starts"] - shift_N1
         ends_NK = outputs["ends"] - shift_N1
         far_NK = ends_NK - starts_NK
@@ -251,52 +222,18 @@ class ElectraQuestions(Answering):
         kept = {name: outputs[name].gather(1, top.indices) for name in ("starts", "ends")}
         return super().guesses(questions, rows, {"scores": top.values, **kept})
 
-    def _against(self, null: float, guesses: list[answering.Guess]) -> float:
-        return null
 
-
-@lru_cache(maxsize=10_000)
-def owned(length: int, room: int, stride: int) -> tuple[Places, Places]:
-    """The windows over this many tokens, and for each window the tokens [first, last) that it holds
-    with more context than any other window does. Context is the smaller of the numbers of tokens
-    before and after it in the window, plus a hundredth of the window's length; of equal windows,
-    the earlier one has the token (BERT's and ELECTRA's max-context rule, 2003.10555's public code).
-    These tokens are contiguous: the advantage of a later window over an earlier one never falls
-    from token to token.
-    """
-    windows = windows_over(length, room, stride)
-    step = min(stride, room)
-    counts: Counter[int] = Counter()
-    for token in range(length):
-        held_by = range(
-            max(0, (token - room) // step + 1), min(token // step, len(windows) - 1) + 1
-        )
-        counts[_owner(token, windows, held_by)] += 1
-    ends = list(accumulate(counts[w] for w in range(len(windows))))
-    return windows, list(pairwise((0, *ends)))
-
-
-def _owner(token: int, windows: Places, held_by: range) -> int:
-    """The number of the window that has the token, among those that hold it."""
-    found = ((*windows[w], w) for w in held_by)
-    return -max(
-        (min(token - begin, end - 1 - token) + 0.01 * (end - begin), -w) for begin, end, w in found
-    )[1]
-
-
-def _at(states_BLD: Tensor, at_B: Tensor) -> Tensor:
-    """The state at one place of each row, [B, D]."""
-    return states_BLD[torch.arange(len(at_B), device=at_B.device), at_B]
-
-
-def published_problem(task: TaskData, reader: Reader, common: dict[str, Any]) -> Any:
-    """The task as the public code learns it. common: what every kind takes."""
-    match task.kind:
-        case "tagging":
-            return PublishedTagging(reader, task.labels, **common)
-        case "answering":
-            return ElectraQuestions(reader, **common)
-        case _:
-            found = PublishedTexts(reader, task.kind, task.labels, **common)
-            found.value_range = task.value_range
-            return found
+def owned(windows: Places) -> list[tuple[int, int]]:
+    """For each window over a context the tokens [first, last) that it holds with more context than
+    any other window does. Context is the smaller of the numbers of tokens before and after it in
+    the window, plus a hundredth of the window's length; of equal windows, the earlier one has the
+    token (BERT's and ELECTRA's max-context rule, 2003.10555's public code). These tokens are
+    contiguous: the advantage of a later window over an earlier one never falls from token to
+    token."""
+    begin_W1, end_W1 = np.array(windows)[:, :, None].transpose(1, 0, 2)
+    token_T = np.arange(windows[-1][1])
+    context_WT = np.minimum(token_T - begin_W1, end_W1 - 1 - token_T)
+    held_WT = np.where(context_WT >= 0, context_WT + 0.01 * (end_W1 - begin_W1), -1.0)
+    counts_W = np.bincount(held_WT.argmax(0), minlength=len(windows))
+    ends_W = counts_W.cumsum()
+    return list(zip((ends_W - counts_W).tolist(), ends_W.tolist(), strict=True))

@@ -18,7 +18,7 @@ import os
 import re
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,20 +47,25 @@ SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 SCORES = "scores.jsonl"
 PREFIXES = (RANDOM, INITIAL)
+"""Of models that are only for comparison: they are not saved, and submit nothing."""
+TEXTS: tuple[Kind, ...] = ("classification", "multilabel", "regression")
 ONLY_FOR: dict[str, tuple[Kind, ...]] = {
     "doc_stride": ("answering",),
     "n_best_size": ("answering",),
     "max_answer_length": ("answering",),
     "class_weights": ("classification", "multilabel", "tagging"),
-    "frozen_encoder": ("classification", "multilabel", "regression", "tagging"),
+    "frozen_encoder": (*TEXTS, "tagging"),
 }
 """Settings that no other kind of task uses."""
+Key = tuple[str, str, int, str]
+Grid = Sequence[tuple[str, FinetuneSettings]]
 
 
 @dataclass(frozen=True)
 class Run:
     """A model on a task with a seed and settings. label: the model's name in our files. point: the
-    settings that a search varies, as text."""
+    settings that a search varies, as text. hashes: of the model's files and of the examples, on
+    which the scores depend."""
 
     model: str
     label: str
@@ -69,27 +74,20 @@ class Run:
     point: str
     settings: FinetuneSettings
     hashes: dict[str, str]
-    """Of the model's files and of the examples: what the scores depend on."""
     out: Path
-    saves: bool
+    save_to: Path | None
 
     @property
-    def key(self) -> tuple[str, str, int, str]:
+    def key(self) -> Key:
         return self.label, self.task.name, self.seed, self.point
 
     @property
     def name(self) -> str:
-        return _file_name(f"{self.task.name}-seed{self.seed}" + f"-{self.point}" * bool(self.point))
+        return file_name(f"{self.task.name}-seed{self.seed}" + f"-{self.point}" * bool(self.point))
 
     @property
     def predictions(self) -> Path:
-        return self.out / "predictions" / _file_name(self.label) / self.name
-
-    @property
-    def save_to(self) -> Path | None:
-        if not self.saves:
-            return None
-        return self.out / "models" / f"{_file_name(self.task.name)}-{_file_name(self.label)}"
+        return self.out / "predictions" / file_name(self.label) / self.name
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
@@ -106,52 +104,43 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         UserError: bad data, models or options, or an `output_dir` that holds runs with others.
     """
     tasks = read_asked(options) if tasks is None else tasks
-    grid = [("", options.settings)]
+    grid: Grid = [("", options.settings)]
     if options.hyperparameter_search is not None:
         grid = search_grid(options.hyperparameter_search, options.settings)
     for _, settings in grid:
-        _must_fit(options, settings, tasks)
+        must_fit(options, settings, tasks)
     out = Path(options.output_dir)
     with claim(out, SETTINGS):
-        return _finetune(options, tasks, grid, out)
-
-
-def _finetune(
-    options: FinetuneConfig,
-    tasks: list[TaskData],
-    grid: list[tuple[str, FinetuneSettings]],
-    out: Path,
-) -> Report:
-    kept = _kept(options, grid)
-    _must_be_the_same(out, kept)
-    names = _models(options)
-    plan = list(_planned(options, names, tasks, grid, out))
-    done = {_key(record): record for record in _read_records(out)}
-    todo = [run for run in plan if not _is_done(run, done.get(run.key))]
-    for run in todo:
-        if run.save_to is not None:
-            must_be_ours(run.save_to, MARK)
-    if len(todo) < len(plan):
-        say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
-    if todo:
-        _run_all(todo, done, options, out, kept)
-    report = report_of(
-        [done[run.key] for run in plan],
-        {task.name: task.score_names for task in tasks},
-        settings=kept["settings"],
-        names={_label(name, out): name for name in names},
-    )
-    report.write(out)
-    write_plot(report, out / "report.png")
-    if options.predict_test:
-        _submit(plan, done, out)
+        shared = shared_settings(options, grid)
+        must_be_the_same(out, shared)
+        names = models_of(options)
+        plan = list(planned(options, names, tasks, grid, out))
+        done = {key_of(record): record for record in read_records(out)}
+        todo = [run for run in plan if not is_done(run, done.get(run.key))]
+        for run in todo:
+            if run.save_to is not None:
+                must_be_ours(run.save_to, MARK)
+        if len(todo) < len(plan):
+            say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
+        if todo:
+            run_all(todo, done, options, shared)
+        report = report_of(
+            [done[run.key] for run in plan],
+            {task.name: task.score_names for task in tasks},
+            settings=shared["settings"],
+            names={label_of(name, out): name for name in names},
+        )
+        report.write(out)
+        write_plot(report, out / "report.png")
+        if options.predict_test:
+            submit(plan, done, out)
     return report
 
 
 # ------------------------------------------------------------------ what is run
 
 
-def _must_fit(options: FinetuneConfig, settings: FinetuneSettings, tasks: list[TaskData]) -> None:
+def must_fit(options: FinetuneConfig, settings: FinetuneSettings, tasks: list[TaskData]) -> None:
     """Raises UserError for an option that none of the tasks would use, for training examples that
     cannot be divided, and if a library is missing."""
     kinds = {task.kind for task in tasks}
@@ -165,14 +154,14 @@ def _must_fit(options: FinetuneConfig, settings: FinetuneSettings, tasks: list[T
     if options.predict_test and not any(task.test for task in tasks):
         raise UserError("predict_test finds no test set: GLUE's folders hold it as test.tsv")
     for task in tasks:
-        if task.kind not in ("tagging", "answering"):
+        if task.kind in TEXTS:
             metrics.require(task.metrics)
         if settings.load_best_model_at_end:
             for seed in range(options.seed, options.seed + options.seeds):
                 shown_examples(task, seed=seed, settings=settings)
 
 
-def _models(options: FinetuneConfig) -> list[str]:
+def models_of(options: FinetuneConfig) -> list[str]:
     """The models and baselines to run, each once."""
     names = list(options.models)
     if options.random_weights:
@@ -187,57 +176,60 @@ def _models(options: FinetuneConfig) -> list[str]:
     names += [MAJORITY, TFIDF, OVERLAP] * options.baselines
     out = Path(options.output_dir)
     # The first of several names of one folder.
-    return list({_label(name, out): name for name in reversed(names)}.values())[::-1]
+    return list({label_of(name, out): name for name in reversed(names)}.values())[::-1]
 
 
-def _planned(
-    options: FinetuneConfig,
-    names: list[str],
-    tasks: list[TaskData],
-    grid: list[tuple[str, FinetuneSettings]],
-    out: Path,
+def planned(
+    options: FinetuneConfig, names: list[str], tasks: list[TaskData], grid: Grid, out: Path
 ) -> Iterator[Run]:
-    data = {t.name: _hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
+    data = {t.name: short_hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
     # Nobody wants the model of a row that is only a comparison.
     trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
     for model in names:
         hashes = baseline_hashes(model) if is_baseline(model) else {"weights": fingerprint(model)}
         wanted = model in trained or not (trained or is_baseline(model))
+        label = label_of(model, out)
         for task in (task for task in tasks if applies(model, task)):
+            its = hashes | {"data": data[task.name]}
+            place = out / "models" / f"{file_name(task.name)}-{file_name(label)}"
             for point, settings in grid:
                 for seed in range(options.seed, options.seed + options.seeds):
                     saves = options.save_model and wanted and seed == options.seed
-                    its = hashes | {"data": data[task.name]}
-                    label = _label(model, out)
-                    yield Run(model, label, task, seed, point, settings, its, out, saves)
+                    save_to = place if saves else None
+                    yield Run(model, label, task, seed, point, settings, its, out, save_to)
+
+
+def divided(model: str) -> tuple[str, str]:
+    """The prefix of a model's name, and the folder or the name on the Hub."""
+    prefix = next((p for p in PREFIXES if model.startswith(p)), "")
+    return prefix, model.removeprefix(prefix)
 
 
 def fingerprint(model: str) -> str:
     """What scores depend on in a model: a short hash of the weights, configuration and tokenizer in
     a folder, or a name on the Hub with its commit."""
-    prefix = next((p for p in PREFIXES if model.startswith(p)), "")
-    path = Path(model.removeprefix(prefix))
-    if not path.is_dir():
-        return prefix + at_commit(str(path))
+    prefix, name = divided(model)
+    if not Path(name).is_dir():
+        return prefix + at_commit(name)
     digest = hashlib.sha256(prefix.encode())
-    for file in sorted(path.iterdir()):
+    for file in sorted(Path(name).iterdir()):
         weights = file.suffix == ".safetensors" and not prefix
         if weights or file.name in ("config.json", "tokenizer_config.json", *VOCABULARY_FILES):
             digest.update(f"{file.name} {sha256(file)}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _label(model: str, out: Path) -> str:
+def label_of(model: str, out: Path) -> str:
     """The name of a model in our files: folders relative to the output folder, so that both can be
     moved together."""
-    prefix = next((p for p in PREFIXES if model.startswith(p)), "")
-    path = os.path.expanduser(model.removeprefix(prefix))
+    prefix, name = divided(model)
+    path = os.path.expanduser(name)
     if not os.path.isdir(path):
         return model
     return prefix + os.path.relpath(os.path.realpath(path), os.path.realpath(out))
 
 
-def _file_name(label: str) -> str:
+def file_name(label: str) -> str:
     """A label as the name of a file or folder, with a hash where that loses something."""
     readable = re.sub(r"[^\w.=-]+", "-", label.replace("..", "")).strip("./-")[:80]
     if readable == label:
@@ -245,60 +237,52 @@ def _file_name(label: str) -> str:
     return f"{readable}-{hashlib.sha256(label.encode()).hexdigest()[:6]}"
 
 
-def _hash(value: Any) -> str:
+def short_hash(value: Any) -> str:
     return hashlib.sha256(repr(value).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 # ------------------------------------------------------------------ what is done
 
 
-def _kept(options: FinetuneConfig, grid: Sequence[tuple[str, FinetuneSettings]]) -> dict[str, Any]:
+def shared_settings(options: FinetuneConfig, grid: Grid) -> dict[str, Any]:
     """The settings that all runs of an output folder share; None where a search varies one. The
     metrics are among them: records hold no others, and the first one chooses an evaluation."""
     all_of = [dataclasses.asdict(settings) for _, settings in grid]
     shared = {k: v if all(one[k] == v for one in all_of) else None for k, v in all_of[0].items()}
     shared.pop("device")
-    search, metrics = options.hyperparameter_search, list(options.metrics)
-    return {"settings": shared, "hyperparameter_search": search, "metrics": metrics}
+    search, wanted = options.hyperparameter_search, list(options.metrics)
+    return {"settings": shared, "hyperparameter_search": search, "metrics": wanted}
 
 
-def _must_be_the_same(out: Path, kept: dict[str, Any]) -> None:
+def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
     """Raises UserError if the folder holds runs with other settings."""
     if not (out / SETTINGS).exists():
         return
-    flat = [which | which["settings"] for which in (kept, read_json(out / SETTINGS))]
-    for name, here in flat[0].items():
-        there = flat[1].get(name)
-        if here != there and name != "settings":
+    here, there = ({**each, **each["settings"]} for each in (shared, read_json(out / SETTINGS)))
+    for name in here.keys() - {"settings"}:
+        if here[name] != there.get(name):
             raise UserError(
-                f"{out} holds runs with {name} {there}, not {here}. Choose another --output-dir"
+                f"{out} holds runs with {name} {there.get(name)}, not {here[name]}. Choose another "
+                "--output-dir"
             )
 
 
-def _key(record: dict[str, Any]) -> tuple[str, str, int, str]:
+def key_of(record: dict[str, Any]) -> Key:
     return record["model"], record["task"], record["seed"], record["point"]
 
 
-def _read_records(out: Path) -> list[dict[str, Any]]:
-    """The runs in scores.jsonl. Raises UserError for a line that is damaged."""
+def read_records(out: Path) -> list[dict[str, Any]]:
+    """The runs in scores.jsonl. Scores that are no numbers are null there."""
     path = out / SCORES
-    if not path.exists():
-        return []
     found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            record = json.loads(line)
-            _key(record)
-            scores = {k: math.nan if v is None else v for k, v in record["scores"].items()}
-        except (ValueError, TypeError, KeyError) as e:
-            raise UserError(
-                f"{path}, line {number} is damaged. Remove it, and its run is repeated"
-            ) from e
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        record = json.loads(line)
+        scores = {k: math.nan if v is None else v for k, v in record["scores"].items()}
         found.append(record | {"scores": scores})
     return found
 
 
-def _is_done(run: Run, record: dict[str, Any] | None) -> bool:
+def is_done(run: Run, record: dict[str, Any] | None) -> bool:
     """Whether a run's record and files are there. Raises UserError if it is the record of another
     model or of other examples: side by side, they would be compared."""
     if record is None:
@@ -310,27 +294,22 @@ def _is_done(run: Run, record: dict[str, Any] | None) -> bool:
                 f"{run.out} holds scores of {run.label} on {run.task.name!r}, and {changed} "
                 "changed since. Choose another --output-dir"
             )
-    names = {*record["files"], *(f"{name}.tsv" for name, _ in run.task.test)}
-    if is_baseline(run.model):
-        names = set()
+    names = [] if is_baseline(run.model) else [f"{name}.tsv" for name, _ in run.task.test]
     saved = run.save_to is None or (run.save_to / MARK).is_file()
-    return saved and all((run.predictions / name).is_file() for name in names)
+    return saved and all((run.predictions / name).is_file() for name in names + record["files"])
 
 
 # ------------------------------------------------------------------ running
 
 
-def _run_all(
-    todo: list[Run],
-    done: dict[Any, Any],
-    options: FinetuneConfig,
-    out: Path,
-    kept: dict[str, Any],
+def run_all(
+    todo: list[Run], done: dict[Key, Any], options: FinetuneConfig, shared: dict[str, Any]
 ) -> None:
     """Does the runs. After each of them, its predictions and then its record are on disk, and then
     its model."""
-    encoders = dict.fromkeys(run.model for run in todo if not is_baseline(run.model))
-    widths = [load_config(_place(name), causal=True).hidden_size for name in encoders]
+    networks = [run for run in todo if not is_baseline(run.model)]
+    places = {divided(run.model)[1] for run in networks}
+    widths = [load_config(place, causal=True).hidden_size for place in places]
     device = loop.device_named(options.settings.device)
     threads = choose(
         options.threads,
@@ -342,39 +321,15 @@ def _run_all(
     )
     if threads.text():
         say(threads.text())
-    updates = sum(
-        expected_updates(run.task, run.settings) for run in todo if not is_baseline(run.model)
-    )
+    updates = sum(expected_updates(run.task, run.settings) for run in networks)
     with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
         for run in todo:
-            _do(run, progress, options.corpus, functools.partial(_keep, run, done, out, kept))
+            run_one(run, progress, options.corpus, functools.partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
-def _keep(
-    run: Run, done: dict[Any, Any], out: Path, kept: dict[str, Any], outcome: Outcome
-) -> None:
-    """Writes the settings, and the predictions and the record of a run: a folder of a model that
-    cannot be loaded stays free."""
-    if not (out / SETTINGS).exists():
-        write(out / SETTINGS, json_text(kept, indent=1) + "\n")
-    for name, content in outcome.files.items():
-        run.predictions.mkdir(parents=True, exist_ok=True)
-        write(run.predictions / name, content)
-    done[run.key] = _record(run, outcome)
-    write(out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
-    say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
-
-
-def _place(model: str) -> str:
-    for prefix in PREFIXES:
-        model = model.removeprefix(prefix)
-    return model
-
-
-def _do(
+def run_one(
     run: Run, progress: Progress, corpus: str | None, finished: Callable[[Outcome], None]
 ) -> None:
     task, settings = run.task, run.settings
@@ -390,24 +345,23 @@ def _do(
             from .initial import initial_model
 
             model = held.enter_context(initial_model(model, corpus))
-        finetune_one(
-            model,
-            task,
-            seed=run.seed,
-            settings=settings,
-            progress=progress,
-            save_to=run.save_to,
-            finished=finished,
-        )
+        how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
+        finetune_one(model, task, save_to=run.save_to, finished=finished, **how)
 
 
-def _record(run: Run, outcome: Outcome) -> dict[str, Any]:
-    odd = [
-        f"{name} is not a number with seed {run.seed}"
-        for name, value in outcome.scores.items()
-        if not math.isfinite(value)
-    ]
-    return {
+def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcome) -> None:
+    """Writes the settings, and the predictions and the record of a run: a folder of a model that
+    cannot be loaded stays free."""
+    if not (run.out / SETTINGS).exists():
+        write(run.out / SETTINGS, json_text(shared, indent=1) + "\n")
+    for name, content in outcome.files.items():
+        run.predictions.mkdir(parents=True, exist_ok=True)
+        write(run.predictions / name, content)
+    notes = list(outcome.notes)
+    for name, value in outcome.scores.items():
+        if not math.isfinite(value):
+            notes.append(f"{name} is not a number with seed {run.seed}")
+    done[run.key] = {
         "model": run.label,
         "task": run.task.name,
         "seed": run.seed,
@@ -415,43 +369,42 @@ def _record(run: Run, outcome: Outcome) -> dict[str, Any]:
         **run.hashes,
         **outcome.record(),
         "validation_examples": len(run.task.validation),
-        "notes": [*run.task.notes, *(f"{run.label}: {note}" for note in (*outcome.notes, *odd))],
+        "notes": [*run.task.notes, *(f"{run.label}: {note}" for note in notes)],
         "files": sorted(outcome.files),
         "threads": torch.get_num_threads(),
     }
+    write(run.out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
+    say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
 
 
 # ------------------------------------------------------------------ GLUE's submission
 
 
-def _submit(plan: Iterable[Run], done: dict[Any, Any], out: Path) -> None:
+def submit(plan: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
     """Writes OUT/submission-MODEL.zip for every model: for each task the predictions of the run
     with the best first metric, as GLUE's server takes them. The archive's bytes depend on its files
     only."""
-    by_model: dict[str, list[Run]] = {}
+    best: dict[str, dict[str, Run]] = {}
     for run in plan:
-        if run.task.test and not run.model.startswith(PREFIXES) and not is_baseline(run.model):
-            by_model.setdefault(run.label, []).append(run)
+        if not run.task.test or run.model.startswith(PREFIXES) or is_baseline(run.model):
+            continue
+        mine, metric = best.setdefault(run.label, {}), run.task.metrics[0]
+        so_far = mine.get(run.task.name, run)
+        scores = (done[each.key]["scores"][metric] for each in (run, so_far))
+        mine[run.task.name] = run if next(scores) > next(scores) else so_far
     glue = [row for row in TASKS.values() if row.group == "glue"]
-    wanted = [name for row in glue for name in row.submission or row.folders]
-    for label, runs in by_model.items():
-        best: dict[str, tuple[float, Run]] = {}
-        for run in runs:
-            score = done[run.key]["scores"][run.task.metrics[0]]
-            if run.task.name not in best or score > best[run.task.name][0]:
-                best[run.task.name] = score, run
-        files = {
-            f"{name}.tsv": run.predictions / f"{name}.tsv"
-            for _, run in best.values()
-            for name, _ in run.task.test
-        }
+    wanted = [f"{name}.tsv" for row in glue for name in row.submission or row.folders]
+    for label, runs in best.items():
+        paths = [r.predictions / f"{name}.tsv" for r in runs.values() for name, _ in r.task.test]
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
-            for name, path in sorted(files.items()):
-                entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            for path in sorted(paths, key=lambda path: path.name):
+                entry = zipfile.ZipInfo(path.name, date_time=(1980, 1, 1, 0, 0, 0))
                 z.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-        target = out / f"submission-{_file_name(label)}.zip"
+        target = out / f"submission-{file_name(label)}.zip"
         write(target, archive.getvalue())
-        missing = [name for name in wanted if f"{name}.tsv" not in files]
+        there = {path.name for path in paths}
+        missing = [name.removesuffix(".tsv") for name in wanted if name not in there]
         also = f". GLUE's server also wants {', '.join(missing)}" if missing else ""
-        say(f"{target}: {len(files)} test sets{also}")
+        say(f"{target}: {len(paths)} test sets{also}")

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import UserError
 from ..exporting.places import mark_of
-from ..files import read_json
 from .tasks import Kind
 
 CLASSES = {
@@ -17,6 +16,11 @@ CLASSES = {
     "ForQuestionAnswering": "AutoModelForQuestionAnswering",
 }
 """The ending of a class of the library, and the class that loads it."""
+ENDINGS: dict[Kind, str] = {
+    "tagging": "ForTokenClassification",
+    "answering": "ForQuestionAnswering",
+}
+"""Of the kinds of task that are not about whole texts."""
 PROBLEMS: dict[Kind, str] = {
     "regression": "regression",
     "multilabel": "multi_label_classification",
@@ -30,11 +34,9 @@ TRAINED = "fine-tuned"
 MOST_SHOWN = 4
 
 
-def class_ending(kind: Kind) -> str:
-    """The ending of the library's class for a kind of task."""
-    return {"tagging": "ForTokenClassification", "answering": "ForQuestionAnswering"}.get(
-        kind, "ForSequenceClassification"
-    )
+def class_for(kind: Kind) -> str:
+    """The library's class that loads, or makes, a model for a kind of task."""
+    return CLASSES[ENDINGS.get(kind, "ForSequenceClassification")]
 
 
 def kept(model: str) -> str:
@@ -43,56 +45,33 @@ def kept(model: str) -> str:
     folder = Path(model)
     if (folder / "config.json").exists() or not (folder / "scores.jsonl").is_file():
         return model
-    found = sorted(path.parent for path in folder.glob("models/*/config.json"))
+    found = sorted(str(path.parent) for path in folder.glob("models/*/config.json"))
     if not found:
         raise UserError(f"{model} holds scores and no model. Rerun finetune with --save-model")
     if len(found) > 1:
-        names = ", ".join(str(path) for path in found[:MOST_SHOWN])
-        names += ", ..." * (len(found) > MOST_SHOWN)
+        names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
         raise UserError(f"{model} holds {len(found)} models. Name one: {names}")
-    return str(found[0])
-
-
-def kind_in(model: str) -> Kind | None:
-    """What the model of a folder predicts; None for an id of the Hub. Raises UserError for a model
-    that was not fine-tuned."""
-    folder = Path(model)
-    return kind_of(model, read_json(folder / "config.json")) if folder.is_dir() else None
-
-
-def pairs_in(model: str) -> bool | None:
-    """Whether the model of a folder was trained on pairs of texts; None if it does not say."""
-    noted = read_json(Path(model) / "config.json").get(KEY)
-    return noted.get("pairs") if isinstance(noted, dict) else None
+    return found[0]
 
 
 def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     """What a model with this configuration predicts. Raises UserError for one that was not
-    fine-tuned."""
-    match _ending_in(model, config):
-        case "ForTokenClassification":
-            return "tagging"
-        case "ForQuestionAnswering":
-            return "answering"
-    by_name: dict[Any, Kind] = {name: kind for kind, name in PROBLEMS.items()}
-    if config.get("problem_type") in by_name:
-        return by_name[config["problem_type"]]
-    labels = config.get("id2label")
-    number = len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)
-    return "regression" if number == 1 else "classification"
-
-
-def _ending_in(model: str, config: Mapping[str, Any]) -> str:
-    """One of CLASSES. Raises UserError if the configuration names another class, or if the folder's
-    mark says that it is a network of a run: some discriminators have the class for tags."""
-    named = config.get("architectures")
-    name = str(named[0]) if isinstance(named, list) and named else ""
-    found = next((ending for ending in CLASSES if name.endswith(ending)), None)
+    fine-tuned: another class, or, by the folder's mark, a network of a run: some discriminators
+    have the class for tags."""
+    name = str((config.get("architectures") or [""])[0])
+    ending = next((ending for ending in CLASSES if name.endswith(ending)), None)
     part = mark_of(model).get("part", TRAINED)
-    if part == TRAINED and found is not None:
-        return found
-    what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
-    raise UserError(
-        f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune "
-        "--save-model` saves it"
-    )
+    if part != TRAINED or ending is None:
+        what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
+        raise UserError(
+            f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune "
+            "--save-model` saves it"
+        )
+    for kind, its in ENDINGS.items():
+        if its == ending:
+            return kind
+    for kind, problem in PROBLEMS.items():
+        if config.get("problem_type") == problem:
+            return kind
+    number = len(config.get("id2label") or range(config.get("num_labels", 2)))
+    return "regression" if number == 1 else "classification"

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .loop import Batch, Outputs, padded, rows_of
 from .metrics import span_scores
-from .model import Net, Reader, Reading, with_fresh_head
-from .rows import NO_WORD, Batch, padded, rows_of
 from .tasks import Sentence, TaskData
-from .texts import Outputs, grade_classes
+from .texts import Problem, grade_classes
+
+NO_WORD = -100
+"""The target of a token with which no word begins, as in the library."""
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Words [begin, end) of a sentence, of which [first, last) are tagged here."""
 
     begin: int
@@ -61,75 +62,38 @@ def windows(pieces: Sequence[int], room: int) -> list[Window]:
     return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
-class Spot(NamedTuple):
-    """Where a word is. place: that of its first piece in the row. pieces: how many of its pieces,
-    from the first, stand for it. word: its number among all words."""
-
-    row: int
-    place: int
-    pieces: int
-    word: int
-
-
-class Tagging:
+@dataclass
+class Tagging(Problem):
     """Sentences may carry tags that training never showed: they count as mistakes. first_piece:
     whether the first piece alone stands for a word (BERT's and ELECTRA's public code)."""
 
-    first_piece = False
-
-    def __init__(
-        self,
-        reader: Reader,
-        labels: tuple[str, ...],
-        *,
-        max_seq_length: int,
-        device: torch.device,
-        weights: Tensor | None = None,
-    ) -> None:
-        self.reader = reader
-        self.labels = labels
-        self.max_seq_length = max_seq_length
-        self.device = device
-        self.weights = weights
-        self.numbers = {tag: k for k, tag in enumerate(labels)}
-
-    def net(self, *, dropout: float | None) -> Any:
-        return with_fresh_head(self.reader, "tagging", self.labels, dropout=dropout)
-
-    def training(self, examples: Sequence[Sentence]) -> Any:
-        return self.rows(examples)
+    first_piece: bool = False
 
     def rows(self, examples: Sequence[Sentence]) -> Any:
-        """spots: a Spot for each word."""
-        pieces_of = self._pieces(examples)
+        """Words begin where a row's target is not NO_WORD: in the order of the sentences, each
+        once. places: the pieces that stand for them."""
         frame = self.reader.single
         room = self.max_seq_length - frame.room
-        ids: list[list[int]] = []
-        types: list[list[int]] = []
-        targets: list[list[int]] = []
-        places: list[list[int]] = []
-        spots: list[Spot] = []
-        done = 0
+        pieces_of = self._pieces(examples)
+        numbers = {tag: k for k, tag in enumerate(self.labels)}
+        ids, types, targets, places = (list[list[int]]() for _ in range(4))
         for sentence in examples:
             words = [pieces_of[word][:room] for word in sentence.words]
             tags = sentence.tags or self.labels[:1] * len(words)
             for window in windows([len(pieces) for pieces in words], room):
                 inside = words[window.begin : window.end]
-                row, segments, starts = frame.around([i for pieces in inside for i in pieces])
+                row, segments, (at,) = frame.around([i for pieces in inside for i in pieces])
                 target, place = [NO_WORD] * len(row), [0] * len(row)
-                at = starts[0]
                 for k in range(window.begin, window.end):
                     if window.first <= k < window.last:
                         count = 1 if self.first_piece else len(words[k])
-                        target[at] = self.numbers.get(tags[k], 0)
+                        target[at] = numbers.get(tags[k], 0)
                         place[at : at + count] = [1] * count
-                        spots.append(Spot(len(ids), at, count, done + k))
                     at += len(words[k])
                 ids.append(row)
                 types.append(segments)
                 targets.append(target)
                 places.append(place)
-            done += len(words)
         return rows_of(
             ids,
             types if self.reader.segments else None,
@@ -137,7 +101,6 @@ class Tagging:
             pad=self.reader.tokenizer.pad_token_id,
             device=self.device,
             places=places,
-            spots=spots,
         )
 
     def _pieces(self, sentences: Sequence[Sentence]) -> dict[str, list[int]]:
@@ -150,28 +113,26 @@ class Tagging:
         found = tokenizer([f" {w}" for w in words], add_special_tokens=False, padding=False)
         return {w: list(ids) or dropped for w, ids in zip(words, found["input_ids"], strict=True)}
 
-    def loss(self, net: Net, batch: Batch) -> Tensor:
-        logits_WC = _of_words(net(batch.inputs), batch)
+    def loss(self, net: Any, batch: Batch) -> Tensor:
+        logits_WC = of_words(net(batch.inputs), batch)
         return grade_classes(logits_WC, batch.targets[batch.targets != NO_WORD], self.weights)
 
     def weight(self, batch: Batch) -> Tensor:
         return (batch.targets != NO_WORD).sum()
 
-    def outputs(self, net: Net, batch: Batch) -> Outputs:
+    def outputs(self, net: Any, batch: Batch) -> Outputs:
         """classes [B, L] where a word begins, 0 elsewhere; L is that of all rows, so that batches
         can be put together."""
         found_BL = torch.zeros_like(batch.targets, dtype=torch.int32)
-        found_BL[batch.targets != NO_WORD] = _of_words(net(batch.inputs), batch).argmax(-1).int()
+        found_BL[batch.targets != NO_WORD] = of_words(net(batch.inputs), batch).argmax(-1).int()
         return {"classes": found_BL}
 
     def tags(
         self, examples: Sequence[Sentence], rows: Any, outputs: Outputs
     ) -> list[tuple[str, ...]]:
         """The predicted tags of each sentence."""
-        row_W, place_W, _, word_W = torch.tensor(rows.spots).unbind(1)
-        flat = torch.empty(len(word_W), dtype=torch.long)
-        flat[word_W] = outputs["classes"][row_W, place_W].long()
-        names = iter([self.labels[k] for k in flat.tolist()])
+        numbers_W = outputs["classes"][rows.targets.cpu() != NO_WORD].tolist()
+        names = iter([self.labels[k] for k in numbers_W])
         return [tuple(next(names) for _ in sentence.words) for sentence in examples]
 
     def score(
@@ -191,16 +152,13 @@ class Tagging:
             blocks.append("".join(f"{' '.join(row)}\n" for row in cells))
         return {f"{name}.txt": "\n".join(blocks) + "\n"}
 
-    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
-        return Reading(max_seq_length=self.max_seq_length)
 
-
-def _of_words(logits_BLC: Tensor, batch: Batch) -> Tensor:
-    """[W, C]: the mean of the logits of each word's tokens, in the order of the words."""
+def of_words(x_BLD: Tensor, batch: Batch) -> Tensor:
+    """[W, D]: the mean over the tokens of each word, in the order of the words."""
     assert batch.places_BL is not None
     places_BL = batch.places_BL
     begins_P = (batch.targets != NO_WORD)[:, : places_BL.shape[1]][places_BL]
-    return means(logits_BLC[places_BL].float(), begins_P.cumsum(0) - 1)
+    return means(x_BLD[places_BL].float(), begins_P.cumsum(0) - 1)
 
 
 def means(of_tokens_PD: Tensor, word_P: Tensor) -> Tensor:

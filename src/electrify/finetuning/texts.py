@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,66 +18,67 @@ from torch.nn import functional as F
 
 from ..exporting.loading import quiet
 from . import metrics
-from .model import Net, Reader, Reading, with_fresh_head
-from .rows import Batch, rows_of
+from .loop import Batch, Outputs, rows_of
+from .model import Reader, Reading, with_fresh_head
 from .tasks import TASKS, Example, Kind, TaskData
 
 MOST_COLUMNS = 100
 """Classes whose probabilities are written."""
-Outputs = dict[str, Tensor]
 
 
-class Texts:
-    """Regression learns (value - center) / scale, with the mean and the deviation of the training
-    values: with values of 0 to 5, the bias would first have to move there. weights: of the classes
-    in the loss, see `class_weights`."""
+@dataclass
+class Problem:
+    """A kind of task made ready for an encoder: examples -> rows -> loss, outputs -> scores, files.
+    weights: of the classes in the loss, see `class_weights`. head: makes the network."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        kind: Kind,
-        labels: tuple[str, ...],
-        *,
-        max_seq_length: int,
-        device: torch.device,
-        weights: Tensor | None = None,
-    ) -> None:
-        self.reader = reader
-        self.kind: Kind = kind
-        self.labels = labels
-        self.max_seq_length = max_seq_length
-        self.device = device
-        self.weights = weights
-        self.center = 0.0
-        self.scale = 1.0
+    reader: Reader
+    kind: Kind
+    labels: tuple[str, ...]
+    max_seq_length: int = field(kw_only=True)
+    device: torch.device = field(kw_only=True)
+    weights: Tensor | None = field(default=None, kw_only=True)
+    head: Callable[..., Any] = field(default=with_fresh_head, kw_only=True)
 
     def net(self, *, dropout: float | None) -> Any:
-        return with_fresh_head(self.reader, self.kind, self.labels, dropout=dropout)
+        return self.head(self.reader, self.kind, self.labels, dropout=dropout)
 
-    def fit(self, examples: Sequence[Example]) -> None:
-        """Takes the scale of the values from the training examples."""
-        if self.kind == "regression":
-            values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
-            self.center = float(values_N.mean())
-            self.scale = float(values_N.std(correction=0)) or 1.0
+    def fit(self, examples: Sequence[Any]) -> None:
+        """Takes from the training examples what the rows depend on."""
 
-    def training(self, examples: Sequence[Example]) -> Any:
+    def training(self, examples: Sequence[Any]) -> Any:
         self.fit(examples)
         return self.rows(examples)
 
+    def rows(self, examples: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
+        """What a saved model must know to read as here. rows, outputs: of the validation set."""
+        pairs = task.train[0].pair is not None if isinstance(task.train[0], Example) else None
+        return Reading(max_seq_length=self.max_seq_length, pairs=pairs)
+
+
+@dataclass
+class Texts(Problem):
+    """Regression learns (value - center) / scale, with the mean and the deviation of the training
+    values: with values of 0 to 5, the bias would first have to move there. The published protocol
+    learns values from 0 to 1."""
+
+    center: float = field(default=0.0, init=False)
+    scale: float = field(default=1.0, init=False)
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Takes the scale of the values."""
+        if self.kind != "regression":
+            return
+        values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
+        self.center = float(values_N.mean())
+        self.scale = float(values_N.std(correction=0)) or 1.0
+
     def rows(self, examples: Sequence[Example]) -> Any:
         """Texts beyond max_seq_length are truncated, the longer of a pair first."""
-        tokenizer = self.reader.tokenizer
-        found = tokenizer(
-            [e.text for e in examples],
-            [e.pair or "" for e in examples] if examples[0].pair is not None else None,
-            truncation=True,
-            max_length=self.max_seq_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=self.reader.segments,
-        )
-        pad = tokenizer.pad_token_id
+        found = encoded(self.reader, examples, truncation=True, max_length=self.max_seq_length)
+        pad = self.reader.tokenizer.pad_token_id
         # A model without special tokens reads an empty text as padding.
         ids = [row or [pad] for row in found["input_ids"]]
         segments = [r or [0] for r in found["token_type_ids"]] if self.reader.segments else None
@@ -90,11 +92,9 @@ class Texts:
         values_N = torch.tensor([e.label for e in examples], dtype=torch.float64)
         return ((values_N - self.center) / self.scale).float()
 
-    def loss(self, net: Net, batch: Batch) -> Tensor:
-        return self.grade(net(batch.inputs), batch.targets)
-
-    def grade(self, logits_BC: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, net: Any, batch: Batch) -> Tensor:
         """The mean loss over what is known."""
+        logits_BC, targets = net(batch.inputs), batch.targets
         if self.kind == "regression":
             return F.mse_loss(logits_BC[:, 0], targets)
         if self.kind == "classification":
@@ -111,9 +111,10 @@ class Texts:
     def weight(self, batch: Batch) -> Tensor:
         """The number of examples over which the loss is the mean; one with several labels counts by
         the share of them that is known."""
-        return known_rows(batch.targets)
+        known = ~batch.targets.isnan()
+        return (known if known.ndim == 1 else known.float().mean(1)).sum()
 
-    def outputs(self, net: Net, batch: Batch) -> Outputs:
+    def outputs(self, net: Any, batch: Batch) -> Outputs:
         return {"logits": net(batch.inputs)}
 
     def probabilities(self, outputs: Outputs) -> Tensor:
@@ -140,40 +141,35 @@ class Texts:
     def score(
         self, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
     ) -> dict[str, float]:
+        wanted: Any = [e.label for e in examples]
         if self.kind == "multilabel":
-            wanted: Any = metrics.several(examples, classes=len(self.labels))
-        else:
-            wanted = [e.label for e in examples]
+            wanted = metrics.several(examples, classes=len(self.labels))
         sure = None if self.kind == "regression" else self.probabilities(outputs).numpy()
         return metrics.score(task.metrics, wanted, self.chosen(outputs).numpy(), sure)
 
     def files(
         self, name: str, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
     ) -> dict[str, str]:
-        """NAME.tsv of a test set, as GLUE's server wants it, or NAME.csv: every validation example
+        """NAME.tsv of a test set, as GLUE's server wants it, or NAME-validation.csv: every example
         with its label, the prediction and the probabilities of the first MOST_COLUMNS classes. Only
         examples of your own are repeated."""
-        regression = self.kind == "regression"
         if name in dict(task.test):
             shown = self._shown(outputs, values="{:.3f}")
             lines = "".join(f"{k}\t{answer}\n" for k, answer in enumerate(shown))
             return {f"{name}.tsv": f"index\tprediction\n{lines}"}
-        own = task.name not in TASKS
-        pairs = own and any(e.pair is not None for e in examples)
-        labels = self.labels[:MOST_COLUMNS]
+        columns: dict[str, Any] = {"row": range(len(examples))}
+        if task.name not in TASKS:
+            columns["text"] = [e.text for e in examples]
+            if any(e.pair is not None for e in examples):
+                columns["pair"] = [e.pair for e in examples]
+        columns["label"] = [self._label(e) for e in examples]
+        columns["prediction"] = self._shown(outputs, values="{!r}")
+        sure_CN = self.probabilities(outputs).T.tolist()
+        for label, sure_N in list(zip(self.labels, sure_CN, strict=False))[:MOST_COLUMNS]:
+            columns[f"probability of {label}"] = [f"{p:.9g}" for p in sure_N]
         table = io.StringIO()
-        writer = csv.writer(table)
-        writer.writerow(
-            ["row", *["text"] * own, *["pair"] * pairs, "label", "prediction"]
-            + [f"probability of {label}" for label in labels]
-        )
-        sure = [[]] * len(examples) if regression else self.probabilities(outputs).tolist()
-        shown = self._shown(outputs, values="{!r}")
-        for k, e in enumerate(examples):
-            texts = [e.text] * own + [e.pair] * pairs
-            chances = [f"{p:.9g}" for p in sure[k][:MOST_COLUMNS]]
-            writer.writerow([k, *texts, self._label(e), shown[k], *chances])
-        return {f"{name}.csv": table.getvalue()}
+        csv.writer(table).writerows([list(columns), *zip(*columns.values(), strict=True)])
+        return {f"{name}-validation.csv": table.getvalue()}
 
     def _shown(self, outputs: Outputs, *, values: str) -> list[str]:
         """Labels as the task's files write them (several with a bar between), or values."""
@@ -192,9 +188,18 @@ class Texts:
             return repr(float(example.label))
         return self.labels[int(example.label)]
 
-    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
-        first: Any = task.train[0]
-        return Reading(max_seq_length=self.max_seq_length, pairs=first.pair is not None)
+
+def encoded(reader: Reader, examples: Sequence[Example], **options: Any) -> Any:
+    """Token ids and types of texts or pairs."""
+    with quiet():  # the library warns of texts that are too long
+        return reader.tokenizer(
+            [e.text for e in examples],
+            [e.pair or "" for e in examples] if examples[0].pair is not None else None,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=reader.segments,
+            **options,
+        )
 
 
 def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
@@ -206,29 +211,21 @@ def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None
     return (losses_B * weights_C.to(losses_B.device)[targets_B]).mean()
 
 
-def known_rows(targets: Tensor) -> Tensor:
-    if targets.ndim == 1:
-        return torch.tensor(len(targets), device=targets.device)
-    return (~targets.isnan()).float().mean(1).sum()
-
-
 def class_weights(task: TaskData) -> Tensor:
     """The weights by the training examples with which rare classes count as much as frequent ones:
     a class with n of N examples counts N / (classes * n), so that they are 1 on average over the
     examples (King and Zeng 2001; scikit-learn's `balanced`). [C], or, if an example may have
     several classes, [C, 2], for a class that does not apply and for one that does."""
     examples: Any = task.train
-    number = task.num_outputs
     if task.kind == "multilabel":
-        known_NC = torch.from_numpy(metrics.several(examples, classes=number))
+        known_NC = torch.from_numpy(metrics.several(examples, classes=task.num_outputs))
         counts = torch.stack([(known_NC == 0).sum(0), (known_NC == 1).sum(0)], -1)
-    elif task.kind == "tagging":
-        places = {tag: k for k, tag in enumerate(task.labels)}
-        counts = torch.tensor([places[t] for s in examples for t in s.tags]).bincount(
-            minlength=number
-        )
     else:
-        counts = torch.tensor([int(e.label) for e in examples]).bincount(minlength=number)
+        numbers = [int(e.label) for e in examples] if task.kind == "classification" else []
+        if task.kind == "tagging":
+            places = {tag: k for k, tag in enumerate(task.labels)}
+            numbers = [places[tag] for sentence in examples for tag in sentence.tags]
+        counts = torch.tensor(numbers).bincount(minlength=task.num_outputs)
     # Even what never occurs has a weight, which nothing uses.
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
@@ -250,19 +247,10 @@ class Truncation:
         again."""
         self.texts += len(examples)
         full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
-        if not full:
-            return
-        with quiet():
-            found = self.reader.tokenizer(
-                [e.text for e in full],
-                [e.pair or "" for e in full] if full[0].pair is not None else None,
-                truncation=False,
-                padding=False,
-                return_attention_mask=False,
-            )
-        wanted = [len(row) for row in found["input_ids"]]
-        self.truncated += sum(n > self.length for n in wanted)
-        self.longest = max(self.longest, *wanted)
+        if full:
+            wanted = [len(ids) for ids in encoded(self.reader, full)["input_ids"]]
+            self.truncated += sum(n > self.length for n in wanted)
+            self.longest = max(self.longest, *wanted)
 
     def facts(self) -> dict[str, Any]:
         return {

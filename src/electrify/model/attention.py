@@ -303,7 +303,7 @@ def attend(
 # block, P = R * N blocks of a batch.
 
 SHORTEST = 16  # shorter blocks are matrices too small for a processor
-# In shorter rows, cutting and filling blocks takes the time that they save (docs/log.md).
+# In shorter rows, cutting and filling blocks takes the time that they save (research/log.md).
 LEAST_ROW = 256
 OUTSIDE = -1  # in place of the number of a sequence, before and after a row
 
