@@ -19,8 +19,8 @@ if __name__ == "__main__":  # pytest puts tests/ and this folder there by itself
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from toy import CPU, answering, chunks, reviews_task, task_of, values
+from zoo import zoo_in
 
-from conftest import zoo_in
 from electrify.finetuning import loop
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import psutil
 import pytest
-from test_study import TINY, blimp, config, line
+from test_study_identity import TINY, blimp, config, line
 
 from batches import tiny
 from electrify.errors import Unfinished, UserError

@@ -391,8 +391,7 @@ def test_validation_texts_without_a_token_are_no_validation(
 def test_why_nothing_is_validated() -> None:
     def data(rows: int | None, group: int = 1) -> TrainingData:
         valid: Any = None if rows is None else SimpleNamespace(num_rows=rows)
-        train = {"train": [SimpleNamespace(documents=21)]}
-        manifest = SimpleNamespace(splits=train, options={"valid_fraction": 0.01})
+        manifest = SimpleNamespace(documents={"train": 21}.get, options={"valid_fraction": 0.01})
         loader: Any = SimpleNamespace(corpus=SimpleNamespace(manifest=manifest))
         return TrainingData(
             loader=loader, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group

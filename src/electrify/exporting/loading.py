@@ -20,7 +20,13 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from ..errors import UserError, failing_as, is_of_memory, need
-from ..text.tokenizer import VOCABULARY_FILES, must_be_readable, must_be_steady, without_code
+from ..text.tokenizer import (
+    VOCABULARY_FILES,
+    must_be_readable,
+    must_be_steady,
+    reading_text,
+    without_code,
+)
 from .places import check_place, must_not_be_quantised
 
 # Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
@@ -185,7 +191,7 @@ def must_be_finite(path: str, model: Any) -> None:
 
 def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     """The tokenizer of a model. Raises UserError if there is none (the library would make an empty
-    one) or if it is too large for the model."""
+    one) or if it is too large for the model. Special tokens in a text are plain text to it."""
     folder = Path(path)
     if folder.is_dir():
         need(
@@ -208,7 +214,7 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     must_be_steady(tokenizer, path)
-    return tokenizer
+    return reading_text(tokenizer)
 
 
 def tokenised(tokenizer: Any, text: str) -> Any:

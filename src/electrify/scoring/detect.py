@@ -120,8 +120,9 @@ def detect(
         probabilities = read_windows(discriminator, tokenizer, known, ids, batches)
     finite = all(bool(p.isfinite().all()) for p in probabilities)
     need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
+    names = tokenizer.original.convert_ids_to_tokens
     return [
-        joined(text, found, p.tolist())
+        joined(text, found, names(found["input_ids"]), p.tolist())
         for text, found, p in zip(texts, encoded, probabilities, strict=True)
     ]
 
@@ -245,12 +246,11 @@ def read_windows(
     return probabilities
 
 
-def joined(text: str, found: Any, probabilities: list[float]) -> Detection:
+def joined(text: str, found: Any, names: list[str], probabilities: list[float]) -> Detection:
     """The tokens with their probabilities, and the words that they make up."""
     tokens: list[Piece] = []
     words: list[Piece] = []
     last: object = object()
-    names = found.tokens()
     for name, (start, end), word, p in zip(
         names, found["offset_mapping"], found.word_ids(), probabilities, strict=True
     ):

@@ -151,10 +151,10 @@ def planted_pairs(folder: Path, *, count: int = COUNT, seed: int = 0) -> Paradig
 def _spans(folder: Path, most: int, rng: random.Random) -> Iterator[Span]:
     """Spans of documents that hold enough words, in random order, at most `most`."""
     from ..text.corpus import TOKENIZER, Corpus
-    from ..text.tokenizer import load_tokenizer
+    from ..text.tokenizer import load_tokenizer, reading_text
 
     corpus = Corpus(folder, "valid")
-    tokenizer = load_tokenizer(folder / TOKENIZER)
+    tokenizer = reading_text(load_tokenizer(folder / TOKENIZER))
     known = set(tokenizer.all_special_tokens)
     places = [
         (shard, int(start), int(end), at)
