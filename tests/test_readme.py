@@ -211,9 +211,9 @@ def test_commands(page: Path) -> None:
         assert {c[0] for c in found} >= {"prepare", "pretrain", "export", "finetune", "detect"}
 
 
-def test_tree_of_the_readme() -> None:
+def test_tree_of_the_design() -> None:
     """It names what exists, and every package."""
-    paths = tree(README.read_text(encoding="utf-8"))
+    paths = tree((ROOT / "docs" / "design.md").read_text(encoding="utf-8"))
     assert not [path for path in paths if not exists(path)]
     packages = {p.parent.name for p in (ROOT / "src" / "electrify").glob("*/__init__.py")}
     assert not [p for p in packages if f"src/electrify/{p}/" not in paths]
