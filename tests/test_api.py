@@ -75,6 +75,15 @@ def test_a_run(run: electrify.PretrainedRun) -> None:
     assert [line["step"] for line in run.history if line["kind"] == "valid"] == [2, 4]
 
 
+def test_one_text_and_several(run: electrify.PretrainedRun) -> None:
+    one, (first, _) = "the cat", electrify.embed(run.discriminator, ["the cat", "a house"])
+    assert electrify.embed(run.discriminator, one).shape == first.shape == (32,)
+    alone = electrify.detect(run.discriminator, one)
+    both = electrify.detect(run.discriminator, [one, "a house"])
+    assert [word.token for word in alone.words] == ["the", "cat"]
+    assert both[0].text == alone.text == one
+
+
 def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
     done = electrify.finetune(
         run.discriminator,
@@ -92,6 +101,19 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
+
+
+def test_a_column_by_number_of_a_file_with_a_first_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the header unless the user says that there is none, and its name is shown."""
+    file = tmp_path / "rows.csv"
+    file.write_text("".join(f"{i},{text}\n" for i, text in enumerate(TEXTS)))
+    given = {"text_column": "1", "vocab_size": 200}
+    assert electrify.prepare(file, output_dir=tmp_path / "a", **given).documents == 299
+    assert f"column 1 is called {TEXTS[0]!r} by the first line" in capsys.readouterr().err
+    more = electrify.prepare(file, output_dir=tmp_path / "b", header=False, **given)
+    assert more.documents == 300
 
 
 def test_rows_are_named_by_their_number_of_cells() -> None:

@@ -196,7 +196,7 @@ def test_prepare_into_another_corpus(
 ) -> None:
     before = listing(small_data)
     other = write_text(tmp_path / "other.txt", size=2000)
-    assert "holds another run" in mistake(capsys, "prepare", other, "--output-dir", small_data)
+    assert "holds another corpus" in mistake(capsys, "prepare", other, "--output-dir", small_data)
     source = small_data.with_name("data.txt")
     options = flags(vocab_size=512, valid_fraction=0.05)
     assert "--vocab-size is 512" in mistake(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         PreparedCorpus,
         PretrainedRun,
         Score,
+        detect,
+        embed,
         finetune,
         predict,
         prepare,
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
     from .checkup import doctor
     from .errors import UserError
     from .exporting.folder import export
-    from .finetuning.embed import embed
     from .recipe import Recipe, override
     from .recipe import load as load_recipe
-    from .scoring.detect import detect
 
 __version__ = "0.1.0.dev0"
 # What it needs of the system: signals, locks of files, folders that are replaced in one step.
@@ -41,9 +41,7 @@ POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
 _HOMES = {
     "Recipe": "recipe",
     "UserError": "errors",
-    "detect": "scoring.detect",
     "doctor": "checkup",
-    "embed": "finetuning.embed",
     "export": "exporting.folder",
     "override": "recipe",
 }

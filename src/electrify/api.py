@@ -364,3 +364,41 @@ def predict(model: Name, texts: Any, **given: Any) -> Any:
             given["pairs"] = [given["pairs"]]
         return predicted(model, [texts], **given)[0]
     return predicted(model, rows_of(texts), **given)
+
+
+def embed(model: Name, texts: Any, **given: Any) -> Any:
+    """The vectors of texts, [N, D] in float32; of one text [D].
+
+    Args:
+        model: An encoder, folder or Hub id.
+        texts: One text, or several.
+        given: center and whiten (texts on whose vectors these are centred or whitened), pooling,
+            max_seq_length, device, bf16: see `electrify embed`.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .finetuning.embed import embed as embedded
+
+    if isinstance(texts, str):
+        return embedded(model, [texts], **given)[0]
+    return embedded(model, rows_of(texts), **given)
+
+
+def detect(model: Name, texts: Any, **given: Any) -> Any:
+    """The probability of being replaced of every token and word: a `Detection` for each text, for
+    one text one.
+
+    Args:
+        model: A discriminator, folder or Hub id.
+        texts: One text, or several.
+        given: max_seq_length, batch_size, threads, architecture: see `electrify detect`.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .scoring.detect import detect as detected
+
+    if isinstance(texts, str):
+        return detected(os.fspath(model), [texts], **given)[0]
+    return detected(os.fspath(model), rows_of(texts), **given)

@@ -164,7 +164,7 @@ def test_finished_folder_is_verified_and_not_made_again(
     assert run(corpus, out, workers=2) == manifest
     assert "already prepared" in capsys.readouterr().err
     assert contents(out) == before
-    with pytest.raises(UserError, match="holds another run: its vocab_size is 400, now 300"):
+    with pytest.raises(UserError, match="holds another corpus: its vocab_size is 400, now 300"):
         run(corpus, out, vocab_size=300)
     with (corpus / "a.txt").open("a") as f:
         f.write("\n\nmore")
@@ -392,7 +392,7 @@ def test_changed_input_and_options_of_an_unfinished_run(
         with pytest.raises(KeyboardInterrupt):
             run(corpus, tmp_path / "data")
     parts = sorted((tmp_path / "data" / UNFINISHED).glob("parts/*/*.part"))
-    with pytest.raises(UserError, match="holds another run: its lowercase is True, now False"):
+    with pytest.raises(UserError, match="holds another corpus: its lowercase is True, now False"):
         run(corpus, tmp_path / "data", lowercase=False)
     parts[0].write_bytes(parts[0].read_bytes()[:-1])  # what the disk lost is made again
     manifest = run(corpus, tmp_path / "data")
@@ -429,7 +429,7 @@ def test_a_file_that_stopped_the_run_is_mended(
             run(corpus, out)
     assert list((out / UNFINISHED).glob("parts/*/*.part"))
     last.write_text(text + "and now mended")
-    with pytest.raises(UserError, match="holds another run: its lowercase is True, now False"):
+    with pytest.raises(UserError, match="holds another corpus: its lowercase is True, now False"):
         run(corpus, out, lowercase=False)
     capsys.readouterr()
     run(corpus, out)

@@ -286,7 +286,9 @@ def _must_be_same(
 
 
 def _another(folder: Path, odd: str) -> OutputError:
-    return OutputError(f"{folder} holds another run: {odd}", "choose another folder or remove it")
+    return OutputError(
+        f"{folder} holds another corpus: {odd}", "choose another folder or remove it"
+    )
 
 
 def _changed(had: list[dict[str, Any]], now: list[dict[str, Any]]) -> str:

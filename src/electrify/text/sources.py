@@ -149,6 +149,13 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
             f"{shown(those)}: no column {options.text_column!r}, so the text is read from "
             f"{column!r}; --text-column names another one"
         )
+    for source in chosen:
+        numbered = options.text_column.isdecimal() and options.text_column != source.column
+        if numbered and options.header and source.format in ("csv", "tsv"):
+            say(
+                f"{source.name}: column {options.text_column} is called {source.column!r} by the "
+                "first line; --no-header if that line is an example"
+            )
     return chosen
 
 
