@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest
+from .values import kinds
 
 if TYPE_CHECKING:
     from .recipe import Recipe
@@ -32,13 +33,22 @@ TEXT = "text"
 
 
 def options(cls: Any, function: str, given: Mapping[str, Any], **fixed: Any) -> Any:
-    """The dataclass of a command's options from keywords. Raises UserError that names a keyword
-    which the function does not have, or a value that is wrong."""
-    known = {f.name for f in dataclasses.fields(cls)}
+    """The dataclass of a command's options from keywords. The fields of a dataclass inside it
+    (`settings` of `finetune`) are keywords, too. Raises UserError that names a keyword which the
+    function does not have, or a value that is wrong."""
+    own = {f.name: f for f in dataclasses.fields(cls)}
+    inner = {
+        name: {f.name for f in dataclasses.fields(kind)}
+        for name, kind in kinds(cls).items()
+        if dataclasses.is_dataclass(kind)
+    }
+    known = own.keys() | set().union(*inner.values())
     for name in given:
         if name not in known:
             raise UserError(f"{function}() has no argument {name!r}{nearest(name, known)}")
-    return cls(**fixed, **given)
+    for section, names in inner.items():
+        fixed[section] = kinds(cls)[section](**{n: v for n, v in given.items() if n in names})
+    return cls(**fixed, **{name: value for name, value in given.items() if name in own})
 
 
 def rows_of(data: Any) -> Iterator[Any]:
@@ -300,17 +310,14 @@ def finetune(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .finetuning.options import FinetuneConfig, FinetuneSettings
+    from .finetuning.options import FinetuneConfig
     from .finetuning.run import finetune as tuned
 
     tasks = (task,) if isinstance(task, str) else tuple(task)
-    inner = {f.name for f in dataclasses.fields(FinetuneSettings)}
-    settings = {name: value for name, value in given.items() if name in inner}
-    outer = {name: value for name, value in given.items() if name not in inner}
     probe = given.get("frozen_encoder", "none") != "none" or "protocol" in given
-    outer.setdefault("save_model", len(tasks) < 2 and not probe)
+    usual: dict[str, Any] = {"save_model": len(tasks) < 2 and not probe}
     if train_file is not None and validation_file is None:
-        outer.setdefault("validation_fraction", 0.2)
+        usual["validation_fraction"] = 0.2
     named = isinstance(train_file, str | os.PathLike)
     name = "-".join(tasks) or (Path(train_file).stem if named else "examples")
     folder = Path(output_dir or Path("finetuned") / name)
@@ -319,11 +326,7 @@ def finetune(
     with _given(train_file, columns) as train, _given(validation_file, columns) as validation:
         fixed = {"models": (os.fspath(model),), "output_dir": str(folder), "task": tasks}
         fixed |= {"train_file": train, "validation_file": validation, "seeds": seeds}
-        known = {f.name for f in dataclasses.fields(FinetuneConfig)} | inner
-        for word in given:
-            if word not in known:
-                raise UserError(f"finetune() has no argument {word!r}{nearest(word, known)}")
-        report = tuned(FinetuneConfig(**fixed, settings=FinetuneSettings(**settings), **outer))
+        report = tuned(options(FinetuneConfig, "finetune", usual | given, **fixed))
     label = report.records[0]["model"]  # baselines come after it
     scores: dict[str, list[float]] = {}
     for record in (record for record in report.records if record["model"] == label):

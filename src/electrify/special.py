@@ -25,8 +25,3 @@ class SpecialIds:
         return tuple(
             sorted({self.pad, self.cls, self.sep, self.mask} | (set(self.others) - {self.unk}))
         )
-
-    def leave_nothing_of(self, vocab_size: int) -> bool:
-        """Whether the vocabulary has no token that could be masked or drawn, so that there is
-        nothing to train on."""
-        return len({i for i in (*self.never_chosen, self.unk) if 0 <= i < vocab_size}) >= vocab_size

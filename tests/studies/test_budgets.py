@@ -183,7 +183,7 @@ def test_runs_are_shared_exactly_as_long_as_their_learning_rates_agree(
         ("two-stage-tiny", False),
     ],
 )
-def test_which_recipes_share_a_trunk(text: str, shares: bool) -> None:
+def test_which_recipes_share_a_prefix(text: str, shares: bool) -> None:
     config = configured(entry(text), schedule="wsd", seed=0)
     assert can_share(config) == shares
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from presets import from_preset
 from vocabularies import some_texts
 
 from electrify.errors import UserError
@@ -38,7 +39,7 @@ from electrify.text.corpus import (
     verify,
 )
 from electrify.text.dedup import digest, fraction, until
-from electrify.text.options import PRESETS, PrepareConfig, differing, from_preset
+from electrify.text.options import PRESETS, PrepareConfig, differing
 from electrify.text.report import report
 from electrify.text.tokenizer import load_tokenizer
 from small import mistake, write_text

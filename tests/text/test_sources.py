@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from presets import from_preset
 
 from electrify.errors import UserError
 from electrify.text.documents import documents
-from electrify.text.options import PrepareConfig, from_preset
+from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
 from electrify.text.report import report
 from electrify.text.sources import MADE, LeftOut, Source, choose_sources, resolve

@@ -97,15 +97,15 @@ def test_what_is_asked_for_wins(
 
 
 @pytest.mark.slow
-def test_a_run_that_leaves_a_trunk_computes_as_that(
+def test_a_run_that_leaves_a_prefix_computes_as_that(
     small_data: Path, tmp_path: Path, machine: Callable[[bool], None]
 ) -> None:
     machine(True)
-    assert run(*words(small_data, tmp_path / "trunk")) == 0
+    assert run(*words(small_data, tmp_path / "prefix")) == 0
     machine(False)
     config = override(load("electra-tiny"), SMALL | QUICK | {"bf16": None})
-    trunk = tmp_path / "trunk" / "checkpoint-2"
-    pretrain(small_data, output_dir=tmp_path / "new", config=config, trunk=trunk)
+    prefix = tmp_path / "prefix" / "checkpoint-2"
+    pretrain(small_data, output_dir=tmp_path / "new", config=config, prefix=prefix)
     assert written(tmp_path / "new") is True
     asked = override(config, {"bf16": False})
     assert machine_module.with_precision(asked, ALONE, begun=True) is asked

@@ -89,7 +89,7 @@ def pretrain_and_measure(
         output_dir=run,
         config=own,
         milestones=frozenset(milestones),
-        trunk=Path(prefix) if prefix else None,
+        prefix=Path(prefix) if prefix else None,
     )
     summary = result.summary
     # A signal in the last update or save is too late for the training, not for what follows.

@@ -213,11 +213,6 @@ PRESETS = {
 }
 
 
-def from_preset(name: str, **given: Any) -> PrepareConfig:
-    """The options of a preset under those given. Raises UserError for another name."""
-    return PrepareConfig(**defaults_of(name, given), **given)
-
-
 def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a preset sets beside the options that are given. Raises UserError for another name."""
     if name not in PRESETS:

@@ -179,7 +179,6 @@ def _made(
         "cpu_seconds": clock.cpu,
         "parts": len(encoding.parts),
         "parts_reused": encoding.reused,
-        "workers": options.workers or cores(),
         "engine": options.engine,
     }
     write(folder / LOG, json.dumps(log, indent=1) + "\n")

@@ -126,11 +126,11 @@ class MetricsLog:
         self.close()
 
 
-def begin_log(run: Path, *, trunk: Path, step: int) -> None:
-    """Gives a run that starts after `step` of another one, in the folder `trunk`, the records up to
-    there, if they exist, as if it had trained that far itself."""
-    if (trunk / METRICS).is_file():
-        write(run / METRICS, (trunk / METRICS).read_bytes())
+def begin_log(run: Path, *, prefix: Path, step: int) -> None:
+    """Gives a run that starts after `step` of another one, in the folder `prefix`, the records up
+    to there, if they exist, as if it had trained that far itself."""
+    if (prefix / METRICS).is_file():
+        write(run / METRICS, (prefix / METRICS).read_bytes())
         _keep(run / METRICS, step)
 
 
@@ -159,11 +159,6 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 def read(path: Path) -> list[dict[str, Any]]:
     """The complete records of a metrics.jsonl, in order."""
     return [record for _, record in _lines(path) if record is not None]
-
-
-def torn(path: Path) -> list[int]:
-    """The numbers, counted from 1, of the lines that are not a complete record."""
-    return [number for number, (_, record) in enumerate(_lines(path), start=1) if record is None]
 
 
 def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ class Job:
     """The time, on the clock of time.monotonic(), after which the run saves and stops."""
     milestones: frozenset[int] = frozenset()
     """Updates whose checkpoints are kept, so that shorter runs can start from them."""
-    trunk: Path | None = None
+    prefix: Path | None = None
     """The checkpoint of a longer run from which a new run starts."""
 
 
@@ -139,7 +139,7 @@ def pretrain(
     config: Recipe,
     resume: Resume = "auto",
     milestones: frozenset[int] = frozenset(),
-    trunk: Path | None = None,
+    prefix: Path | None = None,
     train_minutes: float | None = None,
     given: Iterable[str] = (),
 ) -> Result:
@@ -153,7 +153,7 @@ def pretrain(
         resume: auto continues the newest complete checkpoint if there is one; must insists on one;
             never refuses a folder that holds a run.
         milestones: updates whose checkpoints are kept whatever `save_total_limit` says.
-        trunk: the checkpoint of a longer run, which is the same up to there and from which a new
+        prefix: the checkpoint of a longer run, which is the same up to there and from which a new
             run starts.
         train_minutes: the time that the run is to take; `max_steps` is then as many updates as fit
             into it, measured first.
@@ -174,7 +174,7 @@ def pretrain(
         with dist.companions():
             with dist.together():
                 must_be_free(folder, resume, stage=t.generator_steps > 0)
-                begun = [folder, folder / GENERATOR_STAGE, *([trunk.parent] if trunk else [])]
+                begun = [folder, folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
                 earlier = next(filter(None, map(facts_of, begun)), None)
             bf16 = earlier["recipe"]["bf16"] if earlier else None
             config = with_precision(config, world, begun=bf16)
@@ -187,7 +187,7 @@ def pretrain(
                 if world.is_main:
                     step = max(checkpoint.steps(folder), default=0)
                     verify(data, max_bytes=VERIFIED_BYTES, key=step)
-            job = Job(data, folder, config, world, starts, deadline, milestones, trunk)
+            job = Job(data, folder, config, world, starts, deadline, milestones, prefix)
             if train_minutes is not None:
                 job = replace(job, config=in_time(job, train_minutes))
             asked = "max_steps" if train_minutes is None else "train_minutes"
@@ -209,7 +209,9 @@ def two_stages(job: Job) -> Result:
     """Trains the generator as a run of its own in RUN/generator-stage, then does the run that
     starts from it (2003.10555 section 3.2). Both are ordinary runs: each resumes, and each refuses
     the folder of another recipe."""
-    need(job.trunk is None, "a run of two stages starts from the generator of its first, not trunk")
+    need(
+        job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
+    )
     stage = job.folder / GENERATOR_STAGE
     starts = dict(job.starts) | {GENERATOR: str(stage / KEPT)}
     if job.config.train.discriminator_start == "generator":
@@ -284,8 +286,8 @@ def train_run(planned: Planned) -> Result:
             f"{folder} has checkpoints and none of them is whole",
             "choose another --output-dir, or remove them to begin anew",
         )
-        if not planned.earlier and job.trunk:
-            found = job.trunk, *checkpoint.load(job.trunk)
+        if not planned.earlier and job.prefix:
+            found = job.prefix, *checkpoint.load(job.prefix)
         step = found[2]["step"] if found else 0
     # Hosts may see one folder under several names.
     dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
@@ -296,8 +298,8 @@ def train_run(planned: Planned) -> Result:
         with dist.together():
             if world.is_main and not planned.earlier:
                 begin(planned, facts)
-                if job.trunk:
-                    begin_log(folder, trunk=job.trunk.parent, step=step)
+                if job.prefix:
+                    begin_log(folder, prefix=job.prefix.parent, step=step)
         then = found[2]["conditions"] if found else {}
         if found:
             run.state.load(found[1], found[2], rank=world.rank)

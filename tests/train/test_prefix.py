@@ -24,7 +24,7 @@ def recipe(name: str, **fields: Any) -> Recipe:
     return override(load(name), SMALL | given | {"max_steps": SHORT} | fields)
 
 
-def trunk_of(data: Path, folder: Path, config: Recipe) -> Path:
+def prefix_of(data: Path, folder: Path, config: Recipe) -> Path:
     """The long run, which keeps only its last checkpoint and the one where `config` leaves."""
     long = override(config, {"max_steps": LONG, "save_steps": 7, "save_total_limit": 1})
     step = leaves_at(config, long)
@@ -36,13 +36,13 @@ def trunk_of(data: Path, folder: Path, config: Recipe) -> Path:
 @pytest.mark.parametrize("name", ["bert-tiny", "electra-tiny"])
 def test_the_same_bytes_as_from_scratch(small_data: Path, tmp_path: Path, name: str) -> None:
     config = recipe(name)
-    trunk = trunk_of(small_data, tmp_path / "long", config)
-    assert 0.75 * SHORT <= int(trunk.name.split("-")[1]) < SHORT
+    prefix = prefix_of(small_data, tmp_path / "long", config)
+    assert 0.75 * SHORT <= int(prefix.name.split("-")[1]) < SHORT
     pretrain(small_data, output_dir=tmp_path / "whole", config=config)
-    pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
+    pretrain(small_data, output_dir=tmp_path / "end", config=config, prefix=prefix)
     same_ending(tmp_path / "whole", tmp_path / "end", step=SHORT)
-    # Its checkpoints are its own: it does not begin at the trunk again.
-    pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
+    # Its checkpoints are its own: it does not begin at the prefix again.
+    pretrain(small_data, output_dir=tmp_path / "end", config=config, prefix=prefix)
     same_ending(tmp_path / "whole", tmp_path / "end", step=SHORT)
 
 
@@ -53,17 +53,17 @@ def test_a_checkpoint_that_was_read_is_let_go(
     """A run that went on had its checkpoint's files in memory to its end: their space was not free
     when they were deleted, and a file that was cut killed the process."""
     config = recipe("bert-tiny")
-    trunk = trunk_of(small_data, tmp_path / "long", config)
+    prefix = prefix_of(small_data, tmp_path / "long", config)
     seen = []
 
     update = Run.update
 
     def spied(self: Run, batch: Batch) -> None:
-        seen.append([line for line in MAPS.read_text().splitlines() if str(trunk) in line])
+        seen.append([line for line in MAPS.read_text().splitlines() if str(prefix) in line])
         update(self, batch)
 
     monkeypatch.setattr(Run, "update", spied)
-    pretrain(small_data, output_dir=tmp_path / "end", config=config, trunk=trunk)
+    pretrain(small_data, output_dir=tmp_path / "end", config=config, prefix=prefix)
     assert seen
     assert not any(seen)
 
@@ -75,7 +75,7 @@ def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
     config = override(load("two-stage-tiny"), SMALL | sizes)
     run = tmp_path / "run"
     with pytest.raises(UserError, match="starts from the generator of its first"):
-        pretrain(small_data, output_dir=run, config=config, trunk=tmp_path / "checkpoint-2")
+        pretrain(small_data, output_dir=run, config=config, prefix=tmp_path / "checkpoint-2")
     assert not run.exists()
     pretrain(small_data, output_dir=run, config=config, milestones=frozenset({2}))
     assert [checkpoint.steps(f) for f in (run / "generator-stage", run)] == [[6], [2, 6]]
