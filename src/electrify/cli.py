@@ -79,7 +79,7 @@ MEANT = {
 """Flags that people try, and what they look for."""
 LACKING = {
     *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE"),
-    *("ENOTDIR", "EISDIR", "ENAMETOOLONG"),
+    *("ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG"),
 }
 """Errors of the system that are no mistake of this program."""
 

@@ -91,7 +91,7 @@ def test_a_time_that_is_over_is_no_failure(small_data: Path, tmp_path: Path) -> 
     words += ["--max-minutes", "0.02"]
     done = Process(["-m", "electrify", *words], tmp_path / "stderr.txt", prefix=prefix).end()
     assert done.status == 0, done.err
-    assert 1 <= done.err.count("stopped after step") <= 2
+    assert 1 <= done.err.count("stopped and saved at step") <= 2
     assert "continuing after step" not in done.err
 
 
