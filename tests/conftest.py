@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from electrify.cores import wait_briefly
+from electrify.progress import show_progress
 
 if TYPE_CHECKING:
     from electrify.recipe import Recipe
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
 settings.register_profile("electrify", deadline=None, derandomize=True)
 settings.load_profile("electrify")
+
+show_progress()  # as the command line does: many tests read what is printed
 
 # Before torch is imported. Tests run side by side, and two threads of each on a busy machine wait
 # for each other: three times as long.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,64 @@ def test_one_text_and_several(run: electrify.PretrainedRun) -> None:
     assert both[0].text == alone.text == one
 
 
+def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
+    """It takes the folder of the run, and gives what the functions give."""
+    encoder = electrify.load(run.folder)
+    vector = encoder.embed("the cat", normalize_embeddings=True)
+    plain = electrify.embed(run.folder, ["the cat"])[0]
+    assert vector @ vector == pytest.approx(1)
+    assert vector == pytest.approx(plain / (plain @ plain) ** 0.5, abs=1e-6)
+    found = encoder.detect("the cat")
+    logs = [math.log(1 - token.probability) for token in found.tokens]
+    assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
+    assert encoder.score(["the cat", "the cat"]) == [encoder.score("the cat")] * 2
+    with pytest.raises(UserError, match="no such folder"):
+        electrify.load("./absent")
+
+
+def test_nothing_is_printed_unless_asked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("electrify")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    logger.manager._clear_cache()  # type: ignore[attr-defined] # of isEnabledFor
+    electrify.prepare(TEXTS, output_dir=tmp_path / "data", vocab_size=200)
+    assert capfd.readouterr() == ("", "")
+    electrify.show_progress()
+    electrify.prepare(TEXTS, output_dir=tmp_path / "other", vocab_size=200)
+    assert "training a wordpiece vocabulary" in capfd.readouterr().err
+
+
+def test_flops() -> None:
+    by_hardware = electrify.flops("electra-small")
+    assert by_hardware.parameters == electrify.flops("electra-small", convention="paper").parameters
+    assert by_hardware.train == by_hardware.step * by_hardware.max_steps
+
+
+def test_a_comparison(corpus: electrify.PreparedCorpus, tmp_path: Path) -> None:
+    stsb = tmp_path / "STS-B"
+    stsb.mkdir()
+    rows = "".join(f"{i}\t{text}\tthe cat\t{i % 6}.0\n" for i, text in enumerate(TEXTS[:40]))
+    for part in ("train", "dev"):
+        (stsb / f"{part}.tsv").write_text("index\tsentence1\tsentence2\tscore\n" + rows)
+    found = electrify.compare(
+        corpus,
+        [f"{name}-tiny:num_hidden_layers=1,warmup_steps=1" for name in ("bert", "electra")],
+        budgets=[2],
+        equal="epochs",
+        tasks=["stsb:cosine"],
+        data_dir=str(tmp_path),
+        seeds=1,
+        output_dir=tmp_path / "study",
+        baselines=False,
+        lr_scheduler_type="recipe",
+    )
+    assert not found.failed
+    frame = found.to_pandas()
+    assert {"stsb:cosine"} <= set(frame["task"])
+
+
 def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
     done = electrify.finetune(
         run.discriminator,
@@ -97,7 +157,7 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.scores["accuracy"].mean == sum(done.scores["accuracy"].values) / 2
     assert done.scores["accuracy"].std is not None
     one = done.predict("cat 3")
-    assert one["predicted_label"] in ("pet", "place")
+    assert one.label in ("pet", "place")
     assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one

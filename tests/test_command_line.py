@@ -46,7 +46,6 @@ MISTAKES = [
     ("prepare text --output-dir data --chunk-length 4", "--chunk-length"),
     ("finetune model --output-dir out", "--task"),
     ("finetune model --output-dir out --task cola --train-file a.csv", "--task"),
-    ("finetune model --output-dir out --train-file a.csv", "--validation-file"),
     ("finetune model --output-dir out --task cola --dropout 1", "--dropout"),
     ("embed model texts.txt --output-file out.txt", ".npy"),
     ("predict model texts.txt --overwrite", "--output-file"),

@@ -29,6 +29,17 @@ def test_plain_lines_come_every_few_seconds(
     assert len(lines) == 3
 
 
+def test_what_comes_before_the_first_unit_is_not_in_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = Progress(10, title="finetune", unit="updates")
+    for now[0] in (60, 61, 62):  # a minute until the model is loaded
+        bar.advance(1)
+    assert bar.line() == "finetune: 3/10 updates, 1 updates/s, 7 s left"
+
+
 def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(None, title="x", unit="steps") as bar:
         bar.advance()
@@ -100,4 +111,4 @@ def test_slow_work_is_told_by_the_hour_and_rounding_is_not_progress(
     assert bar.line() == "compare: 2/10 encoders, 0 encoders/s"
     now[0] = 1800.0
     bar.advance(1)
-    assert bar.line() == "compare: 3/10 encoders, 2 encoders/h, 3:30:00 left"
+    assert bar.line() == "compare: 3/10 encoders, 2.07 encoders/h, 3:23:00 left"

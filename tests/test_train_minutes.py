@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -281,3 +282,16 @@ def test_one_length_only(
     words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run")]
     said = mistake(capsys, *words, "--train-minutes", "1", "--max-steps", "5")
     assert "--train-minutes and --max-steps exclude each other" in said
+
+
+def test_a_warmup_longer_than_the_run_is_shortened(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only where the user gave the length of the run and no warm-up."""
+    config = override(recipe(), {"max_steps": 20, "warmup_steps": 200})
+    run = pretrain(small_data, output_dir=tmp_path / "run", config=config, given=["max_steps"])
+    assert "warmup_steps is 2, a tenth of the run, not 200" in capsys.readouterr().err
+    facts = json.loads((run.run / "run.json").read_text())
+    assert facts["recipe"]["warmup_steps"] == 2
+    again = pretrain(small_data, output_dir=tmp_path / "run", config=config, given=["max_steps"])
+    assert again.summary.step == 20

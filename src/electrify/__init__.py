@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import (
+        Comparison,
+        Encoder,
         FineTuned,
+        Prediction,
         PreparedCorpus,
         PretrainedRun,
         Score,
+        compare,
         detect,
         embed,
+        evaluate,
         finetune,
+        flops,
+        load,
         predict,
         prepare,
         pretrain,
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from .checkup import doctor
     from .errors import UserError
     from .exporting.folder import export
+    from .progress import show_progress
     from .recipe import Recipe, override
     from .recipe import load as load_recipe
 
@@ -44,25 +52,34 @@ _HOMES = {
     "doctor": "checkup",
     "export": "exporting.folder",
     "override": "recipe",
+    "show_progress": "progress",
 }
 __all__ = [
+    "Comparison",
+    "Encoder",
     "FineTuned",
+    "Prediction",
     "PreparedCorpus",
     "PretrainedRun",
     "Recipe",
     "Score",
     "UserError",
+    "compare",
     "detect",
     "doctor",
     "embed",
+    "evaluate",
     "export",
     "finetune",
+    "flops",
+    "load",
     "load_recipe",
     "override",
     "predict",
     "prepare",
     "pretrain",
     "recipes",
+    "show_progress",
 ]
 
 

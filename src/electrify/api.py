@@ -13,9 +13,10 @@ import json
 import os
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ from .errors import UserError, nearest
 from .values import kinds
 
 if TYPE_CHECKING:
+    from .flop_counts import RecipeFlops
     from .recipe import Recipe
 
 Name = str | os.PathLike[str]
@@ -266,6 +268,28 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What a fine-tuned model predicts for one text: the fields of its kind, the others None."""
+
+    label: str | None = None
+    """Of classification."""
+    labels: Sequence[str] | None = None
+    """Of several labels a text."""
+    probability: Any = None
+    """Of the label, or of each of the labels."""
+    probabilities: Mapping[str, float] | None = None
+    """Of every label, if they were asked for."""
+    value: float | None = None
+    """Of regression."""
+    tags: Sequence[str] | None = None
+    """One a word, of tagging."""
+    answer: str | None = None
+    """Of question answering; empty if the context holds none."""
+    answer_score: float | None = None
+    no_answer_score: float | None = None
+
+
+@dataclass(frozen=True)
 class FineTuned:
     """An encoder that was fine-tuned on a task."""
 
@@ -287,8 +311,8 @@ class FineTuned:
 
 def finetune(
     model: Name,
-    *,
     train_file: Any = None,
+    *,
     validation_file: Any = None,
     task: str | Sequence[str] = (),
     output_dir: Name | None = None,
@@ -298,7 +322,7 @@ def finetune(
     """Fine-tunes an encoder: the library's own class with a fresh head. The same call resumes.
 
     Args:
-        model: A folder or Hub id of an encoder.
+        model: A run, a folder or a Hub id of an encoder.
         train_file: Labelled examples: a csv, tsv, jsonl or parquet file, a data frame or data set,
             or a list of (text, label), (text, second text, label), or mappings.
         validation_file: Further examples. Without them a fifth of `train_file` is held out.
@@ -314,28 +338,24 @@ def finetune(
     from .finetuning.run import finetune as tuned
 
     tasks = (task,) if isinstance(task, str) else tuple(task)
-    probe = given.get("frozen_encoder", "none") != "none" or "protocol" in given
-    usual: dict[str, Any] = {"save_model": len(tasks) < 2 and not probe}
-    if train_file is not None and validation_file is None:
-        usual["validation_fraction"] = 0.2
-    named = isinstance(train_file, str | os.PathLike)
-    name = "-".join(tasks) or (Path(train_file).stem if named else "examples")
-    folder = Path(output_dir or Path("finetuned") / name)
+    in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
+    folder = output_dir or ("finetuned/examples" if in_memory else None)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
     with _given(train_file, columns) as train, _given(validation_file, columns) as validation:
-        fixed = {"models": (os.fspath(model),), "output_dir": str(folder), "task": tasks}
+        fixed = {"models": (os.fspath(model),), "output_dir": folder, "task": tasks}
         fixed |= {"train_file": train, "validation_file": validation, "seeds": seeds}
-        report = tuned(options(FinetuneConfig, "finetune", usual | given, **fixed))
+        asked = options(FinetuneConfig, "finetune", given, **fixed)
+        report = tuned(asked)
     label = report.records[0]["model"]  # baselines come after it
     scores: dict[str, list[float]] = {}
     for record in (record for record in report.records if record["model"] == label):
         for metric, value in record["scores"].items():
             key = metric if len(tasks) < 2 else f"{record['task']} {metric}"
             scores.setdefault(key, []).append(value)
-    saved = sorted((folder / "models").glob("*"))
+    saved = sorted((asked.folder / "models").glob("*"))
     return FineTuned(
-        folder,
+        asked.folder,
         {name: Score(tuple(values)) for name, values in scores.items()},
         report.table(),
         saved[0] if saved else None,
@@ -351,57 +371,286 @@ def _given(data: Any, columns: Sequence[str]) -> Iterator[str | None]:
         yield file
 
 
-def predict(model: Name, texts: Any, **given: Any) -> Any:
-    """The predictions of a fine-tuned model: for each text a dict of the columns that `electrify
-    predict` writes, such as `predicted_label` and `probability`; for one text one dict.
+# ------------------------------------------------------------------ models on texts
+
+
+class Encoder:
+    """A model that stays loaded between calls. Each method takes one text or several."""
+
+    def __init__(self, model: Name, *, architecture: str | None = None) -> None:
+        from .exporting.places import check_place, model_in
+
+        self.model = model_in(os.fspath(model))
+        """The folder or Hub id."""
+        self.architecture = architecture
+        check_place(self.model)
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.model!r})"
+
+    @cached_property
+    def _embedder(self) -> Any:
+        from .finetuning.embed import load_embedder
+
+        return load_embedder(self.model)
+
+    @cached_property
+    def _detector(self) -> Any:
+        from .scoring.detect import load_detector
+
+        return load_detector(self.model, self.architecture)
+
+    @cached_property
+    def _scorer(self) -> Any:
+        from .scoring.pll import load_scorer
+
+        return load_scorer(self.model, architecture=self.architecture)
+
+    @cached_property
+    def _predictor(self) -> Any:
+        from .finetuning.predict import load_predictor
+
+        return load_predictor(self.model)
+
+    def embed(self, texts: Any, **given: Any) -> Any:
+        """Vectors, [N, D] in float32; of one text [D].
+
+        Args:
+            texts: One text, or several.
+            given: normalize_embeddings (to length 1), center or whiten (texts on whose vectors
+                these are centred or whitened).
+        """
+        from .finetuning.embed import embed
+
+        return _of_each(texts, lambda several: embed(self._embedder, several, **given))
+
+    def detect(self, texts: Any, **given: Any) -> Any:
+        """The probability of being replaced of every token and word: a `Detection` for each text.
+        The model needs an RTD head.
+
+        Args:
+            texts: One text, or several.
+            given: max_seq_length, batch_size, threads: see `electrify detect`.
+        """
+        from .scoring.detect import detect
+
+        return _of_each(texts, lambda several: detect(self._detector, several, **given))
+
+    def score(self, texts: Any) -> Any:
+        """How well each text fits what the model has learnt, in nats: the pseudo-log-likelihood of
+        a masked language model (1910.14659), the log probability that all tokens are original of a
+        discriminator, minus the energy of `electric` (2012.08561 section 3)."""
+        return _of_each(texts, self._scorer.scores)
+
+    def predict(self, texts: Any, *, pairs: Any = None) -> Any:
+        """A `Prediction` for each text, of a fine-tuned model. pairs: the second texts, or the
+        contexts of questions."""
+        return _predictions(self._predictor, texts, pairs)
+
+
+def load(model: Name, *, architecture: str | None = None) -> Encoder:
+    """Loads a model for several calls of `embed`, `detect`, `score` or `predict`.
 
     Args:
-        model: A fine-tuned folder or Hub id.
-        texts: One text, or several; for a tagger lists of words, for question answering questions.
-        given: pairs (second texts, or contexts), probabilities, threshold, max_seq_length, ...
-    """
-    from .finetuning.predict import predict as predicted
+        model: A run, a folder or a Hub id.
+        architecture: Your own architecture that the model was trained with (module:Class).
 
+    Raises:
+        UserError: If there is no model.
+    """
+    return Encoder(model, architecture=architecture)
+
+
+def _of_each(texts: Any, work: Callable[[list[Any]], Any]) -> Any:
+    """The results for several texts, or the one for one text."""
     if isinstance(texts, str):
-        if isinstance(given.get("pairs"), str):
-            given["pairs"] = [given["pairs"]]
-        return predicted(model, [texts], **given)[0]
-    return predicted(model, rows_of(texts), **given)
+        return work([texts])[0]
+    return work(list(rows_of(texts)))
+
+
+def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
+    from .finetuning.predict import predict
+
+    if isinstance(pairs, str):
+        pairs = [pairs]
+    words = isinstance(texts, list | tuple) and predictor.kind == "tagging"
+    if words and texts and isinstance(texts[0], str):
+        return _predictions(predictor, [texts], pairs)[0]
+
+    def found(several: list[Any]) -> list[Prediction]:
+        columns = predict(predictor, several, pairs=pairs)
+        return [
+            Prediction(**{name.removeprefix("predicted_"): value for name, value in row.items()})
+            for row in columns
+        ]
+
+    return _of_each(texts, found)
+
+
+def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
+    """The predictions of a fine-tuned model: a `Prediction` for each text, for one text one.
+
+    Args:
+        model: A fine-tuned folder, that of `finetune`, or a Hub id.
+        texts: One text, or several; for a tagger lists of words, for question answering questions.
+        pairs: The second texts, or the contexts of the questions.
+        given: probabilities, threshold, max_seq_length, ...: see `electrify predict`.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .finetuning.predict import load_predictor
+
+    return _predictions(load_predictor(model, **given), texts, pairs)
 
 
 def embed(model: Name, texts: Any, **given: Any) -> Any:
     """The vectors of texts, [N, D] in float32; of one text [D].
 
     Args:
-        model: An encoder, folder or Hub id.
+        model: An encoder: a run, a folder or a Hub id.
         texts: One text, or several.
-        given: center and whiten (texts on whose vectors these are centred or whitened), pooling,
+        given: normalize_embeddings, center and whiten as of `Encoder.embed`; pooling,
             max_seq_length, device, bf16: see `electrify embed`.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
     from .finetuning.embed import embed as embedded
+    from .finetuning.embed import load_embedder
 
-    if isinstance(texts, str):
-        return embedded(model, [texts], **given)[0]
-    return embedded(model, rows_of(texts), **given)
+    how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
+    embedder = load_embedder(model, **given)
+    return _of_each(texts, lambda several: embedded(embedder, several, **how))
 
 
-def detect(model: Name, texts: Any, **given: Any) -> Any:
+_OF_VECTORS = ("normalize_embeddings", "center", "whiten")
+
+
+def detect(model: Name, texts: Any, *, architecture: str | None = None, **given: Any) -> Any:
     """The probability of being replaced of every token and word: a `Detection` for each text, for
     one text one.
 
     Args:
-        model: A discriminator, folder or Hub id.
+        model: A discriminator: a run, a folder or a Hub id.
         texts: One text, or several.
-        given: max_seq_length, batch_size, threads, architecture: see `electrify detect`.
+        architecture: Your own architecture that the model was trained with (module:Class).
+        given: max_seq_length, batch_size, threads: see `electrify detect`.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .scoring.detect import detect as detected
+    return Encoder(model, architecture=architecture).detect(texts, **given)
 
-    if isinstance(texts, str):
-        return detected(os.fspath(model), [texts], **given)[0]
-    return detected(os.fspath(model), rows_of(texts), **given)
+
+# ------------------------------------------------------------------ measuring
+
+
+def evaluate(
+    models: Name | Sequence[Name], *, data_dir: Name, **given: Any
+) -> dict[str, dict[str, float]]:
+    """BLiMP, minimal pairs of English grammar, without training (1912.00582).
+
+    Args:
+        models: Runs, folders or Hub ids with their pre-training head.
+        data_dir: The folder of BLiMP's files.
+        given: Options of `electrify evaluate`, such as output_dir, max_eval_samples.
+
+    Returns:
+        The accuracies of each model by phenomenon; `overall` is the mean over all paradigms. Those
+        of the supplement begin with `supplement `.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .scoring.blimp import evaluate as evaluated
+    from .scoring.blimp import means
+    from .scoring.options import EvaluateConfig
+
+    several = [models] if isinstance(models, str | os.PathLike) else models
+    fixed = {"models": tuple(map(os.fspath, several)), "data_dir": os.fspath(data_dir)}
+    rows = evaluated(options(EvaluateConfig, "evaluate", given, **fixed))
+    return {
+        model: {
+            name if part == "blimp" else f"{part} {name}": accuracy
+            for (part, name), accuracy in means([row for row in rows if row.model == model]).items()
+        }
+        for model in dict.fromkeys(row.model for row in rows)
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of a study."""
+
+    folder: Path
+    """The report, the plots and the encoders."""
+    table: str = field(repr=False)
+    """The report as text."""
+    failed: bool
+    """Whether an encoder could not be trained or measured."""
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row for each recipe, budget, task and metric: mean, interval, and the
+        difference to the first recipe."""
+        import pandas as pd
+
+        return pd.read_csv(self.folder / "report.csv")
+
+
+def compare(
+    data: Name,
+    recipes: Sequence[str],
+    *,
+    budgets: Sequence[float],
+    tasks: Sequence[str],
+    output_dir: Name = "study",
+    **given: Any,
+) -> Comparison:
+    """Trains recipes at equal budgets with several seeds, and measures every encoder on tasks. The
+    same call resumes.
+
+    Args:
+        data: A prepared corpus.
+        recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
+        budgets: FLOPs of pre-training, or what `equal` says.
+        tasks: See `electrify compare`.
+        output_dir: The folder of the study.
+        given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .studies.options import CompareConfig
+    from .studies.report import text
+    from .studies.run import compare as compared
+    from .studies.study import plan_study
+
+    fixed: dict[str, Any] = {"data": os.fspath(data), "output_dir": os.fspath(output_dir)}
+    fixed |= {"recipes": tuple(recipes), "budgets": tuple(budgets), "tasks": tuple(tasks)}
+    table = compared(plan_study(options(CompareConfig, "compare", given, **fixed)))
+    return Comparison(Path(output_dir), text(table), bool(table.failed))
+
+
+def flops(
+    recipe: str,
+    *,
+    convention: Literal["hardware", "paper"] = "hardware",
+    vocab_size: int = 30522,
+) -> RecipeFlops:
+    """The FLOPs of a recipe: of a token, an update, the whole pre-training, and inference.
+
+    Args:
+        recipe: A shipped name, with changes after a colon, or a .yaml file.
+        convention: hardware counts matrix products, backward twice forward; paper counts as
+            ELECTRA's public script.
+        vocab_size: The size of the vocabulary.
+
+    Raises:
+        UserError: For a name that is not known.
+    """
+    from .flop_counts import recipe_flops
+    from .rules import counted
+
+    how: dict[str, Any] = {"convention": convention, "inference_length": None}
+    return recipe_flops(counted(recipe), vocab_size=vocab_size, **how)

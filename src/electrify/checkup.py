@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional
 
 from .errors import UserError, need
+from .exporting.places import SCORES, model_in
 from .files import read_json, sha256
 from .progress import Progress, show
 from .values import Options
@@ -123,13 +124,18 @@ def doctor(*paths: str | Path) -> Report:
     """Checks folders. Raises UserError for one that does not exist or is none of the three kinds;
     damage is a finding."""
     need(bool(paths), "name at least one folder: a prepared corpus, a run or a model")
-    named = [Folder(Path(path), kind_of(Path(path))) for path in dict.fromkeys(map(str, paths))]
+    named = [Folder(path, kind_of(path)) for path in dict.fromkeys(map(meant, paths))]
     folders = [f for folder in named for f in checked(folder)]
     corpora = [f for f in named if "manifest" in f.about]
     for run in folders:
         if corpora and "facts" in run.about:
             run.run(same_data, run, corpora)
     return Report(folders)
+
+
+def meant(path: str | Path) -> Path:
+    """The folder that is checked: for the results of fine-tuning their model."""
+    return Path(model_in(str(path)) if (Path(path) / SCORES).is_file() else path)
 
 
 def kind_of(path: Path) -> Kind:

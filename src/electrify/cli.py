@@ -13,13 +13,16 @@ import difflib
 import errno
 import importlib
 import io
+import logging
 import os
+import platform
 import re
 import shutil
 import signal
 import sys
 import typing
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from textwrap import shorten, wrap
 from typing import Any, NamedTuple, NoReturn
@@ -33,7 +36,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from . import __version__, recipe
 from .cores import wait_briefly
 from .errors import Unfinished, UserError, is_of_memory, nearest
-from .progress import aligned, say, show
+from .progress import aligned, say, show, show_progress
 from .rules import counted
 from .tables import KEPT
 from .train.signals import SAVED_EXIT, Stop
@@ -75,6 +78,8 @@ MEANT = {
     "--epochs": "--max-steps or --train-minutes",
     "--config": "--recipe",
     "--text": "--text-column",
+    "--quiet": "-q",
+    "--verbose": "-v",
 }
 """Flags that people try, and what they look for."""
 LACKING = {
@@ -100,6 +105,9 @@ def main(words: list[str]) -> int:
     """Runs a command and returns its exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # LC_ALL=C cannot encode all text
+    quiet, verbose = ("-q" in words, "-v" in words)
+    words = [word for word in words if word not in ("-q", "-v")]
+    show_progress(logging.WARNING if quiet else logging.INFO)
     command = words[0] if words and words[0] in COMMANDS else ""
     try:
         with Stop(at_once=True):
@@ -109,10 +117,10 @@ def main(words: list[str]) -> int:
         status = 0
     except BaseException as e:
         sentence, status = ending(e, command)
-        if sentence is None:
+        if sentence is None or verbose:
             raise
         sentence = as_flag(sentence, command) if isinstance(e, UserError) and command else sentence
-        say(f"electrify {command}: {sentence}" if command else f"electrify: {sentence}")
+        say(f"{f'electrify {command}'.strip()}: {sentence}", logging.ERROR)
     try:
         sys.stdout.flush()
     except OSError:  # told before, and the interpreter would complain at its end once more
@@ -165,7 +173,7 @@ def run(words: list[str]) -> int:
         case [] | ["-h" | "--help", *_]:
             show(overview())
         case ["--version", *_]:
-            show(f"electrify {__version__}")
+            show(versions())
         case [name, *_] if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")
         case [name, *rest] if HELP & {*rest}:
@@ -221,6 +229,10 @@ def read(name: str, words: list[str]) -> Any:
     cls = class_of(name)
     flags = {option.word: option for option in options_of(cls)}
     words = list(spelled(words, flags))
+    for word in words:
+        flag = word.partition("=")[0]
+        if flag.startswith("--") and flag not in flags:
+            raise UserError(about(flag, name, flags))
     with on_parse_error(lambda event: mistake(event, name, flags)):
         return tyro.cli(
             cls,
@@ -306,7 +318,7 @@ def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
     having = [n for n in COMMANDS if flag in (option.word for option in options_of(class_of(n)))]
     close = difflib.get_close_matches(flag, flags, n=1)
     meant = MEANT.get(flag, close[0] if close and not having else "")
-    if meant.split(" ")[0] in flags:
+    if meant.split(" ")[0] in {*flags, "-q", "-v"}:
         return f"there is no flag {word}; did you mean {meant}?"
     if having:
         return f"{word} is a flag of {', '.join(having)}, not of {name}"
@@ -322,8 +334,16 @@ def overview() -> str:
     return (
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
-        "`electrify COMMAND --help` shows the options of a command."
+        "`electrify COMMAND --help` shows the options of a command. `electrify --version` prints\n"
+        "versions. With -q a command prints only warnings, with -v the traceback of an error."
     )
+
+
+def versions() -> str:
+    """The versions of electrify and of what it computes with."""
+    names = ("torch", "transformers", "tokenizers")
+    found = [f"{name} {metadata.version(name)}" for name in names]
+    return "\n".join([f"electrify {__version__}", *found, f"Python {platform.python_version()}"])
 
 
 def help_of(name: str, words: list[str]) -> str:
@@ -458,10 +478,10 @@ class Flops(Options):
     [default: all shipped recipes]."""
     published: bool = False
     """Count the models that ELECTRA's authors counted (ELMo to T5-11B) instead."""
-    convention: typing.Literal["paper", "hardware"] = "paper"
-    """paper: as ELECTRA's public script (backward = forward, one-hot embedding lookup, softmax on
-    15.625 % of the positions, small terms). hardware: matrix products only, backward = 2 x
-    forward."""
+    convention: typing.Literal["paper", "hardware"] = "hardware"
+    """hardware: matrix products only, backward = 2 x forward. paper: as ELECTRA's public script
+    (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions, small
+    terms)."""
     equal_to: str | None = None
     """Recipe whose total FLOPs the others match. Adds the number of steps."""
     length: Count | None = None

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from .cli import Flops
 
 Convention = Literal["paper", "hardware"]
-PAPER_VOCABULARY = 30522
 # The cost of a backward pass relative to a forward pass. In truth, a product has two gradients, of
 # its input and of its weights.
 BACKWARD = {"paper": 1, "hardware": 2}
@@ -339,9 +338,9 @@ def report(options: Flops) -> str:
         return json.dumps(head | {"recipes": recipes})
     table = aligned(_cells(found, equal, equal_to=options.equal_to), names=1)
     said = f"convention {options.convention}, vocabulary of {options.vocab_size:,}"
-    if options.convention != "hardware" or options.vocab_size == PAPER_VOCABULARY:
+    if options.convention != "hardware":
         # Budgets of a study are several times smaller than these numbers look.
-        said += "; `compare` counts by --convention hardware, with the vocabulary of its DATA"
+        said += ". compare counts by --convention hardware"
     return "\n".join([*table, said])
 
 

@@ -1,13 +1,15 @@
-"""Progress: a bar with rate and ETA on a terminal, one plain line about every ten seconds
-elsewhere. All of it goes to stderr.
+"""Messages and progress: the logger `electrify`, and a bar with rate and ETA on a terminal, or one
+line about every ten seconds elsewhere.
 
-Standard output belongs to results. A closed or full stderr must not stop a run, so writing to it
-never raises.
+From Python nothing is shown unless a program configures logging or calls `show_progress`, as the
+command line does. It all goes to stderr then, because standard output belongs to results. A closed
+or full stderr must not stop a run, so writing to it never raises.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -18,7 +20,8 @@ from .console import harmless
 
 PLAIN_LINE_EVERY_S = 10.0
 PER_HOUR_BELOW = 0.01  # units per second below which the rate is shown per hour
-_live: list[Any] = []  # consoles of the bars now shown, so that `say` prints above them
+_live: list[Any] = []  # consoles of the bars now shown, so that messages are printed above them
+_logger = logging.getLogger("electrify")
 
 
 def _write(text: str) -> None:
@@ -36,14 +39,37 @@ def _is_terminal() -> bool:
         return False
 
 
-def say(text: str) -> None:
-    """Prints one line to stderr without breaking a live bar; characters that would control the
+class _Stderr(logging.Handler):
+    """Prints messages on stderr without breaking a live bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if _live:
+            _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            _write(text)
+
+
+_stderr = _Stderr()
+
+
+def show_progress(level: int = logging.INFO) -> None:
+    """Prints messages and progress on stderr, as the command line does.
+
+    Args:
+        level: Of the messages: logging.WARNING leaves only warnings, without progress.
+    """
+    _logger.setLevel(level)
+    _logger.addHandler(_stderr)
+    _logger.propagate = False
+
+
+def say(text: str, level: int = logging.INFO) -> None:
+    """Logs one line, as a warning if it begins with `warning:`. Characters that would control the
     terminal are written out."""
-    text = harmless(text)
-    if _live:
-        _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
-    else:
-        _write(text)
+    if text[:8].lower() == "warning:":
+        level = logging.WARNING
+    _logger.log(level, "%s", harmless(text))
 
 
 def duration(seconds: float) -> str:
@@ -104,7 +130,8 @@ class _Shown:
 
     def _start(self, **task: Any) -> None:
         self._began = time.monotonic()
-        if not _is_terminal() or _live:
+        shown = _stderr in _logger.handlers and _logger.isEnabledFor(logging.INFO)
+        if not shown or not _is_terminal() or _live:
             return
         from rich.console import Console
         from rich.progress import Progress as RichProgress
@@ -142,6 +169,8 @@ class Progress(_Shown):
         self.done = done
         self.note = ""
         self._first = done
+        self._since: tuple[float, float] | None = None
+        """When the first units were done, and how many: what came before is not in the rate."""
         self._last_line = self._began
 
     def __enter__(self) -> Self:
@@ -150,20 +179,28 @@ class Progress(_Shown):
         return self
 
     def _columns(self) -> tuple[Any, ...]:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.text import Text
+
+        class Note(ProgressColumn):
+            """What a narrow terminal cuts first; it begins with the loss."""
+
+            def render(self, task: Any) -> Text:
+                return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
 
         return (
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=12),
             TextColumn("{task.fields[amount]}", markup=False),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(compact=True),
+            Note(),
         )
 
     def advance(self, n: float = 1, note: str = "") -> None:
         """`n` more units are done. note: short text after the bar, e.g. "loss 1.23"; an empty one
         keeps the last note."""
         self.done += n
+        self._since = self._since or (time.monotonic(), self.done)
         self.note = note or self.note
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=self.note, amount=self._amount())
@@ -171,16 +208,19 @@ class Progress(_Shown):
         now = time.monotonic()
         if now - self._last_line >= PLAIN_LINE_EVERY_S:
             self._last_line = now
-            _write(self.line())
+            say(self.line())
 
     @property
     def rate(self) -> float:
-        """Units per second since the start. A sum of shares that is off by its rounding is no
-        progress yet."""
-        moved = self.done - self._first
+        """Units per second since the first of them. A sum of shares that is off by its rounding is
+        no progress yet."""
+        start = self._began, self._first
+        if self._since is not None and self.done > self._since[1]:
+            start = self._since
+        moved = self.done - start[1]
         if moved <= 1e-9 * abs(self.done):
             return 0.0
-        return moved / max(time.monotonic() - self._began, 1e-9)
+        return moved / max(time.monotonic() - start[0], 1e-9)
 
     def _amount(self) -> str:
         of = f"/{_short(self.total)}" if self.total is not None else ""
@@ -201,7 +241,7 @@ class Progress(_Shown):
         trace: TracebackType | None,
     ) -> None:
         if not self._stop() and time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
-            _write(self.line())
+            say(self.line())
 
 
 class Waiting(_Shown):
@@ -229,7 +269,7 @@ class Waiting(_Shown):
 
     def _tell(self) -> None:
         while not self._ended.wait(PLAIN_LINE_EVERY_S):
-            _write(f"{self.title}: {duration(time.monotonic() - self._began)} so far")
+            say(f"{self.title}: {duration(time.monotonic() - self._began)} so far")
 
     def __exit__(
         self,

@@ -144,5 +144,9 @@ class Options:
                 object.__setattr__(self, name, value)
         self.check()
 
+    def set(self, name: str, value: Any) -> None:
+        """Gives a field the value that it has by the others; for `check`."""
+        object.__setattr__(self, name, value)
+
     def check(self) -> None:
         """Raises UserError for options that do not go together."""

@@ -13,11 +13,10 @@ import torch
 import transformers
 from short_runs import SHORT, finetuned_folder
 
-from electrify import cli
+from electrify import cli, detect
 from electrify.build import Vocabulary, compose
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
-from electrify.scoring.detect import detect
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
 from electrify.train import checkpoint

@@ -15,9 +15,8 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
-from electrify import cli
+from electrify import cli, detect
 from electrify.exporting.loading import quiet
-from electrify.scoring.detect import detect
 from electrify.text.corpus import Corpus
 from published import DEBERTA_V3
 from small import mistake, pretrain_words

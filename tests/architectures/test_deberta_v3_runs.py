@@ -14,11 +14,10 @@ import transformers
 from safetensors.torch import load_file as load_tensors
 from short_runs import TEXTS, deberta_words, finetuned_folder
 
-from electrify import cli
+from electrify import cli, detect
 from electrify.build import Vocabulary, compose
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
-from electrify.scoring.detect import detect
 from electrify.scoring.pll import load_scorer
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences

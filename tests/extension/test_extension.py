@@ -105,9 +105,9 @@ def test_a_run_its_export_and_what_is_said_of_them(
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Path) -> None:
     """The export of the toy architecture was compared with transformers; here the probabilities are
     compared with its own logits."""
+    from electrify import detect
     from electrify.build import Vocabulary, compose
     from electrify.recipe import load
-    from electrify.scoring.detect import detect
     from electrify.text.corpus import Corpus
     from electrify.tokens import from_sequences
     from electrify.train import checkpoint

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_of, sharpened
+from zoo import predict
 
 from electrify.errors import UserError
 from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, windows_over
@@ -23,7 +24,6 @@ from electrify.finetuning.loop import Batch
 from electrify.finetuning.metrics import score_answers
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.predict import predict
 from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
 from electrify.finetuning.squad import answering_of
 from electrify.finetuning.tasks import Answer, Question

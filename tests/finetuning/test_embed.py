@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from electrify import UserError
+from electrify import UserError, embed
 from electrify.finetuning import new_texts
-from electrify.finetuning.embed import embed, embed_files, fitted
+from electrify.finetuning.embed import embed_files, fitted
 from electrify.finetuning.options import EmbedConfig
 from small import run
 

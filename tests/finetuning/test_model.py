@@ -29,6 +29,7 @@ from toy import (
     task_of,
 )
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
+from zoo import predict
 
 from electrify.errors import UserError
 from electrify.finetuning import model as module
@@ -47,7 +48,6 @@ from electrify.finetuning.model import (
 )
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
-from electrify.finetuning.predict import predict
 from electrify.finetuning.tagging import Tagging
 from electrify.finetuning.tasks import Example
 from electrify.finetuning.texts import Texts

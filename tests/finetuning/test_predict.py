@@ -16,12 +16,13 @@ from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
 )
+from zoo import predict
 
 from electrify import UserError
 from electrify.finetuning import new_texts
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
-from electrify.finetuning.predict import predict, predict_files
+from electrify.finetuning.predict import predict_files
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
 from small import mistake, run
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 import transformers
 from toy import NOUNS, QUICK, THOROUGH, reader_of, reviews_task, task_of
+from zoo import predict
 
 from electrify import cli
 from electrify.errors import UserError
@@ -27,7 +28,6 @@ from electrify.finetuning.initial import INITIAL, has_initial_words, initial_mod
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
 from electrify.finetuning.plot import write_plot
-from electrify.finetuning.predict import predict
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
@@ -43,7 +43,7 @@ MEASURED = {"seconds": 0, "peak_memory_bytes": 0}
 def options(zoo: Path, reviews: Files, out: Path, **more: Any) -> FinetuneConfig:
     given: dict[str, Any] = {"models": (str(zoo / "electra"),), "seeds": 1, "settings": QUICK}
     if "task" not in more:
-        given |= {"train_file": reviews[0], "validation_file": reviews[1]}
+        given |= {"train_file": reviews[0], "validation_file": reviews[1], "baselines": False}
     return FinetuneConfig(**given | {"output_dir": str(out), "threads": "1"} | more)
 
 
@@ -74,7 +74,8 @@ def test_an_interrupted_command_repeats_nothing(
         patch.setattr(command, "finetune_one", stopped_at_third)
         with pytest.raises(KeyboardInterrupt):
             finetune(options(zoo, reviews, out, **more))
-    assert len(records(out)) == 2
+    # Two models, and before them three baselines with two seeds, of which two fit the task.
+    assert len(records(out)) == 6
     left = (out / "scores.jsonl").read_bytes()
 
     def counted(model: str, *args: Any, **named: Any) -> Any:

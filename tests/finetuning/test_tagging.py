@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from toy import ADJECTIVES, CPU, NOUNS, THOROUGH, chunks, outputs_of, reader_of, sharpened, task_of
+from zoo import predict
 
 from electrify.finetuning.loop import Batch
 from electrify.finetuning.model import with_fresh_head
 from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.predict import predict
 from electrify.finetuning.tagging import NO_WORD, Tagging, means, windows
 from electrify.finetuning.tasks import Sentence
 

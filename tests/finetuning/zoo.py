@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -20,6 +21,9 @@ from transformers import (
     RobertaForMaskedLM,
 )
 from transformers.utils import logging as hf_logging
+
+from electrify.finetuning.predict import load_predictor
+from electrify.finetuning.predict import predict as predicted
 
 WORDS = [
     "good",
@@ -116,3 +120,8 @@ def zoo_in(root: Path) -> Path:
         torch.manual_seed(1)
         model(config(vocab_size=size, **SHAPE, **more)).save_pretrained(root / name)
     return root
+
+
+def predict(model: Any, texts: Any, *, pairs: Any = None, **options: Any) -> list[dict[str, Any]]:
+    """The columns that a fine-tuned model predicts for each text."""
+    return predicted(load_predictor(model, **options), texts, pairs=pairs)

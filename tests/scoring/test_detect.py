@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
+from electrify import detect
 from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import batches_of, detect, show_detection, windows_of
+from electrify.scoring.detect import batches_of, show_detection, windows_of
 from electrify.scoring.options import DetectConfig, given_text
 
 
@@ -138,15 +139,17 @@ def run(
 def test_plain_lines_and_marks(discriminator: str):
     p = by_hand(discriminator, [5, 6, 7, 8])
     threshold = sorted(p)[2]
-    lines = run(discriminator, text="the chef cooked", threshold=threshold - 1e-6).splitlines()
+    shown = run(discriminator, text="the chef cooked", threshold=threshold - 1e-6)
+    head, *lines = shown.splitlines()
+    assert head == "token\tprobability\treplaced"
     assert [line.split("\t")[:2] for line in lines] == [
         [t, f"{x:.4f}"] for t, x in zip(["the", "chef", "cook", "##ed"], p, strict=True)
     ]
-    assert [line.endswith("\t*") for line in lines] == [x >= threshold for x in p]
+    assert [line.endswith("\tyes") for line in lines] == [x >= threshold for x in p]
     assert [
         line.split("\t")[0]
         for line in run(discriminator, text="the chef cooked", unit="word").splitlines()
-    ] == ["the", "chef", "cooked"]
+    ] == ["word", "the", "chef", "cooked"]
 
 
 def test_json(discriminator: str):

@@ -14,7 +14,7 @@ import pytest
 from electrify.errors import UserError
 from electrify.finetuning.saved import kind_of
 from electrify.hub import file_of, must_be_reachable
-from electrify.scoring.detect import load_discriminator
+from electrify.scoring.detect import load_detector
 from electrify.scoring.pll import load_scorer
 
 Publish = Callable[..., str]
@@ -45,7 +45,7 @@ def test_energies_are_energies_under_a_name(published: Publish) -> None:
     name = published("run/discriminator", "a", {"objective": "electric", "logits": "energy"})
     assert load_scorer(name).kind == "electric"
     with pytest.raises(UserError, match=r"its logits are energies .objective electric"):
-        load_discriminator(name)
+        load_detector(name)
 
 
 def test_what_compares_candidates_gives_no_score_under_a_name(published: Publish) -> None:

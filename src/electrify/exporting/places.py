@@ -11,12 +11,16 @@ from typing import Any
 from ..errors import UserError
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
+from ..tables import KEPT
 from ..train import CONFIG, FACTS, GENERATOR_STAGE
 
 MARK = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
 "fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run, and an
 architecture of one's own."""
+SCORES = "scores.jsonl"
+"""The file of the runs in a folder of `electrify finetune`."""
+MOST_SHOWN = 4
 RANDOM = "random:"  # before the name of a model: its shape with random weights
 INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
@@ -35,6 +39,24 @@ def may_be_on_hub(name: str) -> bool:
     here, as with a mistyped folder."""
     beside_a_folder = "/" in name and Path(name).parent.is_dir()
     return not beside_a_folder and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name) is not None
+
+
+def model_in(name: str) -> str:
+    """The model that a name means: the discriminator of a run, the only model of a folder of
+    `electrify finetune`, otherwise the name itself. Raises UserError if a folder holds several
+    fine-tuned models or none."""
+    folder = Path(name)
+    if (folder / CONFIG).is_file() and (folder / KEPT / "config.json").is_file():
+        return str(folder / KEPT)
+    if not (folder / SCORES).is_file():
+        return name
+    found = sorted(str(config.parent) for config in folder.glob("models/*/config.json"))
+    if not found:
+        raise UserError(f"{name} holds scores and no model. Rerun finetune with --save-model")
+    if len(found) > 1:
+        names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
+        raise UserError(f"{name} holds {len(found)} models. Name one: {names}")
+    return found[0]
 
 
 def check_place(path: str) -> None:

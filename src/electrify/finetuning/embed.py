@@ -24,7 +24,6 @@ from ..text.streams import ending_of
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of
-from .saved import kept
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
@@ -244,37 +243,37 @@ def _parquet(stream: IO[bytes], blocks: Blocks, head: Head, width: int) -> None:
 # ------------------------------------------------------------------ from Python
 
 
+def load_embedder(model: str | os.PathLike[str], **options: Any) -> Embedder | SentenceEmbedder:
+    """options: pooling, max_seq_length, device, bf16: see `EmbedConfig`. Raises UserError."""
+    config = EmbedConfig(model=os.fspath(model), files=(), output_file=".npy", **options)
+    return _embedder(config.model, config)
+
+
 def embed(
-    model: str | os.PathLike[str],
+    embedder: Embedder | SentenceEmbedder,
     texts: Iterable[str],
     *,
     center: Iterable[str] | None = None,
     whiten: Iterable[str] | None = None,
-    **options: Any,
+    normalize_embeddings: bool = False,
 ) -> Array:
-    """The vectors of texts, [N, D] in float32.
-
-    Args:
-        center, whiten: Texts on whose vectors these are centred or whitened.
-        options: pooling, max_seq_length, device, bf16: see `EmbedConfig`.
-
-    Raises UserError.
-    """
+    """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
     from .model import unknown_note
 
-    config = EmbedConfig(model=os.fspath(model), files=(), output_file=".npy", **options)
     if center is not None and whiten is not None:
         raise UserError("center and whiten exclude each other: whitening centres too")
     given = given_texts(texts)
     corpus = whiten if center is None else center
-    embedder = _embedder(kept(config.model), config)
     width = embedder.reader.width
     found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given)])
     tell([unknown_note(embedder.reader, given), embedder.truncation.text()])
-    if corpus is None:
-        return found_ND
-    blocks = _blocks(embedder, given_texts(corpus))
-    return fitted(blocks, width=width, whiten=whiten is not None, shown="the corpus")(found_ND)
+    if corpus is not None:
+        blocks = _blocks(embedder, given_texts(corpus))
+        how: dict[str, Any] = {"width": width, "whiten": whiten is not None}
+        found_ND = fitted(blocks, shown="the corpus", **how)(found_ND)
+    if normalize_embeddings:
+        found_ND /= np.linalg.norm(found_ND, axis=1, keepdims=True).clip(1e-12)
+    return found_ND
 
 
 def _blocks(embedder: Any, texts: Sequence[str]) -> Iterator[Array]:

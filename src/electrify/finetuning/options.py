@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt
@@ -11,6 +12,7 @@ from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import UserError, nearest
+from ..exporting.places import RANDOM, check_place, model_in
 from ..progress import say, show
 from ..values import (
     BelowOne,
@@ -24,6 +26,8 @@ from ..values import (
     kinds,
 )
 
+HELD_OUT = 0.2
+"""Share of the training examples for validation where no file is given for it."""
 SELECTION = 0.1
 """Share of the training examples that is held out to choose the best evaluation."""
 
@@ -57,7 +61,8 @@ def must_go_together(options: Any) -> None:
     given = set()
     for part in (options, getattr(options, "settings", None)):
         for its in fields(part) if part is not None else ():
-            if getattr(part, its.name) != its.default:
+            value = getattr(part, its.name)
+            if value != its.default and (its.default is not None or value is not False):
                 given.add(its.name)
     for name, needed in NEEDS:
         if name in given and needed not in given:
@@ -137,9 +142,10 @@ class FinetuneConfig(Options):
     """What is fine-tuned on what, and where the results go."""
 
     models: Positional[tuple[str, ...]]
-    """Folders or Hub ids. random:MODEL is the same shape with random weights."""
-    output_dir: str
-    """Folder for scores.jsonl, the report and predictions. The same command resumes there."""
+    """Runs, folders or Hub ids. random:MODEL is the same shape with random weights."""
+    output_dir: str | None = None
+    """Folder for scores.jsonl, the report, predictions and models. The same command resumes there
+    [default: finetuned/NAME of the file or the tasks]."""
     task: tuple[str, ...] = ()
     """Known tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli (glue); conll2000, conll2003,
     wnut17, wikiann, ud (tagging); squad1, squad2 (squad); babylm_boolq, babylm_multirc, babylm_rte,
@@ -154,7 +160,7 @@ class FinetuneConfig(Options):
     """Your validation examples, in the same columns."""
     validation_fraction: Inside | None = None
     """Share of the training examples for validation, drawn by --seed and stratified. Equal texts
-    stay in one part."""
+    stay in one part [default: 0.2 without --validation-file]."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     text_column: str | None = None
@@ -176,8 +182,8 @@ class FinetuneConfig(Options):
     """Metrics of your texts: accuracy, balanced_accuracy, matthews, f1, macro_f1, micro_f1,
     roc_auc, pr_auc, ece, pearson, spearman. The first selects models [default: by the kind of
     labels]."""
-    seeds: Count = 5
-    """Runs of each model on each task."""
+    seeds: Count = 1
+    """Runs of each model on each task. Comparisons need at least 5."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     random_weights: bool = False
@@ -187,15 +193,17 @@ class FinetuneConfig(Options):
     corpus: str | None = None
     """--random-baseline: prepared corpus of the models' runs. Adds the initial values of each run
     that began with word vectors of its corpus (init_words)."""
-    baselines: bool = False
-    """Add baselines without an encoder: majority class, TF-IDF and word overlap."""
+    baselines: bool | None = None
+    """Add baselines without an encoder: majority class, TF-IDF and word overlap [default: for your
+    own texts and tags]."""
     predict_test: bool = False
     """Predict GLUE's test sets and write submission-MODEL.zip."""
     hyperparameter_search: str | None = None
     """Grid of settings, NAME=VALUE,VALUE;NAME=..., with all seeds. auto:
     learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10."""
-    save_model: bool = False
-    """Save the fine-tuned model of the first seed as a Hugging Face folder."""
+    save_model: bool | None = None
+    """Save the fine-tuned model of the first seed as a Hugging Face folder [default: with one model
+    and one task]."""
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
@@ -205,17 +213,38 @@ class FinetuneConfig(Options):
             raise UserError("models are missing: name a folder or a Hub id")
         thread_count(self.threads)
         must_go_together(self)
-        if not (self.task or self.train_file or self.validation_file):
-            raise UserError("task is missing: give it, or train_file and validation_file")
         if not (self.task or self.train_file):
-            raise UserError("train_file is missing")
-        if not (self.task or self.validation_file or self.validation_fraction):
-            raise UserError("validation_file is missing: give it, or validation_fraction")
+            raise UserError("task is missing: give it, or train_file")
+        if self.train_file and not (self.validation_file or self.validation_fraction):
+            self.set("validation_fraction", HELD_OUT)
+        self.set("models", tuple(map(model_named, self.models)))
         if self.hyperparameter_search is not None:
             search_grid(self.hyperparameter_search, self.settings)
 
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        name = "-".join(self.task) or Path(self.train_file or "").name.partition(".")[0]
+        return Path(self.output_dir or Path("finetuned") / name)
+
+    @property
+    def adds_baselines(self) -> bool:
+        """Whether baselines run, too."""
+        if self.baselines is not None:
+            return self.baselines
+        asks = self.problem_type == "answering" or self.settings.protocol == "published"
+        return not (self.task or asks or self.hyperparameter_search)
+
+    @property
+    def saves_model(self) -> bool:
+        """Whether the model of the first seed is saved."""
+        if self.save_model is not None:
+            return self.save_model
+        one = len(self.models) == 1 and len(self.task) < 2 and self.hyperparameter_search is None
+        s = self.settings
+        return one and s.protocol == "electrify" and s.frozen_encoder == "none"
+
     def __call__(self) -> int:
-        from ..exporting.places import RANDOM, check_place
         from .known import read_asked
 
         tasks = read_asked(self)
@@ -229,6 +258,12 @@ class FinetuneConfig(Options):
 
         show(finetune(self, tasks).table())
         return 0
+
+
+def model_named(name: str) -> str:
+    """The model that a name means, which may begin with random:."""
+    prefix = RANDOM * name.startswith(RANDOM)
+    return prefix + model_in(name.removeprefix(RANDOM))
 
 
 def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
@@ -263,8 +298,8 @@ class PredictConfig(Options):
     """Which model predicts what, and where the predictions go."""
 
     model: Positional[str]
-    """Fine-tuned model, folder or Hub id: classification, regression, tagging or question
-    answering."""
+    """Fine-tuned model, by its folder, that of `finetune` or a Hub id: classification, regression,
+    tagging or question answering."""
     files: Positional[tuple[str, ...]]
     """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
     ffn), smi, for tagging also columns (conll, conllu, txt), for questions SQuAD's json. All but
@@ -302,6 +337,7 @@ class PredictConfig(Options):
     def check(self) -> None:
         thread_count(self.threads)
         must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
+        self.set("model", model_in(self.model))
         must_go_together(self)
 
     def __call__(self) -> int:
@@ -318,7 +354,7 @@ class EmbedConfig(Options):
     """Which model makes vectors of which texts, and where they go."""
 
     model: Positional[str]
-    """Encoder, folder or Hub id."""
+    """Encoder: a run, a folder or a Hub id."""
     files: Positional[tuple[str, ...]]
     """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
     ffn), smi. All but parquet may be compressed."""
@@ -352,6 +388,7 @@ class EmbedConfig(Options):
     def check(self) -> None:
         thread_count(self.threads)
         must_end_in(self.output_file, (".npy", ".parquet"))
+        self.set("model", model_in(self.model))
         must_go_together(self)
 
     def __call__(self) -> int:

@@ -22,7 +22,7 @@ from ..progress import Progress, duration, say
 from ..scoring.options import given_texts
 from .new_texts import Files, Head, Item
 from .options import EmbedConfig, PredictConfig
-from .saved import KEY, kept, kind_of
+from .saved import KEY, kind_of
 from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence
 
 MEGABYTE = 1e6
@@ -210,7 +210,7 @@ def predict_files(options: PredictConfig) -> Summary:
 
 def checked_model(options: PredictConfig | EmbedConfig) -> str:
     """The model. Raises UserError if it is not there, or if the output file cannot be written."""
-    model = kept(options.model)
+    model = options.model
     check_place(model)
     path = Path(options.output_file or "")
     if not path.parent.is_dir():
@@ -373,29 +373,21 @@ def as_text(value: Any) -> str:
 # ------------------------------------------------------------------ from Python
 
 
+def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
+    """options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
+    `PredictConfig`. Raises UserError."""
+    config = PredictConfig(model=os.fspath(model), files=(), **options)
+    return Predictor(config.model, config)
+
+
 def predict(
-    model: str | os.PathLike[str],
-    texts: Iterable[Any],
-    *,
-    pairs: Iterable[str] | None = None,
-    **options: Any,
+    predictor: Predictor, texts: Iterable[Any], *, pairs: Iterable[str] | None = None
 ) -> list[Prediction]:
-    """The predictions of a fine-tuned model: for each text a dict of the columns that the command
-    writes, such as `predicted_label` and `probability`.
-
-    Args:
-        texts: Texts; for a tagger lists of words; for question answering the questions.
-        pairs: The second texts, or the contexts of the questions.
-        options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
-            `PredictConfig`.
-
-    Raises UserError.
-    """
+    """The predictions for texts: for each a dict of the columns that the command writes. See
+    `electrify.predict`. Raises UserError."""
     from .model import unknown_note
     from .one_run import text_of
 
-    config = PredictConfig(model=os.fspath(model), files=(), **options)
-    predictor = Predictor(kept(config.model), config)
     examples = _examples(predictor.kind, texts, pairs)
     tell([pairs_warning(predictor.model.reading.pairs, pairs is not None)])
     found = predictor(examples)

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from ..console import inert, uncalculated
+from ..exporting.places import INITIAL, RANDOM
 from ..files import json_text, write
 from ..progress import aligned
+from .baselines import BASELINE
 from .metrics import better, is_lower_better
 from .tasks import AVERAGES, TASKS
 
+COMPARED = (BASELINE, RANDOM, INITIAL)
+"""How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""
 
@@ -129,8 +133,31 @@ class Report:
             for name in AVERAGES
             for model, value in self.averages(name).items()
         ]
-        notes = [note if note.startswith("warning: ") else f"note: {note}" for note in self.notes()]
+        notes = [*self.verdicts()]
+        notes += [
+            note if note.startswith("warning: ") else f"note: {note}" for note in self.notes()
+        ]
         return "\n".join([*aligned(self.cells(), names=3), *averages, *notes])
+
+    def verdicts(self) -> Iterable[str]:
+        """For each task a sentence on the best model and the best baseline, random weights among
+        them, by the median of the first metric."""
+        for task in dict.fromkeys(row.task for row in self.rows):
+            rows = [row for row in self.rows if row.task == task]
+            metric = rows[0].metric
+            rows = [row for row in rows if row.metric == metric and math.isfinite(row.median)]
+            sign = -1 if is_lower_better(metric) else 1
+            ranked = sorted(rows, key=lambda row: -sign * row.median)
+            own = [row for row in ranked if not row.model.startswith(COMPARED)]
+            others = [row for row in ranked if row.model.startswith(COMPARED)]
+            if own and others:
+                gain = 100 * sign * (own[0].median - others[0].median)
+                how = "better" if gain > 0 else "worse" if gain < 0 else "as good"
+                by = f"{abs(gain):.1f} points {how} than" if gain else f"{how} as"
+                yield (
+                    f"{task}: {own[0].model} is {by} the best baseline in {metric}: "
+                    f"{percent(own[0].median)}, {others[0].model} {percent(others[0].median)}"
+                )
 
     def write(self, folder: Path) -> None:
         """Writes report.md, report.csv and report.json, and of a search search.md."""

@@ -28,7 +28,7 @@ import torch
 
 from ..errors import UserError
 from ..exporting.loading import load_config
-from ..exporting.places import INITIAL, MARK, RANDOM
+from ..exporting.places import INITIAL, MARK, RANDOM, SCORES
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
@@ -45,7 +45,6 @@ from .tasks import TASKS, Kind, TaskData
 
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
-SCORES = "scores.jsonl"
 PREFIXES = (RANDOM, INITIAL)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
 TEXTS: tuple[Kind, ...] = ("classification", "multilabel", "regression")
@@ -109,7 +108,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         grid = search_grid(options.hyperparameter_search, options.settings)
     for _, settings in grid:
         must_fit(options, settings, tasks)
-    out = Path(options.output_dir)
+    out = options.folder
     with claim(out, SETTINGS):
         shared = shared_settings(options, grid)
         must_be_the_same(out, shared)
@@ -117,6 +116,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         plan = list(planned(options, names, tasks, grid, out))
         done = {key_of(record): record for record in read_records(out)}
         todo = [run for run in plan if not is_done(run, done.get(run.key))]
+        todo.sort(key=lambda run: not is_baseline(run.model))  # they take seconds
         for run in todo:
             if run.save_to is not None:
                 must_be_ours(run.save_to, MARK)
@@ -173,8 +173,8 @@ def models_of(options: FinetuneConfig) -> list[str]:
 
             names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
-    names += [MAJORITY, TFIDF, OVERLAP] * options.baselines
-    out = Path(options.output_dir)
+    names += [MAJORITY, TFIDF, OVERLAP] * options.adds_baselines
+    out = options.folder
     # The first of several names of one folder.
     return list({label_of(name, out): name for name in reversed(names)}.values())[::-1]
 
@@ -194,7 +194,7 @@ def planned(
             place = out / "models" / f"{file_name(task.name)}-{file_name(label)}"
             for point, settings in grid:
                 for seed in range(options.seed, options.seed + options.seeds):
-                    saves = options.save_model and wanted and seed == options.seed
+                    saves = options.saves_model and wanted and seed == options.seed
                     save_to = place if saves else None
                     yield Run(model, label, task, seed, point, settings, its, out, save_to)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
@@ -31,27 +30,11 @@ KEY = "electrify"
 """The key in config.json of how a model reads its texts (model.Reading)."""
 TRAINED = "fine-tuned"
 """The part in the mark of a model that `electrify finetune` saved."""
-MOST_SHOWN = 4
 
 
 def class_for(kind: Kind) -> str:
     """The library's class that loads, or makes, a model for a kind of task."""
     return CLASSES[ENDINGS.get(kind, "ForSequenceClassification")]
-
-
-def kept(model: str) -> str:
-    """The model itself where `model` is an output folder of `electrify finetune --save-model` that
-    holds one; anything else stays what it is. Raises UserError if it holds several or none."""
-    folder = Path(model)
-    if (folder / "config.json").exists() or not (folder / "scores.jsonl").is_file():
-        return model
-    found = sorted(str(path.parent) for path in folder.glob("models/*/config.json"))
-    if not found:
-        raise UserError(f"{model} holds scores and no model. Rerun finetune with --save-model")
-    if len(found) > 1:
-        names = ", ".join(found[:MOST_SHOWN]) + ", ..." * (len(found) > MOST_SHOWN)
-        raise UserError(f"{model} holds {len(found)} models. Name one: {names}")
-    return found[0]
 
 
 def kind_of(model: str, config: Mapping[str, Any]) -> Kind:

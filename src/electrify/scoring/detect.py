@@ -60,32 +60,37 @@ class Detection:
     words: tuple[Piece, ...] = ()
 
 
+@dataclass(frozen=True)
+class Detector:
+    """A discriminator that is loaded."""
+
+    model: str
+    network: Any
+    tokenizer: Any
+    architecture: Architecture
+    """Reads the logits of the network."""
+
+
 def detect(
-    model: str,
+    detector: Detector,
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
     batch_size: int | None = None,
     threads: str = "auto",
-    architecture: str | None = None,
 ) -> list[Detection]:
     """The probability of being replaced of every token of every text.
 
-    model: folder or Hub id of a discriminator. Texts longer than max_seq_length (None: the model's
-    maximum) are read in windows that overlap by a quarter. batch_size: windows of a forward pass;
-    None: up to 16, and fewer long ones. threads: a number, or auto. architecture: one's own,
-    `module:Class`, which is imported. Raises UserError if the model has no replaced-token head, or
-    if a text has no tokens.
+    Texts longer than max_seq_length (None: the model's maximum) are read in windows that overlap by
+    a quarter. batch_size: windows of a forward pass; None: up to 16, and fewer long ones. threads:
+    a number, or auto. Raises UserError if a text has no tokens.
     """
+    model = detector.model
     options = DetectConfig(
-        model=model,
-        max_seq_length=max_seq_length,
-        batch_size=batch_size,
-        threads=threads,
-        architecture=architecture,
+        model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
     )
     texts = given_texts(texts)
-    discriminator, tokenizer, known = load_discriminator(options.model, options.architecture)
+    discriminator, tokenizer, known = detector.network, detector.tokenizer, detector.architecture
     positions = known.shape_of(discriminator.config).max_position_embeddings
     length = max_seq_length or positions
     need(
@@ -127,11 +132,9 @@ def detect(
     ]
 
 
-def load_discriminator(
-    model: str, architecture: str | None = None
-) -> tuple[Any, Any, Architecture]:
-    """Model, tokenizer, and the architecture that reads the model's logits. architecture: one's
-    own.
+def load_detector(model: str, architecture: str | None = None) -> Detector:
+    """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
+    imported.
 
     Raises UserError if the replaced-token head is missing; the library would fill it with random
     numbers.
@@ -173,7 +176,7 @@ def load_discriminator(
         framed and tokenizer.is_fast,
         f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets",
     )
-    return discriminator, tokenizer, known
+    return Detector(model, discriminator, tokenizer, known)
 
 
 def encode(tokenizer: Any, text: str, name: str) -> Any:
@@ -272,8 +275,9 @@ def joined(text: str, found: Any, names: list[str], probabilities: list[float]) 
 def show_detection(
     detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
 ) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), otherwise a line `token<TAB>probability` for
-    each, with `<TAB>*` after those that reach the threshold."""
+    """Coloured text on a terminal (not with NO_COLOR), otherwise a table of tab-separated
+    columns: the word or token, its probability of being replaced, and whether that reaches the
+    threshold."""
     pieces = detection.words if unit == "word" else detection.tokens
     if as_json:
         marked = [asdict(word) for word in detection.words if word.probability >= threshold]
@@ -283,9 +287,10 @@ def show_detection(
     elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         show_coloured(detection.text, pieces, out, threshold=threshold)
     else:
+        out.write(f"{unit}\tprobability\treplaced\n")
         for piece in pieces:
-            mark = "\t*" if piece.probability >= threshold else ""
-            out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}{mark}\n")
+            replaced = "yes" if piece.probability >= threshold else "no"
+            out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
     out.flush()
 
 

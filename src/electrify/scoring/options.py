@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import UserError, need
+from ..exporting.places import check_place, model_in
 from ..progress import show
 from ..text.streams import decoded, read_text
 from ..values import Count, Options, Share
@@ -21,15 +22,15 @@ class DetectConfig(Options):
     """Which tokens of a text look replaced."""
 
     model: Positional[str]
-    """Discriminator, folder or Hub id with an RTD head (RUN/discriminator)."""
+    """Discriminator: a run, a folder or a Hub id with an RTD head."""
     text: Positional[str | None] = None
     """Text [default: standard input]."""
     file: str | None = None
     """File of the text (UTF-8)."""
     threshold: Share = 0.5
     """Probability from which tokens or words are marked."""
-    unit: Literal["token", "word"] = "token"
-    """Show tokens, or words with the probability of their most suspicious token."""
+    unit: Literal["word", "token"] = "word"
+    """Show words, with the probability of their most suspicious token, or tokens."""
     json: bool = False
     """Write JSON, with tokens and words."""
     max_seq_length: Count | None = None
@@ -43,23 +44,21 @@ class DetectConfig(Options):
 
     def check(self) -> None:
         thread_count(self.threads)
+        self.set("model", model_in(self.model))
         need(self.text is None or self.file is None, "TEXT and --file exclude each other")
 
     def __call__(self) -> int:
-        from ..exporting.places import check_place
-
         check_place(self.model)  # before a text is read, or typed, for it
         text = given_text(self)
 
-        from .detect import detect, show_detection
+        from .detect import detect, load_detector, show_detection
 
         (found,) = detect(
-            self.model,
+            load_detector(self.model, self.architecture),
             [text],
             max_seq_length=self.max_seq_length,
             batch_size=self.batch_size,
             threads=self.threads,
-            architecture=self.architecture,
         )
         how = {"threshold": self.threshold, "unit": self.unit, "as_json": self.json}
         show_detection(found, sys.stdout, **how)
@@ -71,7 +70,7 @@ class EvaluateConfig(Options):
     """Which models are tested on what."""
 
     models: Positional[tuple[str, ...]]
-    """Folders or Hub ids with their pre-training head (RUN/discriminator, RUN/generator, any masked
+    """Runs, folders or Hub ids with their pre-training head (RUN, RUN/generator, any masked
     language model)."""
     task: Literal["blimp"] = "blimp"
     """blimp: score the grammatical sentence of a minimal pair higher."""
@@ -93,11 +92,10 @@ class EvaluateConfig(Options):
 
     def check(self) -> None:
         need(bool(self.models), "models are missing: name a folder or a Hub id")
+        self.set("models", tuple(map(model_in, self.models)))
         thread_count(self.threads)
 
     def __call__(self) -> int:
-        from ..exporting.places import check_place
-
         for model in self.models:
             check_place(model)
 

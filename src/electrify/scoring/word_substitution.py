@@ -91,10 +91,11 @@ def plant(sentences: list[str], *, count: int, seed: int = 0) -> list[Planted]:
 def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
     """The verdict of the discriminator (folder or Hub id) on each sentence. A word's probability is
     the highest of its pieces."""
-    from .detect import detect
+    from .detect import detect, load_detector
 
     verdicts = []
-    for p, found in zip(planted, detect(discriminator, [p.text for p in planted]), strict=True):
+    detector = load_detector(discriminator)
+    for p, found in zip(planted, detect(detector, [p.text for p in planted]), strict=True):
         here: list[float] = []
         others: list[float] = []
         for word in found.words:

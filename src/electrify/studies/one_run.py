@@ -22,7 +22,7 @@ from typing import Any
 from ..cores import wait_briefly
 from ..errors import Unfinished, UserError
 from ..files import json_text, read_json, write
-from ..progress import say
+from ..progress import say, show_progress
 from ..recipe import parse
 from ..train import FACTS, GENERATOR_STAGE, METRICS
 from ..train.signals import SAVED_EXIT, Stop, Stopped
@@ -37,6 +37,7 @@ RUN = "run"
 def main(folder: Path) -> int:
     """Does the work in a folder. The exit status is that of the commands."""
     wait_briefly()
+    show_progress()
     work = read_json(folder / WORK)
     core = work.pop("core")
     if core is not None:

@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -163,6 +163,7 @@ def pretrain(
         UserError: for every mistake of the user, before anything is written if possible.
         Unfinished: if another process of the run is lost.
     """
+    given = frozenset(given)
     check(config, given)
     if train_minutes is not None and config.train.generator_steps:
         raise UserError("train_minutes is for runs of one stage, without generator_steps")
@@ -176,6 +177,7 @@ def pretrain(
                 must_be_free(folder, resume, stage=t.generator_steps > 0)
                 begun = [folder, folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
                 earlier = next(filter(None, map(facts_of, begun)), None)
+            config = with_shorter_warmup(config, given, world)
             bf16 = earlier["recipe"]["bf16"] if earlier else None
             config = with_precision(config, world, begun=bf16)
             with dist.together():
@@ -622,8 +624,10 @@ def announce(run: Run, then: Mapping[str, Any], *, parameters: int) -> None:
 # Updates that are not counted: the first ones compile, and fill memory.
 FIRST = 3
 FEWEST = 5
+FEW = 500  # fewer updates give a warning
 MOST = 1000
 LONGEST_S = 20.0
+SLOW_S = 60.0  # after which a single update must do
 SHARE = 0.05  # of the time at most is spent measuring
 MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slower later on
 # A validation has no backward pass, which costs twice as much as the forward pass.
@@ -645,8 +649,11 @@ def in_time(job: Job, minutes: float) -> Recipe:
         if job.world.is_main:
             say(f"a run that has begun keeps its {length['max_steps']:,} updates")
         return override(job.config, length)
+    limit_s = min(LONGEST_S, SHARE * 60 * minutes)
+    if job.world.is_main:
+        say(f"measuring how many updates fit into {minutes:g} minutes, for about {limit_s:.0f} s")
     began = time.monotonic()
-    per_slot, eval_rows = measured(job, limit_s=min(LONGEST_S, SHARE * 60 * minutes))
+    per_slot, eval_rows = measured(job, limit_s=limit_s)
     spent = torch.tensor([time.monotonic() - began, per_slot], dtype=torch.float64)
     dist.sum_across([spent])
     took, per_slot = (spent / job.world.size).tolist()
@@ -664,7 +671,24 @@ def in_time(job: Job, minutes: float) -> Recipe:
             f"{minutes:g} minutes hold {config.train.max_steps:,} updates, the first "
             f"{config.train.warmup_steps:,} of them warm-up"
         )
+        if config.train.max_steps < FEW:
+            say(
+                "warning: that is too few to learn much. Use more minutes, a smaller recipe, batch "
+                "(--train-batch-size) or length (--max-seq-length)"
+            )
     return config
+
+
+def with_shorter_warmup(config: Recipe, given: Collection[str], world: dist.World) -> Recipe:
+    """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
+    user set only the length of the run."""
+    t, shorter = config.train, {}
+    for name in LENGTHS[1:]:
+        if "max_steps" in given and name not in given and (getattr(t, name) or 0) >= t.max_steps:
+            shorter[name] = int(WARMUP * t.max_steps)
+            if world.is_main:
+                say(f"{name} is {shorter[name]:,}, a tenth of the run, not {getattr(t, name):,}")
+    return override(config, shorter)
 
 
 def of_time(config: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
@@ -705,7 +729,8 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
             now = time.monotonic()
             if run.step == FIRST:
                 start = now
-            if dist.any_across(run.step >= FIRST + FEWEST and now - began >= limit_s):
+            enough = FIRST + (FEWEST if now - began < SLOW_S else 1)
+            if dist.any_across(run.step >= enough and now - began >= limit_s):
                 break
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(FIRST))
     whole = run.flops(longest) - run.flops(0)
