@@ -82,7 +82,7 @@ def verbs(model: Path, tmp_path: Path, data: Path) -> dict[str, list[str]]:
             "--device",
             "cpu",
         ],
-        "finetune": ["finetune", str(model), *files, "--seeds", "1", "--device", "cpu"],
+        "finetune": ["finetune", str(model), *files, "--baselines", "false", "--device", "cpu"],
         "pretrain": pretrain_words(
             data, tmp_path / "out", init_discriminator=str(model), max_steps=1
         ),

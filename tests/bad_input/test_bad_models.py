@@ -122,7 +122,17 @@ def command(small_data: Path, tmp_path: Path) -> Callable[[str, Path | str], lis
                 "--device",
                 "cpu",
             ],
-            "finetune": ["finetune", str(model), *own, "--output-dir", out, "--device", "cpu"],
+            "finetune": [
+                "finetune",
+                str(model),
+                *own,
+                "--baselines",
+                "false",
+                "--output-dir",
+                out,
+                "--device",
+                "cpu",
+            ],
             "pretrain": pretrain_words(
                 small_data, Path(out), init_discriminator=str(model), max_steps=1
             ),

@@ -197,6 +197,7 @@ def test_probes_and_finetuning(agrees: Any, runs_of: Callable[[Program], Path]) 
             for a, b in [sorted((tasks / kind).iterdir())]
         )
         known = {"task": "cola,stsb,conll2000", "data_dir": tasks}
+        alone = {"baselines": False}
         published = {"protocol": "published", "num_train_epochs": 3}
         ways = {
             "frozen last": {"frozen_encoder": "last", **known},
@@ -205,8 +206,9 @@ def test_probes_and_finetuning(agrees: Any, runs_of: Callable[[Program], Path]) 
             "published": {**published, **known},
             "published, questions": {**published, **questions},
             "own protocol": {"num_train_epochs": 3, "baselines": True, **known},
-            "own files": {"num_train_epochs": 5, "save_model": True, **own},
-            "own files of several labels": {"num_train_epochs": 3, "label_column": LABELS, **many},
+            "own files": {"num_train_epochs": 5, "save_model": True, **own, **alone},
+            "own files of several labels": {"num_train_epochs": 3, "label_column": LABELS, **many}
+            | alone,
             "own files of questions": {"num_train_epochs": 3, **questions},
         }
         lines = [
@@ -266,16 +268,17 @@ def test_flops(agrees: Any) -> None:
     """All shipped recipes in both conventions, and the published models."""
 
     def measure(program: Program, folder: Path) -> Outcome:
+        paper = {"convention": "paper", "json": True}
         lines = [
-            words("flops", convention="paper", json=True),
+            words("flops", **paper),
             words("flops", convention="hardware", vocab_size=8192, length=128, json=True),
-            words("flops", "electra-tiny:mask_rate=.3,tie=gdes", equal_to="bert-tiny", json=True),
+            words("flops", "electra-tiny:mask_rate=.3,tie=gdes", equal_to="bert-tiny", **paper),
             words("flops", published=True, json=True),
         ]
-        paper, hardware, changed, published = (
+        by_paper, hardware, changed, published = (
             json.loads(done.ok().out) for done in program.batch(lines)
         )
-        both = {"paper": paper["recipes"], "hardware": hardware["recipes"]}
+        both = {"paper": by_paper["recipes"], "hardware": hardware["recipes"]}
         found = {f"{n} {name}": row for n, rows in both.items() for name, row in rows.items()}
         return found | {"changed": changed["recipes"], "published": published["published"]}
 

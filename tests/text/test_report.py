@@ -20,7 +20,7 @@ from electrify.text.dedup import digest, fraction
 from electrify.text.encode import Encoder
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.report import advice, case_has_meaning, kind_of, look, report
+from electrify.text.report import advice, case_has_meaning, keeping_accents, kind_of, look, report
 from electrify.text.sources import choose_sources
 from electrify.text.vocabulary import train
 from small import mistake, write_text
@@ -159,6 +159,20 @@ def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:
     only = advised(tmp_path, GERMAN, lowercase=False, strip_accents=True)
     assert only.endswith("consider --no-strip-accents (docs/other_text.md)")
     assert advised(tmp_path, GERMAN.encode("ascii", "ignore").decode() + " Café" * 3) == ""
+
+
+def test_accents_are_kept_where_many_words_have_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, stripped in ((GERMAN, False), (PROSE, True)):
+        (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+        options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
+        sources = choose_sources(options)
+        assert keeping_accents(sources, options).accents_stripped == stripped
+        said = "accents are kept, because 8.0% of the words have one" in capsys.readouterr().err
+        assert said != stripped
+        asked = replace(options, strip_accents=True)
+        assert keeping_accents(sources, asked) == asked
 
 
 def test_every_source_is_looked_at_and_named(tmp_path: Path) -> None:

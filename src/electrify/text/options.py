@@ -56,7 +56,8 @@ class PrepareConfig(Options):
     lowercase: bool = True
     """Lower-case the text in a trained tokenizer."""
     strip_accents: bool | None = None
-    """Remove accents in a trained tokenizer [default: as lowercase]."""
+    """Remove accents in a trained tokenizer [default: as lowercase, but not where more than 1 % of
+    the words have one]."""
     min_frequency: Natural = 2
     """Frequency below which a trained tokenizer ignores a token. unigram does not use it."""
     tokenizer_sample_mb: Annotated[int, Ge(1), Le(1 << 20)] = 100

@@ -70,7 +70,7 @@ from .encode import (
     write_part,
 )
 from .options import PrepareConfig
-from .report import LOG, look, must_know, must_know_sample
+from .report import LOG, keeping_accents, look, must_know, must_know_sample
 from .sources import Source, choose_sources, shown
 from .streams import has_checksum
 from .tokenizer import (
@@ -125,6 +125,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     clock = Clock()
     folder = Path(options.output_dir)
     sources = choose_sources(options)
+    options = keeping_accents(sources, options)
     for idle in options.unused({s.format for s in sources}):
         say(idle)
     if bare := [s for s in sources if s.path.name and not has_checksum(s.path)]:

@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,12 +61,35 @@ _STATEMENT = re.compile(
 # ------------------------------------------------------------------ before: a look at each source
 
 
+def keeping_accents(sources: list[Source], options: PrepareConfig) -> PrepareConfig:
+    """The options, with accents kept where many words have one and the user did not say whether to
+    remove them: in most languages but English they carry a meaning."""
+    if not (options.trains_tokenizer and options.lowercase and options.strip_accents is None):
+        return options
+    files, limit = _looked_at(sources)
+    words: list[str] = []
+    for source in files:
+        with suppress(UserError):
+            words += _beginning(source, options, limit).split()
+    share = accented(words)
+    if share <= ACCENTED:
+        return options
+    why = f"because {share:.1%} of the words have one"
+    say(f"accents are kept, {why}. --strip-accents removes them")
+    return replace(options, strip_accents=False)
+
+
+def _looked_at(sources: list[Source]) -> tuple[list[Source], int]:
+    """The sources whose beginnings are looked at, and how many characters of each."""
+    files = [s for s in sources if s.format not in ("hub", "pydocs")]
+    return files, min(LOOKED_AT, LOOKED_AT_IN_ALL // max(len(files), 1) + 2 * LEAST)
+
+
 def look(sources: list[Source], options: PrepareConfig) -> list[str]:
     """A line for each advice: which sources look like what, and which flags would suit them."""
     if not options.trains_tokenizer:
         return []
-    files = [s for s in sources if s.format not in ("hub", "pydocs")]
-    limit = min(LOOKED_AT, LOOKED_AT_IN_ALL // max(len(files), 1) + 2 * LEAST)
+    files, limit = _looked_at(sources)
     short: dict[bool, list[Source]] = {}  # by whether they are text: too little each, or not in all
     texts: dict[bool, list[str]] = {}
     looks: dict[str, tuple[str, list[Source]]] = {}
