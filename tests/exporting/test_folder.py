@@ -404,14 +404,16 @@ def test_the_card_tells_the_run(tmp_path):
         "| tokens seen | 10,000 |",
         "| wall time | 40 s |",
         "| `rtd` | 0.4321 |",
-        "| documents | 12 |",
-        "d" * 64,
-        "e" * 64,
-        "Abacus 3",
-        "learning_rate: 0.001",
+        "12 documents",
         "part\\|1&lt;b&gt;.txt",
     ):
         assert text in body
+    mark = json.loads((folders["discriminator"] / "electrify.json").read_text())
+    assert (mark["data"], mark["tokenizer"]) == ("d" * 64, "e" * 64)
+    assert mark["machine"]["device_name"] == "Abacus 3"
+    assert mark["recipe"]["learning_rate"] == 0.001
+    assert mark["recipe"]["init_discriminator"] == "start"
+    assert "/home" not in json.dumps(mark)
     assert str(tmp_path) not in card
     assert "/home" not in card
     assert "None" not in body
@@ -568,11 +570,12 @@ def test_a_checkpoint_before_detection_begins(tmp_path, step):
     assert so_far not in cards["generator"]
 
 
-def test_the_recipe_in_the_card_runs_again(tmp_path):
-    from electrify.recipe import parse
+def test_the_recipe_beside_the_card_runs_again(tmp_path):
+    from electrify.exporting.card import details
+    from electrify.recipe import load, override
 
-    recipe = card_of(tmp_path, RTD).split("```yaml\n")[1].split("```")[0]
-    assert parse(recipe, "card") == RTD
+    written = json.loads(json.dumps(details(RTD, {})["recipe"]))
+    assert override(load("electra-tiny"), written) == RTD
 
 
 # ------------------------------------------------------------------ without electrify

@@ -1,6 +1,6 @@
-"""The model card of an exported folder, from what the run wrote: how its network has learned, how
-to use it, the numbers and the recipe of the run. Unknown facts are left out, and no folder of the
-machine is named."""
+"""The model card of an exported folder, from what the run wrote: what it is, how
+to use it, how it was trained and how well. The rest is in electrify.json. Unknown facts are left
+out, and no folder of the machine is named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..console import inert
-from ..recipe import STARTS, Recipe, dump, first_asked, override
+from ..recipe import STARTS, Recipe, first_asked, override, values_of
 from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
@@ -26,21 +26,14 @@ LOGITS = {  # a line of code for what the head says
     "energy": "print({})  # for each token: its energy",
     "choice": "print({}[0, 2, [5, 6]].softmax(-1))  # at the third token: which of the ids 5 and 6",
 }
-MACHINE = {  # what run.json calls it -> what the card does
-    "device_name": "device",
-    "world_size": "processes",
-    "cores": "CPU cores",
-    "platform": "platform",
-    "python": "Python",
-    "cuda": "CUDA",
-    "torch": "torch",
-    "transformers": "transformers",
-    "tokenizers": "tokenizers",
-    "electrify": "electrify",
-    "commit": "commit",
-}
+MACHINE = (
+    *("device_name", "world_size", "cores", "platform", "python", "cuda", "torch", "transformers"),
+    *("tokenizers", "electrify", "commit"),
+)
+"""Of what run.json holds about the machine."""
+REST = "The recipe, the corpus in full and the machine are in [electrify.json](electrify.json)."
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
-MOST_SOURCES = 50
+MOST_NAMED = 5
 AUTO = (
     '`AutoModel.from_pretrained("FOLDER")` gives the encoder, '
     "`AutoModelForSequenceClassification` and its like a model to fine-tune."
@@ -78,17 +71,14 @@ def model_card(
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
     learned = learning(run, config, part=part, state=state, records=records)
-    machine = facts.get("machine", {})
     sections = [
         _metadata(config, shown, start=began_in(config, part)),
         f"# {inert(run.resolve().name)}: {shown.title}",
         " ".join(filter(None, (shown.purpose, note, learned.origin))),
         _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
-        _section("Training", _rows(_training(model, learned))),
+        _section("Training", f"{_rows(_training(model, learned))}\n\n{REST}"),
         _validation(learned.valid),
         _corpus(facts) if learned.used else "",
-        _section("Machine", _rows({MACHINE[k]: v for k, v in machine.items() if k in MACHINE})),
-        _recipe(config),
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
 
@@ -286,31 +276,41 @@ def _validation(valid: Mapping[str, Any] | None) -> str:
 
 
 def _corpus(facts: Mapping[str, Any]) -> str:
-    corpus = facts.get("corpus", {})
-    rows = {k.replace("_", " "): number(v) for k, v in corpus.get("counts", {}).items()}
-    rows["prepared corpus, sha256"] = facts.get("data")
-    rows["tokenizer, sha256"] = facts.get("tokenizer_sha256")
-    parts = [_rows(rows)]
-    sources = [s for s in corpus.get("sources", []) if s.get("name")]
-    if sources:
-        parts.append("| source | bytes | sha256 |\n|---|---|---|")
-        for s in sources[:MOST_SOURCES]:
-            path = Path(str(s["name"]))  # cards reveal nothing about the machine's folders
-            name = inert(path.name if path.is_absolute() else str(s["name"]))
-            size = number(s.get("bytes")) or ""
-            parts[-1] += f"\n| {name} | {size} | {s.get('sha256') or ''} |"
-    if len(sources) > MOST_SOURCES:
-        parts.append(f"and {len(sources) - MOST_SOURCES:,} more.")
-    return _section("Corpus", "\n\n".join(filter(None, parts)))
+    """The texts in a sentence, and what a reader must find out."""
+    counts = facts.get("corpus", {}).get("counts", {})
+    names = [source["name"] for source in _sources(facts)]
+    read = ", ".join(
+        f"{number(counts.get(key))} {key}"
+        for key in ("documents", "words", "tokens")
+        if number(counts.get(key))
+    )
+    more = f" and {len(names) - MOST_NAMED:,} more" * (len(names) > MOST_NAMED)
+    of = f" of {', '.join(map(inert, names[:MOST_NAMED]))}{more}" if names else ""
+    unknown = "Its languages and licence are unknown: name them here before you publish the model."
+    return f"## Corpus\n{read}{of}. {unknown}" if read else ""
 
 
-def _recipe(config: Recipe) -> str:
+def _sources(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sources of the corpus, which name no folder of the machine."""
+    sources = [s for s in facts.get("corpus", {}).get("sources", []) if s.get("name")]
+    return [s | {"name": _relative(str(s["name"]))} for s in sources]
+
+
+def _relative(name: str) -> str:
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a card leaves to electrify.json: the recipe, the corpus and the machine of the run."""
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    return (
-        "## Recipe\n`electrify pretrain DATA --recipe recipe.yaml --output-dir RUN` with this "
-        f"`recipe.yaml`:\n\n```yaml\n{dump(recipe).strip()}\n```"
-    )
+    machine = facts.get("machine", {})
+    return {
+        "recipe": values_of(recipe),
+        "corpus": {"counts": facts.get("corpus", {}).get("counts", {}), "sources": _sources(facts)},
+        "tokenizer": facts.get("tokenizer_sha256"),
+        "machine": {name: machine[name] for name in MACHINE if machine.get(name) is not None},
+    }
 
 
 def _section(title: str, body: str) -> str:

@@ -209,8 +209,8 @@ def _write(
             run, part=part, model=model, config=config, facts=facts, state=state, records=records
         )
         (new / CARD).write_text(text, encoding="utf-8")
-        identity = json_text(identity_of(part, config, facts), indent=1)
-        (new / MARK).write_text(f"{identity}\n", encoding="utf-8")
+        mark = identity_of(part, config, facts) | card.details(config, facts)
+        (new / MARK).write_text(f"{json_text(mark, indent=1)}\n", encoding="utf-8")
         # What the user has put beside a model stays when the model is replaced.
         for path in target.iterdir() if target.is_dir() else ():
             if path.name not in FILES:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import UserError
 from ..exporting.loading import quiet
+from ..exporting.places import mark_of
 from ..files import written
 from ..scoring.options import given_texts
 from ..text.streams import ending_of
@@ -190,10 +191,20 @@ def embed_files(options: EmbedConfig) -> Summary:
     write = _npy if path.suffix.lower() == ".npy" else _parquet
     with threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
         write(stream, _vectors(options, embedder, files, corpus), head, embedder.reader.width)
-    tell([embedder.truncation.text()])
+    tell([embedder.truncation.text(), closeness(model) if corpus is None else ""])
     facts = embedder.truncation.facts() | {"width": embedder.reader.width}
     seconds = time.monotonic() - began
     return Summary(embedder.truncation.texts, seconds, options.output_file, facts)
+
+
+def closeness(model: str) -> str:
+    """A note on the vectors of a discriminator."""
+    if mark_of(model).get("part") not in ("discriminator", "selector"):
+        return ""
+    return (
+        "note: the vectors of discriminators lie close together. Before you compare their cosines, "
+        "subtract the mean vector of a file of such texts: --center FILE"
+    )
 
 
 def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | None) -> Blocks:

@@ -114,7 +114,10 @@ class Report:
         return list(dict.fromkeys(said + chosen))
 
     def cells(self) -> list[list[str]]:
-        """The table as text, header first, scores times 100."""
+        """The table as text, header first, scores times 100. One seed has no spread."""
+        if all(row.seeds == 1 for row in self.rows):
+            rows = [[r.task, r.metric, r.model, percent(r.median)] for r in self.rows]
+            return [["task", "metric", "model", "score"], *rows]
         head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds"]
         rows = [
             [
