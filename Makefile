@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-learning contract contract-record size check audit install clean
+.PHONY: demo test test-slow test-learning contract contract-record size words check docs audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -43,12 +43,24 @@ contract: install
 contract-record: install
 	$(CONTRACT) --record
 
+# The site in build/site, from README.md, docs/, research/ and the docstrings.
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/site.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/zensical build --strict
+
+words: install
+	$(BIN)/python benchmarks/words.py
+
 size:
 	$(PYTHON) benchmarks/size.py
 
 check: install
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # Needs the network: asks the database of Python advisories about every pin.

@@ -40,7 +40,7 @@ def finetuned_folder(encoder: Path, tmp_path: Path, classes: str) -> None:
     out, file = tmp_path / "out", tmp_path / "examples.jsonl"
     rows = [{"text": a, "label": b} for a, b in (("good film", "yes"), ("bad film it is", "no"))]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows * 12))
-    line = ["finetune", str(encoder), "--output-dir", str(out), "--seeds", "1", "--save-model"]
+    line = ["finetune", str(encoder), "--output-dir", str(out), "--baselines", "false"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--num-train-epochs", "3"]
     line += ["--max-seq-length", "16", "--learning-rate", "1e-3", "--bf16", "false"]
     assert cli.main(line) == 0
