@@ -208,7 +208,7 @@ def test_commands(page: Path) -> None:
     found = commands(page.read_text(encoding="utf-8")) if page.name not in HISTORY else []
     assert not {" ".join(c): fault for c in found if (fault := wrong(c))}
     if page == README:
-        assert {c[0] for c in found} >= {"prepare", "pretrain", "export", "finetune", "detect"}
+        assert {c[0] for c in found} >= {"prepare", "pretrain", "finetune", "detect", "predict"}
 
 
 def test_tree_of_the_design() -> None:
