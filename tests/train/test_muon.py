@@ -41,7 +41,7 @@ def test_queries_keys_and_values_apart_and_adamw_for_the_rest() -> None:
     values = {"qkv": drawn(24, 8), "up": drawn(20, 8, seed=1), "bias": drawn(24, seed=2)}
     named = {n: nn.Parameter(v.clone()) for n, v in values.items()}
     own = optimizer_of(named, {"qkv": 3, "up": 1})
-    parts = [nn.Parameter(v.clone()) for v in (*values["qkv"].chunk(3), values["up"])]
+    parts: list[Tensor] = [nn.Parameter(v.clone()) for v in (*values["qkv"].chunk(3), values["up"])]
     bias = nn.Parameter(values["bias"].clone())
     muon = torch.optim.Muon(parts, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw")
     adamw = torch.optim.AdamW([bias], betas=BETAS, eps=EPS, weight_decay=0.0, fused=True)
