@@ -324,7 +324,7 @@ class Train:
     """Adam's decay of the first moment."""
     adam_beta2: BelowOne = 0.999
     """Adam's decay of the second moment."""
-    adam_beta2_tokens: Positive | None = None
+    adam_beta2_tokens: Annotated[float, Ge(1), Le(1e15)] | None = None
     """Half-life of Adam's second moment in tokens, padding included, in place of adam_beta2: beta2
     is 0.5 ** (tokens per update / adam_beta2_tokens). Other batch sizes keep the average over as
     much text (2507.07101)."""

@@ -36,13 +36,13 @@ def test_beta2_by_hand() -> None:
     assert beta2_of(recipe(adam_beta2=0.98).train, 64) == 0.98
 
 
-@given(st.integers(1, 10**6), st.integers(1, 64), st.floats(1, 1e9))
+@given(st.integers(1, 10**6), st.integers(1, 64), st.floats(1, 1e15))
 def test_beta2_of_other_batches(tokens: int, times: int, half_life: float) -> None:
     """So many small updates decay what one large update does; beta2 is below 1."""
     train = recipe(adam_beta2_tokens=half_life).train
     one, small = beta2_of(train, tokens * times), beta2_of(train, tokens)
     assert one == pytest.approx(small**times, rel=1e-6, abs=1e-300)
-    assert 0 <= one < 1 or tokens * times / half_life < 1e-15
+    assert 0 <= one < 1
 
 
 def test_it_follows_the_schedules_and_resumes_to_the_bit(
