@@ -46,6 +46,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("rtd_head", "electra-tiny", {"rtd_head": "v3"}),
     ("mask_decoder", "unigram-tiny", {"architecture": "deberta", "mask_decoder": True}),
     ("mlm_share", "corrective-tiny", {"corruptor": "uniform", "mlm_share": 0.4}),
+    ("mlm_end_share", "corrective-tiny", {"corruptor": "uniform", "mlm_end_share": 0.4}),
     ("temperature", "adversarial-tiny", {"temperature": 2.0}),
     ("mask_unit", "electric-tiny", {"mask_unit": "word"}),
     ("correct_as_replaced", "electra-15-tiny", {"correct_as_replaced": True}),
@@ -66,6 +67,11 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         {"mlm_share": 0.4, "term_weights": "generator=1,rtd=50,correct=0"},
     ),
     (
+        "mlm_end_share",
+        "corrective-tiny",
+        {"mlm_end_share": 0.2, "term_weights": "generator=1,rtd=50,correct=0"},
+    ),
+    (
         "correction",
         "corrective-tiny",
         {"correction": "copy", "term_weights": "generator=1,rtd=0,correct=1"},
@@ -77,6 +83,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("clip", "bert-tiny", {"clip": "apart"}),
     ("generator_learning_rate", "bert-tiny", {"generator_learning_rate": 1e-3}),
     ("spike", "electra-tiny", {"spike": "rollback", "seq_length_schedule": "32=0.5"}),
+    ("fsdp", "electra-tiny", {"fsdp": "full_shard", "optim": "muon"}),
+    ("decay_share", "bert-tiny", {"decay_share": 0.4}),
     # starts
     ("init_generator", "bert-tiny", {"init_generator": "folder"}),
     ("generator_training", "two-stage-tiny", {"generator_steps": 0}),
@@ -107,11 +115,14 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
         {"global_rope_theta_schedule": "32=1000"},
     ),
     ("mlm_share", "corrective-tiny", {"mlm_share": 0.95, "max_steps": 10}),
+    ("mlm_end_share", "corrective-tiny", {"mlm_end_share": 0.05, "max_steps": 10}),
+    ("mlm_end_share", "corrective-tiny", {"mlm_share": 0.6, "mlm_end_share": 0.4}),
     # fields without effect
     ("generator_size", "bert-tiny", {"generator_size": 0.5}),
     ("tie", "unigram-tiny", {"tie": "none"}),
     ("mask_mix", "unigram-tiny", {"mask_mix": "1,0,0"}),
     ("local_amplitude", "electra-small", {"local_amplitude": 2.0}),
+    ("adam_beta2", "bert-tiny", {"adam_beta2": 0.98, "adam_beta2_tokens": 1e5}),
 ]
 
 

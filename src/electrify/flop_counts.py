@@ -4,6 +4,7 @@ counts as two.
 `hardware` counts only matrix products, by which the rate of processors is measured. Looking up an
 embedding is free, a head runs on its exact share of the tokens, attention is over the whole row (a
 packed row computes L x L) or over a window of it, the backward pass is twice the forward pass.
+Muon's products in each update count; other optimisers have none.
 Anything that is computed twice to save memory (the logits of All-Tokens MLM and of Electric's cloze
 model) counts twice.
 `paper` counts as the public FLOPs script of ELECTRA does (2003.10555, Table 1): the backward pass
@@ -38,10 +39,12 @@ from .model.costs import (
     binary_flops,
     encoder_flops,
     linear_flops,
+    orthogonal_flops,
     output_flops,
     paper_linear_flops,
 )
 from .model.embeddings import DisentangledWords
+from .model.encoder import matrices_of
 from .progress import aligned
 from .recipe import Recipe, first_update, stages_of, with_batch
 from .rules import counted
@@ -122,6 +125,8 @@ class PeriodFlops:
     """How much they grow with each update, where the share of tokens that is chosen moves."""
     middle: float = 0.0
     """The update at which they have that mean."""
+    update: float = 0.0
+    """FLOPs of an update that do not depend on its tokens: those of Muon."""
 
 
 def flops_of_periods(
@@ -131,9 +136,11 @@ def flops_of_periods(
     max_steps: int,
     convention: Convention,
     rows: int = 1,
+    optim: str = "adamw",
 ) -> list[PeriodFlops]:
     """The cost of each period of a run of `max_steps` updates, for the row lengths of these phases.
     rows: see passes_flops."""
+    update = muon_flops(objective) if (convention, optim) == ("hardware", "muon") else 0.0
 
     def by_length(passes: list[Pass], progress: float) -> dict[int, float]:
         how: dict[str, Any] = {"convention": convention, "rows": rows, "progress": progress}
@@ -149,8 +156,20 @@ def flops_of_periods(
         if any(isinstance(one.share, Share) for one in p.passes):
             start, end = by_length(p.passes, 0.0), by_length(p.passes, 1.0)
             slope = {length: (end[length] - start[length]) / max_steps for length in mean}
-        found.append(PeriodFlops(first_update(p.start, max_steps), mean, slope, max_steps / 2))
+        first = first_update(p.start, max_steps)
+        found.append(PeriodFlops(first, mean, slope, max_steps / 2, update))
     return found
+
+
+def muon_flops(objective: Any) -> float:
+    """FLOPs of the matrix products in an update of Muon, by which each process updates all of the
+    matrices that are trained."""
+    named, total = dict(objective.named_parameters()), 0.0
+    for name, number in matrices_of(objective).items():
+        if named[name].requires_grad:
+            rows, columns = named[name].shape
+            total += number * orthogonal_flops(rows // number, columns)
+    return total
 
 
 def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> float:
@@ -164,7 +183,7 @@ def flops_before(phases: Phases, step: int, periods: Sequence[PeriodFlops]) -> f
             slope = period.slope.get(phase.row_length, 0.0)
             beyond = slope * ((first + last) / 2 - period.middle)
             per_token = period.per_token[phase.row_length] + beyond
-            total += per_token * phase.slots * max(0, last - first)
+            total += (per_token * phase.slots + period.update) * max(0, last - first)
     return total
 
 
@@ -176,7 +195,8 @@ class RecipeFlops:
     train: float
     """FLOPs of the whole run, including the `generator_steps` of a first stage."""
     step: float
-    """FLOPs of one update of the last phase, without the optimiser, at the run's mean mask rate."""
+    """FLOPs of one update of the last phase, with Muon's matrix products, at the run's mean mask
+    rate."""
     token: float
     """FLOPs of training for one token of the last phase, at that rate."""
     inference: float
@@ -213,7 +233,7 @@ def recipe_flops(
     read = inference_length or length
     return RecipeFlops(
         train=train + first_stage_flops(config, vocab_size=vocab_size, convention=convention),
-        step=rows * length * token,
+        step=rows * length * token + periods[-1].update,
         token=token,
         inference=read * forward_flops(encoder, row_length=read, convention=convention),
         parameters=sum(p.numel() for p in encoder.parameters()) - below,
@@ -240,7 +260,12 @@ def _run_flops(
     )
     objective = outline(config, vocab_size=vocab_size).objective
     periods = flops_of_periods(
-        objective, phases, max_steps=t.max_steps, convention=convention, rows=rows
+        objective,
+        phases,
+        max_steps=t.max_steps,
+        convention=convention,
+        rows=rows,
+        optim=t.optim,
     )
     return flops_before(phases, t.max_steps, periods), periods
 

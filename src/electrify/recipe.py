@@ -240,10 +240,13 @@ class Objective(_Chosen):
     correction: Literal["plain", "gate", "copy", "none"] = "plain"
     """corrective: loss at a replaced token, c being the predicted probability of original: plain
     (cross-entropy), gate (times 1 - c), copy (of the mixture c * copy + (1 - c) * prediction), none
-    (detection alone after mlm_share)."""
+    (detection alone outside mlm_share and mlm_end_share)."""
     mlm_share: BelowOne = 0.0
     """corrective: share of the run, from its start, spent on masked language modelling with [MASK]
     and without detection."""
+    mlm_end_share: BelowOne = 0.0
+    """corrective: the same for a share of the run at its end. The encoder is then exported as a
+    masked language model, with an RTD head that was last trained before."""
     contrast_rows: Natural = 0
     """corrective with a term weight for `contrast`: find the crop of each sequence among those of
     this many consecutive rows (COCO-LM)."""
@@ -271,6 +274,10 @@ class Data:
     embeddings."""
 
 
+ParameterKind = Literal["embeddings", "matrices", "heads", "rest"]
+"""Kinds of parameters, by their place in the objective (model/encoder.py)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """Optimisation, logging and checkpoints."""
@@ -291,16 +298,24 @@ class Train:
     """Peak learning rate."""
     generator_learning_rate: Positive | None = None
     """Peak learning rate of parameters that only the generator trains [default: learning_rate]."""
+    lr_factors: dict[ParameterKind, Positive] = field(default_factory=dict)
+    """Factors on the peak learning rate, e.g. embeddings=0.5,heads=2. Kinds of parameters:
+    embeddings (tables), matrices (of the linear layers in the blocks), heads (everything outside
+    the encoders), rest (biases and LayerNorm of the encoders, the projection of the embeddings)."""
     lr_scheduler_type: Literal["electra", "linear", "cosine", "wsd", "constant"] = "electra"
     """Learning-rate schedule: electra (linear decay that already runs during warm-up), the others
-    after warm-up. wsd holds, then decays over the last fifth."""
+    after warm-up. wsd holds, then decays over the last decay_share."""
+    decay_share: Annotated[float, Gt(0), Le(1)] = 0.2
+    """lr_scheduler_type wsd: share of the run, at its end, over which the learning rate decays to
+    0."""
     warmup_steps: Natural
     """Updates until the peak learning rate."""
     generator_warmup_steps: Natural | None = None
     """warmup_steps of parameters that only the generator trains [default: warmup_steps]."""
-    optim: Literal["electra_adam", "adamw"] = "electra_adam"
-    """electra_adam (Adam without bias correction, with decoupled weight decay, as published) or
-    adamw (PyTorch's)."""
+    optim: Literal["electra_adam", "adamw", "muon"] = "electra_adam"
+    """electra_adam (Adam without bias correction, with decoupled weight decay, as published), adamw
+    (PyTorch's), or muon (PyTorch's for the matrices of the blocks, adamw for the rest, with one
+    learning rate: Muon's updates are scaled to those of adamw, 2502.16982)."""
     weight_decay: NotNegative = 0.01
     """Decoupled weight decay, not applied to biases and LayerNorm."""
     generator_weight_decay: NotNegative | None = None
@@ -309,6 +324,10 @@ class Train:
     """Adam's decay of the first moment."""
     adam_beta2: BelowOne = 0.999
     """Adam's decay of the second moment."""
+    adam_beta2_tokens: Annotated[float, Ge(1), Le(1e15)] | None = None
+    """Half-life of Adam's second moment in tokens, padding included, in place of adam_beta2: beta2
+    is 0.5 ** (tokens per update / adam_beta2_tokens). Other batch sizes keep the average over as
+    much text (2507.07101)."""
     adam_epsilon: Positive = 1e-6
     """Adam's epsilon."""
     max_grad_norm: NotNegative = 1.0
@@ -640,6 +659,11 @@ def learns_by_likelihood(recipe: Recipe) -> bool:
 def first_asked(recipe: Recipe) -> int:
     """The update, counted from 0, from which the discriminator's head is trained."""
     return first_update(recipe.objective.mlm_share, recipe.train.max_steps)
+
+
+def last_asked(recipe: Recipe) -> int:
+    """The update, counted from 0, from which the discriminator's head is no longer trained."""
+    return first_update(1 - recipe.objective.mlm_end_share, recipe.train.max_steps)
 
 
 def first_update(share: float, max_steps: int) -> int:

@@ -12,7 +12,10 @@ from .recipe import (
     Corruption,
     Model,
     Recipe,
+    Train,
     entry,
+    first_asked,
+    last_asked,
     learns_by_likelihood,
     load,
     stages_of,
@@ -146,8 +149,10 @@ def _objective(recipe: Recipe) -> Iterator[str]:
         yield f"rtd_head must be {' or '.join(heads)} in {m.architecture}, not {o.rtd_head}"
     if m.mask_decoder and not (c.row.has_generator or (o.row.masked_lm and c.row.shows_mask)):
         yield "mask_decoder needs a masked language model: corruptor generator, or mask with mlm"
-    if o.mlm_share and not c.row.has_generator:
-        yield f"mlm_share needs corruptor generator, not {c.corruptor}"
+    of_mlm = [name for name in ("mlm_share", "mlm_end_share") if getattr(o, name)]
+    for name in of_mlm:
+        if not c.row.has_generator:
+            yield f"{name} needs corruptor generator, not {c.corruptor}"
     for option in o.row.uncovered:
         name, _, value = option.partition("=")
         found = getattr(c, name)
@@ -157,8 +162,8 @@ def _objective(recipe: Recipe) -> Iterator[str]:
         yield "correct_as_replaced needs loss_on all: otherwise every graded token is replaced"
     if o.loss_on == "chosen" and m.init_rtd_bias == "replaced":
         yield "init_rtd_bias replaced needs loss_on all: it is a share of all tokens"
-    if o.correction == "none" and not o.mlm_share:
-        yield "correction none needs mlm_share. For detection alone use objective rtd"
+    if o.correction == "none" and not of_mlm:
+        yield "correction none needs mlm_share or mlm_end_share. Else use objective rtd"
     if o.contrast_rows == 1:
         yield "contrast_rows must be 0 or at least 2, not 1"
     if not o.contrast_rows and (o.contrast_temperature, o.crop_share) != (1.0, 0.9):
@@ -186,8 +191,9 @@ def _weights(recipe: Recipe) -> Iterator[str]:
         yield f"term_weights must be {shown}, not {','.join(sorted(weights))}{why}"
     if not any(weights.values()):
         yield f"term_weights must not all be 0: {weights}"
-    if o.mlm_share and not weights["correct"]:
-        yield "mlm_share trains by the loss correct, whose weight is 0 in term_weights"
+    for name in ("mlm_share", "mlm_end_share"):
+        if getattr(o, name) and not weights["correct"]:
+            yield f"{name} trains by the loss correct, whose weight is 0 in term_weights"
     detects = o.correction == "none" or (o.correction != "plain" and weights["correct"])
     if detects and not weights["rtd"]:
         yield f"correction {o.correction} needs the loss rtd, whose weight is 0 in term_weights"
@@ -211,6 +217,10 @@ def _training(recipe: Recipe) -> Iterator[str]:
         yield "clip apart needs a max_grad_norm above 0"
     if t.fsdp == "full_shard" and t.torch_compile:
         yield "fsdp full_shard and torch_compile exclude each other"
+    if t.fsdp == "full_shard" and t.optim == "muon":
+        yield "fsdp full_shard and optim muon exclude each other: Muon needs whole matrices"
+    if t.decay_share != Train.decay_share and t.lr_scheduler_type != "wsd":
+        yield f"decay_share is for lr_scheduler_type wsd, not {t.lr_scheduler_type}"
     joint = c.row.learned and c.generator_training != "frozen"
     if t.clip == "apart" and not joint:
         yield "clip apart: no generator is trained with the encoder"
@@ -292,20 +302,28 @@ def _lengths(recipe: Recipe) -> Iterator[str]:
 
 def periods(recipe: Recipe) -> Iterator[str]:
     """The rule that each period of the run has an update."""
-    share, steps = recipe.objective.mlm_share, recipe.train.max_steps
-    if share * steps > steps - 1:
-        yield f"mlm_share {share} of {steps:,} updates leaves none for detection"
+    o, steps = recipe.objective, recipe.train.max_steps
+    first, last = first_asked(recipe), last_asked(recipe)
+    if first >= last:
+        shares = f"mlm_share {o.mlm_share} of {steps:,} updates leaves"
+        if o.mlm_end_share:
+            end = f"mlm_end_share {o.mlm_end_share}"
+            shares = f"mlm_share {o.mlm_share} and {end} of {steps:,} updates leave"
+        yield f"{shares} none for detection"
+    if o.mlm_end_share and last >= steps:
+        yield f"mlm_end_share {o.mlm_end_share} of {steps:,} updates is less than one"
 
 
 def _idle(recipe: Recipe, given: Iterable[str]) -> Iterator[str]:
     """Fields that many recipes carry along without effect, where the user wrote them."""
-    m, c = recipe.model, recipe.corruption
+    m, c, t = recipe.model, recipe.corruption, recipe.train
     networks = c.row.learned or f"corruptor {c.corruptor}"
     works = {
         "generator_size": networks,
         "tie": networks,
         "mask_mix": c.row.shows_mask or bool(c.row.leaves) or f"corruptor {c.corruptor}",
         "local_amplitude": m.init == "local" or f"init {m.init}",
+        "adam_beta2": t.adam_beta2_tokens is None or "adam_beta2_tokens",
     }
     for name in given:
         if works.get(name, True) is not True:

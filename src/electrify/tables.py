@@ -11,7 +11,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest
@@ -174,7 +174,7 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
         losses={"rtd": 50.0, "correct": 1.0},
         optional={"contrast": "contrast_rows"},
         options=(
-            *("rtd_head", "correction", "mlm_share"),
+            *("rtd_head", "correction", "mlm_share", "mlm_end_share"),
             *("contrast_rows", "contrast_temperature", "crop_share"),
         ),
         group_rows=lambda o: o.contrast_rows if "contrast" in o.term_weights else 1,
@@ -183,11 +183,14 @@ OBJECTIVES: dict[str, ObjectiveRow] = {
                 title="correcting language model",
                 purpose="The discriminator's encoder with the MLM head that predicts the original "
                 "of replaced tokens. It read samples at those positions. It read [MASK] only in "
-                "the share of the run that mlm_share states in config.yaml.",
+                "the shares of the run that mlm_share and mlm_end_share state in config.yaml.",
                 logits="token",
                 fills=False,
                 same=True,
-                trained=lambda o: bool(o.term_weights["correct"]) and o.correction != "none",
+                trained=lambda o: (
+                    bool(o.term_weights["correct"])
+                    and (o.correction != "none" or o.mlm_end_share > 0)
+                ),
             )
         },
         asked={
@@ -410,7 +413,10 @@ def beside(recipe: Recipe) -> dict[str, Exported]:
     own = recipe.corruption.row.leaves
     if is_untaught(recipe) and not (t.init_generator or t.generator_steps):
         own = {}
-    return {name: its for name, its in o.row.leaves.items() if its.trained(o)} | own
+    leaves = {name: its for name, its in o.row.leaves.items() if its.trained(o)}
+    # The end of the run trains the discriminator's encoder on [MASK].
+    ends = {n: replace(its, fills=True) for n, its in leaves.items() if o.mlm_end_share}
+    return leaves | ends | own
 
 
 def meaning_of(recipe: Recipe, part: str) -> Logits:
@@ -439,8 +445,12 @@ def asked_of(o: ObjectiveSection) -> str:
     """What the encoder was trained for, as its model card puts it. Empty if nothing."""
     texts = [text for loss, text in o.row.asked.items() if o.term_weights.get(loss)]
     asked = ", and ".join(texts).format(**(vars(o) | o.objective_options))
-    first = f"after {o.mlm_share:.0%} of the run as a masked language model, "
-    return first + asked if o.mlm_share else asked
+    if o.mlm_share:
+        asked = f"after {o.mlm_share:.0%} of the run as a masked language model, {asked}"
+    if o.mlm_end_share:
+        asked += f"; the last {o.mlm_end_share:.0%} of the run trained it as a masked language "
+        asked += "model, without the RTD head"
+    return asked
 
 
 _TIES = {

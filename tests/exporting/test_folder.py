@@ -570,6 +570,24 @@ def test_a_checkpoint_before_detection_begins(tmp_path, step):
     assert so_far not in cards["generator"]
 
 
+@pytest.mark.parametrize("step", [8, 9, None])
+def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
+    """Of ten updates the last two. Up to the eighth the cards say what they say without such an
+    end."""
+    fields = {"objective": "corrective", "mlm_end_share": 0.2}
+    config = override(RTD, fields | {"term_weights": {"generator": 1, "rtd": 50, "correct": 1}})
+    cards = {
+        part: card_of(tmp_path / part, config, part, step=step)
+        for part in ("discriminator", "corrector")
+    }
+    ended = step != 8
+    told = "the last 20% of the run trained it as a masked language model, without the RTD head"
+    assert (told in cards["discriminator"]) == ended
+    assert ".sigmoid()" in cards["discriminator"]
+    assert ('"fill-mask"' in cards["corrector"]) == ended
+    assert ("pipeline_tag: fill-mask" in cards["corrector"]) == ended
+
+
 def test_the_recipe_beside_the_card_runs_again(tmp_path):
     from electrify.exporting.card import details
     from electrify.recipe import load, override

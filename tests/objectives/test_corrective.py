@@ -201,6 +201,29 @@ def test_first_a_masked_language_model() -> None:
     }
 
 
+def test_at_the_end_a_masked_language_model() -> None:
+    """To the bit what the beginning computes, also in the validation after the last update; without
+    such an end that one detects."""
+    begins = built("corrective-tiny", mask_rate=0.4, mlm_share=0.9, correction="none")
+    fields = {"mask_rate": 0.4, "mlm_share": 0.1, "mlm_end_share": 0.3, "correction": "none"}
+    ends = built("corrective-tiny", **fields)
+    ends.objective.load_state_dict(begins.objective.state_dict())
+    assert ends.exports["corrector"].encoder is ends.kept.encoder
+    assert "corrector" not in begins.exports, "what it has learned is long ago"
+    tokens = ragged_batch()
+    for progress, masked in ((0.05, True), (0.5, False), (0.69, False), (0.7, True), (1.0, True)):
+        found = terms_of(ends.objective, tokens, at_progress(progress, tokens))
+        assert (int(found["rtd"].count) == 0) == masked, progress
+        if masked:
+            early = terms_of(begins.objective, tokens, at_progress(progress / 2, tokens))
+            assert found.keys() == early.keys()
+            assert all(torch.equal(found[n].sum, t.sum) for n, t in early.items())
+    weighted(found, WEIGHTS, counts_of(ends.objective, tokens, at_progress(0.9, tokens))).backward()
+    assert all(p.grad is None for p in ends.kept.head.parameters())
+    plain = built("corrective-tiny", mask_rate=0.4)
+    assert int(terms_of(plain.objective, tokens, at_progress(1.0, tokens))["rtd"].count) > 0
+
+
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.4, 0.7, 1 / 3])
 @pytest.mark.parametrize("max_steps", [10, 30, 999, 10_000])
 def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
@@ -212,6 +235,11 @@ def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
     for step in (first - 1, first):
         plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
         assert plan.masked == (step < first)
+    objective = built("corrective-tiny", mlm_end_share=share).objective
+    first = first_update(objective.periods()[-1].start, max_steps)
+    for step in (first - 1, first):
+        plan = objective.plan(tokens, at_progress(step / max_steps, tokens))
+        assert plan.masked == (step >= first)
 
 
 def test_only_detection_after_it() -> None:
@@ -251,6 +279,8 @@ def test_the_cost_of_its_periods(convention: Convention) -> None:
     assert cost("corrective-tiny", mlm_share=0.4, correction="none") == pytest.approx(
         [replace_mlm, electra]
     )
+    fields = {"mlm_share": 0.3, "mlm_end_share": 0.2}
+    assert cost("corrective-tiny", **fields) == pytest.approx([replace_mlm, plain, replace_mlm])
     assert plain > max(electra, replace_mlm)
 
 
@@ -264,6 +294,7 @@ def test_the_form_of_the_detecting_head() -> None:
     [
         ("corrective", {"mlm_share": 0.4}, {"corrector"}),
         ("corrective", {"mlm_share": 0.4, "correction": "none"}, set()),
+        ("corrective", {"mlm_end_share": 0.4, "correction": "none"}, {"corrector"}),
         ("corrective", {"term_weights": {"generator": 1, "rtd": 50, "correct": 0}}, set()),
         ("teams", {}, {"selector"}),
         ("teams", {"term_weights": {"generator": 1, "rtd": 5, "select": 0}}, set()),

@@ -362,6 +362,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "mlm": {"mlm_share": 0.4},
     "gate": {"correction": "gate"},
     "none": {"correction": "none", "mlm_share": 0.4},
+    "end": {"mlm_end_share": 0.2},
     "contrast": {"contrast_rows": 2},
     "chosen": {"loss_on": "chosen"},
 }

@@ -232,6 +232,7 @@ FROZEN: dict[str, Any] = {
         ("electra-modernbert-long", {}),
         *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
         ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
+        ("corrective-tiny", {"mlm_share": 0.5, "mlm_end_share": 0.25}),
         ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
         ("adversarial-tiny", {"generator_steps": 300, "discriminator_start": "random"}),
         ("coco-lm-tiny", FROZEN | {"term_weights": {"rtd": 50, "correct": 1, "contrast": 1}}),
@@ -245,4 +246,5 @@ def test_any_recipe_can_be_the_first_of_a_study(recipe: str, fields: dict[str, A
     for name in UNTRAINED:
         cell = untrained(config, name, 0)
         check(cell.recipe)
-        assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)
+        steps = {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)
+        assert cell.steps == (4 if "mlm_end_share" in fields else steps)

@@ -17,7 +17,15 @@ from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
-from electrify.recipe import Recipe, first_asked, first_update, load, names, override
+from electrify.recipe import (
+    Recipe,
+    first_asked,
+    first_update,
+    last_asked,
+    load,
+    names,
+    override,
+)
 from electrify.studies.budgets import can_share
 from electrify.tables import OBJECTIVES
 from electrify.text.corpus import Corpus
@@ -84,12 +92,15 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
     assert alike == (not fields)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.99])
-def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
-    """As the objective's last period does, to the update: `doctor` has the recipe alone."""
-    config = override(load("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
-    last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
-    assert first_asked(config) == first_update(last.start, 100)
+@pytest.mark.parametrize("end", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.69])
+def test_the_row_knows_when_the_head_is_asked(share: float, end: float) -> None:
+    """As the objective's periods do, to the update: `doctor` has the recipe alone."""
+    fields = {"mlm_share": share, "mlm_end_share": end}
+    config = override(load("corrective-tiny"), fields | {"max_steps": 100})
+    starts = [p.start for p in built("corrective-tiny", **fields).objective.periods()]
+    assert first_asked(config) == first_update(starts[1 if share else 0], 100)
+    assert last_asked(config) == (first_update(starts[-1], 100) if end else 100)
 
 
 @pytest.mark.parametrize("objective", list(OBJECTIVES))
@@ -99,6 +110,7 @@ def test_mlm_share_alone_makes_periods(objective: str) -> None:
     tiny = (name for name in names() if name.endswith("-tiny"))
     recipe = next(name for name in tiny if load(name).objective.objective == objective)
     has = "mlm_share" in OBJECTIVES[objective].options
+    assert has == ("mlm_end_share" in OBJECTIVES[objective].options)
     for share in (0.0, 0.25) if has else (0.0,):
         periods = built(recipe, **({"mlm_share": share} if has else {})).objective.periods()
         assert (len(periods) > 1) == (share > 0)
@@ -106,7 +118,14 @@ def test_mlm_share_alone_makes_periods(objective: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"max_steps": 12}, {"batch_size_schedule": {2: 0.5}} | MOVING], ids=str
+    "fields",
+    [
+        {},
+        {"max_steps": 12},
+        {"batch_size_schedule": {2: 0.5}} | MOVING,
+        {"max_steps": 13, "mlm_end_share": 0.3} | MOVING,
+    ],
+    ids=str,
 )
 def test_the_plan_and_the_log_count_alike(
     small_data: Path, tmp_path: Path, fields: dict[str, Any]
@@ -120,18 +139,21 @@ def test_the_plan_and_the_log_count_alike(
     assert logged == pytest.approx(planned.train, rel=1e-9)
 
 
-def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [0.0, 0.25])
+def test_the_periods_are_logged_and_counted(small_data: Path, tmp_path: Path, end: float) -> None:
     run = tmp_path / "run"
-    pretrain(small_data, output_dir=run, config=recipe())
+    pretrain(small_data, output_dir=run, config=recipe(mlm_end_share=end))
     train, valid = (records(run, kind) for kind in ("train", "valid"))
     for r in (*train, *valid):
         # A validation at the change sees what comes then.
-        early = r["step"] <= 8 if r["kind"] == "train" else r["step"] < 8
-        assert ("mlm_accuracy_masked" in r) == early, r
-        assert ("rtd" in r) != early, r
+        step = r["step"] - (r["kind"] == "train")
+        masked = step < 8 or (end > 0 and step >= 15)
+        assert ("mlm_accuracy_masked" in r) == masked, r
+        assert ("rtd" in r) != masked, r
     costs = [b["flops"] - a["flops"] for a, b in pairwise(train)]
     assert costs[0] == pytest.approx(costs[6])
-    assert costs[8] == pytest.approx(costs[-1])
+    assert costs[8] == pytest.approx(costs[13])
+    assert costs[-1] == pytest.approx(costs[0] if end else costs[8])
     assert costs[8] > costs[0]
     same_encoder(run / "discriminator", run / "corrector")
 
@@ -189,6 +211,30 @@ def test_a_head_that_waits_is_left_as_it_is(
             assert torch.equal(at[before][n], at[after][n]) == rests, (n, after)
 
 
+def test_a_head_that_has_waited_comes_back(small_data: Path, tmp_path: Path) -> None:
+    """In the last of three parts the correcting head goes on from where the first has left it, and
+    the one that detects rests."""
+    fields = {"optim": "adamw", "per_device_train_batch_size": 2, "weight_decay": 0.1}
+    config = recipe(
+        max_steps=6,
+        mlm_share=1 / 3,
+        mlm_end_share=1 / 3,
+        correction="none",
+        warmup_steps=0,
+        save_steps=1,
+        save_total_limit=None,
+        **fields,
+    )
+    pretrain(small_data, output_dir=tmp_path, config=config)
+    at = [load_file(tmp_path / f"checkpoint-{step}" / "model.safetensors") for step in range(1, 7)]
+    for after, (before, now) in enumerate(pairwise(at), 2):
+        for n in now:
+            if n.startswith(("head.", "corrector.")):
+                rests = n.startswith("corrector.") == (after in (3, 4))
+                assert torch.equal(before[n], now[n]) == rests, (n, after)
+    same_encoder(tmp_path / "discriminator", tmp_path / "corrector")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
@@ -197,6 +243,7 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
     fields: dict[str, Any] = {
         "recipe": "corrective-tiny",
         "mlm_share": 0.5,
+        "mlm_end_share": 0.25,
         "correction": "none",
         "fsdp": fsdp,
         "max_steps": 52,
@@ -216,12 +263,17 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
     for before, after in pairwise(range(4)):
         for n in at[0]:
             if n.startswith(("head.", "corrector.")):
-                rests = n.startswith("head.") == (after == 1)
+                rests = n.startswith("head.") == (after in (1, 3))
                 assert torch.equal(at[before][n], at[after][n]) == rests, (n, after)
 
 
 @pytest.mark.parametrize(
-    ("stop", "fields"), [(6, {}), (8, {}), (9, {}), (8, {"optim": "adamw", "correction": "none"})]
+    ("stop", "fields"),
+    [
+        *((6, {}), (8, {}), (9, {}), (8, {"optim": "adamw", "correction": "none"})),
+        *((stop, {"mlm_end_share": 0.25, "optim": "adamw"}) for stop in (14, 15, 16)),
+        (15, {"mlm_share": 0.0, "mlm_end_share": 0.25, "correction": "none", "optim": "muon"}),
+    ],
 )
 def test_resumes_to_the_bit_on_either_side_of_the_change(
     small_data: Path, tmp_path: Path, stop: int, fields: dict[str, Any]
@@ -273,6 +325,7 @@ def test_the_change_is_not_a_spike(
 
 def test_a_shorter_run_does_not_start_from_it() -> None:
     assert not can_share(recipe(lr_scheduler_type="wsd"))
+    assert not can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0, mlm_end_share=0.2))
     assert can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0))
 
 

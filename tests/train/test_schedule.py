@@ -36,6 +36,21 @@ def test_table(kind: str, step: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("share", "after"),
+    [
+        (0.4, {60: 1.0, 70: 0.75, 90: 0.25, 100: 0.0}),
+        (0.05, {94: 1.0, 96: 0.8, 99: 0.2}),
+        (1.0, {5: 0.5 * 0.95, 50: 0.5, 99: 0.01}),
+    ],
+)
+def test_wsd_decays_over_its_share(share: float, after: dict[int, float]) -> None:
+    """100 steps, 10 of warm-up. Over the whole run it is `electra`."""
+    for step, want in after.items():
+        got = factor("wsd", step, warmup_steps=10, max_steps=100, decay_share=share)
+        assert got == pytest.approx(want, abs=1e-12)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_warm_up_the_first_update_is_full(kind: str) -> None:
     assert factor(kind, 0, warmup_steps=0, max_steps=100) == 1.0

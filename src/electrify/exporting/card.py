@@ -14,7 +14,7 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..console import inert
-from ..recipe import STARTS, Recipe, first_asked, override, values_of
+from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
 from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
@@ -63,7 +63,11 @@ def model_card(
     that of the exported checkpoint, None at the end of a run. records: the last ones of the run's
     log, which is read without them.
     """
-    shown = beside(config).get(part) or _kept(config, facts)
+    reached = config
+    if state is not None and state["step"] <= last_asked(config):
+        # The part of the run that mlm_end_share names has not begun.
+        reached = override(config, {"mlm_end_share": 0.0})
+    shown = beside(reached).get(part) or beside(config).get(part) or _kept(reached, facts)
     note = so_far(config, part=part, state=state)
     unlearned = part == KEPT and note is not None
     if unlearned:

@@ -7,7 +7,7 @@ table of distances, X several of queries, keys and values side by side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,9 @@ from .shape import Shape
 class Block(nn.Module):
     """Attention and feed-forward, each followed by residual and LayerNorm (post-norm, as in BERT,
     1810.04805)."""
+
+    stacked: ClassVar = {"qkv": 3}
+    """Layers whose weight is several matrices, one above the other."""
 
     def __init__(self, shape: Shape, *, dropout: float) -> None:
         super().__init__()
@@ -113,6 +116,8 @@ class GatedBlock(nn.Module):
     window: how far its attention sees on either side, None for the whole sequence. normed: False
     for the lowest block, whose input the embeddings have just normalised.
     """
+
+    stacked: ClassVar = {"qkv": 3, "up": 2}
 
     def __init__(
         self, shape: Shape, *, dropout: float, window: int | None = None, normed: bool = True

@@ -152,6 +152,16 @@ def paper_linear_flops(linear: nn.Linear) -> float:
     return 2 * linear.weight.numel() + linear.out_features
 
 
+NEWTON_SCHULZ = 5  # iterations, as torch.optim.Muon does by default
+
+
+def orthogonal_flops(rows: int, columns: int) -> float:
+    """FLOPs of the matrix products with which Muon orthogonalises a matrix: with a the shorter
+    side, two products with the matrix and one of [a, a] with itself in each iteration."""
+    short = min(rows, columns)
+    return NEWTON_SCHULZ * 2 * (2 * short * rows * columns + short**3)
+
+
 @dataclass(frozen=True)
 class Share:
     """A share of the tokens that moves linearly during the run."""

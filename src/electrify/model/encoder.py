@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..recipe import ParameterKind
 from ..tokens import Tokens
 from . import costs
 from .attention import Direction
 from .costs import linear_flops
-from .embeddings import Added
+from .embeddings import Added, DisentangledWords
 from .shape import Shape
 
 
@@ -164,6 +165,40 @@ class Top(nn.Module):
 def encoders_of(module: nn.Module) -> list[Encoder]:
     """Every encoder in it, each once."""
     return [part for part in module.modules() if isinstance(part, Encoder)]
+
+
+def matrices_of(module: nn.Module) -> dict[str, int]:
+    """The weights of the linear layers in the blocks of its encoders, by name, each with the number
+    of matrices that it holds one above the other (queries, keys and values: 3)."""
+    stacked = {
+        id(linear.weight): getattr(part, "stacked", {}).get(name, 1)
+        for encoder in encoders_of(module)
+        for part in encoder.blocks.modules()
+        for name, linear in part.named_children()
+        if isinstance(linear, nn.Linear)
+    }
+    return {n: stacked[id(p)] for n, p in module.named_parameters() if id(p) in stacked}
+
+
+def kinds_of(module: nn.Module) -> dict[str, ParameterKind]:
+    """The kind of each of its parameters, by name: see `lr_factors` in recipe.py."""
+    tables = {
+        id(p)
+        for part in module.modules()
+        if isinstance(part, nn.Embedding | DisentangledWords)
+        for p in part.parameters()
+    }
+    inside = {id(p) for encoder in encoders_of(module) for p in encoder.parameters()}
+    matrices = matrices_of(module)
+
+    def kind(name: str, p: nn.Parameter) -> ParameterKind:
+        if id(p) in tables:
+            return "embeddings"
+        if name in matrices:
+            return "matrices"
+        return "rest" if id(p) in inside else "heads"
+
+    return {name: kind(name, p) for name, p in module.named_parameters()}
 
 
 def for_rows(encoders: Iterable[Encoder], row_length: int) -> None:

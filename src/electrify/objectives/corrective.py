@@ -69,7 +69,7 @@ class Corrective(Objective):
 
     mlm_share: for this share of the run, from its start, the encoder is a masked language model
     instead, with the correcting head: it reads the text that the generator reads. Detection then
-    begins with an encoder that knows the language.
+    begins with an encoder that knows the language. mlm_end_share: the same for the last share.
 
     contrast: a weighted loss `contrast` also compares sequences (contrast.py), which takes a second
     pass through the encoder.
@@ -88,6 +88,7 @@ class Corrective(Objective):
         *,
         correction: Correction = "plain",
         mlm_share: float = 0.0,
+        mlm_end_share: float = 0.0,
         contrast: Contrast | None = None,
     ) -> None:
         super().__init__()
@@ -97,6 +98,7 @@ class Corrective(Objective):
         self.corrector = corrector
         self.correction: Correction = correction
         self.mlm_share = mlm_share
+        self.mlm_end_share = mlm_end_share
         self.vectors = contrast
 
     @classmethod
@@ -107,6 +109,7 @@ class Corrective(Objective):
         correction: Correction,
         rtd_head: str,
         mlm_share: float,
+        mlm_end_share: float,
         contrast_rows: int,
         contrast_temperature: float,
         crop_share: float,
@@ -126,6 +129,7 @@ class Corrective(Objective):
             corrector,
             correction=correction,
             mlm_share=mlm_share,
+            mlm_end_share=mlm_end_share,
             contrast=contrast,
         )
 
@@ -135,7 +139,10 @@ class Corrective(Objective):
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> CorrectivePlan:
         plan = self.corruptor.plan(tokens, draws, fixed=fixed)
         # In float32, as the progress is, so that both agree on the update of the change.
-        masked = bool(plan.progress < torch.tensor(self.mlm_share))
+        first, last = torch.tensor([self.mlm_share, 1 - self.mlm_end_share])
+        # A run without such an end is validated at its end, too.
+        ends = self.mlm_end_share > 0 and bool(plan.progress >= last)
+        masked = bool(plan.progress < first) or ends
         view = None
         if self.vectors is not None and not masked:
             view = self.vectors.view(tokens, draws, fixed=fixed)
@@ -155,7 +162,7 @@ class Corrective(Objective):
         return counts
 
     def passes(self) -> list[Pass]:
-        return self._passes(detects=True, corrects=self.correction != "none")
+        return self.periods()[-1].passes
 
     def _passes(self, *, detects: bool, corrects: bool) -> list[Pass]:
         passes = [*self.corruptor.passes(), Pass(self.encoder, 1.0, True)]
@@ -166,12 +173,11 @@ class Corrective(Objective):
         return [*passes, Pass(self.corrector, share, True)]
 
     def periods(self) -> list[Period]:
-        if not self.mlm_share:
-            return super().periods()
-        return [
-            Period(0.0, self._passes(detects=False, corrects=True)),
-            Period(self.mlm_share, self.passes()),
-        ]
+        mlm = self._passes(detects=False, corrects=True)
+        asks = self._passes(detects=True, corrects=self.correction != "none")
+        begins = [Period(0.0, mlm)] if self.mlm_share else []
+        ends = [Period(1 - self.mlm_end_share, mlm)] if self.mlm_end_share else []
+        return [*begins, Period(self.mlm_share, asks), *ends]
 
     def forward(self, tokens: Tokens, plan: Plan) -> Corrected:
         z = self.corruptor(tokens, plan)

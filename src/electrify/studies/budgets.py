@@ -1,25 +1,25 @@
 """Budgets: recipes x budgets x seeds -> trials, each one encoder to pre-train, with its updates.
 
-With a learning rate that is held and then decays over the last fifth (`wsd`), runs of one recipe
-and one seed that differ only in length are the same up to four fifths of the shorter one. So each
+With a learning rate that is held and then decays over the last `decay_share` (`wsd`), runs of one
+recipe and one seed that differ only in length are the same until the shorter one decays. So each
 shorter run starts from the checkpoint of the longest one at `starts_at`, and only decays. A curve
 over budgets costs little more than its longest run.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import Any
 
 from ..data.phases import phases_of
 from ..errors import UserError
 from ..flop_counts import recipe_flops
 from ..recipe import GENERATOR_SIZES, Entry, Recipe, load, override, stages_of, with_batch
-from ..rules import broken, check, endless_warmups
+from ..rules import broken, check, endless_warmups, periods
 from ..text.corpus import Corpus
 from ..train.optim import planned
 from .options import Equal, with_unit
@@ -184,6 +184,7 @@ def can_share(recipe: Recipe) -> bool:
         c.temperature_end not in (None, c.temperature),
         c.mask_rate_end not in (None, c.mask_rate),
         recipe.objective.mlm_share > 0,
+        recipe.objective.mlm_end_share > 0,
         recipe.data.seq_length_schedule,
         t.batch_size_schedule,
         t.generator_steps,
@@ -260,8 +261,10 @@ def untrained(base: Recipe, name: str, seed: int) -> Trial:
     fields |= {
         "seed": seed,
         "init_words": UNTRAINED[name],
-        # A later part of the run also has one update.
-        "max_steps": math.ceil(1 / (1 - base.objective.mlm_share)),
+        # Each part of the run has an update.
+        "max_steps": next(
+            n for n in count(1) if not any(periods(override(base, {"max_steps": n})))
+        ),
         "warmup_steps": 0,
         "learning_rate": 1e-12,
         "generator_learning_rate": None,

@@ -43,8 +43,8 @@ class CompareConfig(Options):
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     lr_scheduler_type: Literal["wsd", "recipe"] = "wsd"
-    """wsd: constant learning rate with decay in the last fifth, so that shorter runs branch off the
-    longest. recipe: each recipe's own schedule, every run whole."""
+    """wsd: constant learning rate with decay in the last decay_share, so that shorter runs branch
+    off the longest. recipe: each recipe's own schedule, every run whole."""
     convention: Literal["paper", "hardware"] = "hardware"
     """How FLOPs are counted, see `electrify flops`."""
     baselines: bool = True

@@ -17,7 +17,7 @@ from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
 from ..flop_counts import PeriodFlops, flops_before, flops_of_periods
-from ..model.encoder import Encoder, encoders_of, for_rows
+from ..model.encoder import Encoder, encoders_of, for_rows, kinds_of, matrices_of
 from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
 from ..recipe import Recipe, Train
@@ -29,7 +29,7 @@ from .guard import Safety
 from .log import MetricsLog
 from .meter import shown_rate, slow_text
 from .monitor import evaluate, monitor_of, shown
-from .optim import clip, clip_groups, planned
+from .optim import beta2_of, clip, clip_groups, planned
 from .signals import Stop
 from .state import MetricSums, RunContext, RunState, TrainingData
 
@@ -84,17 +84,16 @@ def compiler_options() -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name in known}
 
 
-def hardware_flops(
-    objective: Objective, data: TrainingData, *, max_steps: int
-) -> list[PeriodFlops]:
+def hardware_flops(objective: Objective, data: TrainingData, config: Train) -> list[PeriodFlops]:
     """The matrix products of the model, padding included, whatever the machine actually does (see
     flop_counts.py, convention `hardware`)."""
     return flops_of_periods(
         objective,
         data.loader.phases,
-        max_steps=max_steps,
+        max_steps=config.max_steps,
         convention="hardware",
         rows=data.micro_rows,
+        optim=config.optim,
     )
 
 
@@ -127,12 +126,14 @@ class Run:
         self.encoders = encoders_of(self.objective)
         self.row_length: int | None = None  # of the last update
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
-        self.periods = hardware_flops(self.objective, data, max_steps=config.max_steps)
+        self.periods = hardware_flops(self.objective, data, config)
         self.state = RunState(
             dict(self.objective.named_parameters()),
             config,
             context,
             kept=kept,
+            kinds=kinds_of(self.objective),
+            matrices=matrices_of(self.objective),
             monitor=monitor_of(recipe, data.unigram_entropy),
             flops=self.flops,
         )
@@ -190,10 +191,11 @@ class Run:
         the batch gives the same gradient. If the guard refuses the update, optimiser and sums
         change nothing."""
         device = self.world.device
-        self.enter(self.data.loader.phases.at(self.step + self.state.left_out).row_length)
+        phase = self.data.loader.phases.at(self.step + self.state.left_out)
+        self.enter(phase.row_length)
         parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
         self.seed_dropout()
-        self.set_learning_rates()
+        self.set_rates(phase.slots)
         found, total = self.accumulate(parts)
         changes = self.data.loader.phases.length_changes | {p.first for p in self.periods[1:]}
         if self.step in changes:
@@ -253,10 +255,12 @@ class Run:
         else:
             torch.manual_seed(seed)
 
-    def set_learning_rates(self) -> None:
+    def set_rates(self, tokens: int) -> None:
+        """Sets the learning rates and beta2 of an update of this many tokens, with padding."""
+        betas = self.config.adam_beta1, beta2_of(self.config, tokens)
         for group in self.state.optimizer.param_groups:
             factor = planned(self.config, self.step, generator=group["generator"])
-            group["lr"] = group["peak_lr"] * factor
+            group |= {"lr": group["peak_lr"] * factor, "betas": betas}
 
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""

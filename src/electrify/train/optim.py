@@ -1,4 +1,5 @@
-"""The published Adam, parameter groups as a table, gradient clipping, learning-rate schedules."""
+"""The published Adam, Muon, parameter groups as a table, gradient clipping, learning-rate
+schedules."""
 
 from __future__ import annotations
 
@@ -10,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..model.costs import NEWTON_SCHULZ
 from ..recipe import Train
 from .dist import like, whole
 
 # A number of updates after which the bias corrections are exactly 1, also in float32, and which
 # does not change in float32 when 1 is added.
 FOREVER = 2.0**24
-# With the schedule `wsd` the last fifth of the run decays to zero.
-DECAY_SHARE = 0.2
 
 
 class ElectraAdam(torch.optim.AdamW):
@@ -50,6 +50,56 @@ class ElectraAdam(torch.optim.AdamW):
         super().step()
 
 
+class Muon(torch.optim.AdamW):
+    """Muon for the matrices of the blocks, and AdamW for everything else.
+
+    Muon takes the momentum of a matrix (Nesterov, 0.95) to the nearest orthogonal one by five
+    Newton-Schulz iterations in bfloat16 (Jordan 2024, kellerjordan.github.io/posts/muon; here
+    torch.optim.Muon). Its update is scaled by 0.2 sqrt(longer side), which is the root mean square
+    of AdamW's: so both have one learning rate and one weight decay (Moonlight, 2502.16982 section
+    2.2). Matrices that are stacked in one weight (queries, keys and values) are taken apart.
+    """
+
+    def __init__(
+        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        matrices = [
+            (group, p) for group in self.param_groups if group["stacked"] for p in group["params"]
+        ]
+        for group, p in matrices:
+            if p.grad is not None:
+                self._orthogonal(group, p, p.grad)
+                p.grad = None  # AdamW leaves it as it is
+        super().step()
+
+    def _orthogonal(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        state = self.state[p]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        moving = (p.detach(), state["momentum_buffer"])
+        before = [t.clone() for t in moving]
+        parts = [t.chunk(group["stacked"]) for t in (*moving, grad)]
+        muon = torch.optim.Muon(
+            parts[0],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            ns_steps=NEWTON_SCHULZ,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        for part, momentum, its in zip(*parts, strict=True):
+            part.grad = its
+            muon.state[part]["momentum_buffer"] = momentum
+        muon.step()
+        refused = getattr(self, "found_inf", None)
+        if refused is not None:
+            for t, was in zip(moving, before, strict=True):
+                t.copy_(torch.where(refused > 0, was, t))
+
+
 def parameter_groups(
     named: dict[str, nn.Parameter],
     *,
@@ -57,6 +107,7 @@ def parameter_groups(
     weight_decay: float,
     decays: Mapping[str, float] = MappingProxyType({}),
     generator: Collection[str] = (),
+    stacked: Mapping[str, int] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Puts every parameter into exactly one group.
 
@@ -66,14 +117,18 @@ def parameter_groups(
     | <rate>, flat | biases and LayerNorm          | 0            |
 
     These groups exist once for every distinct peak learning rate in `rates` (parameter name ->
-    rate), and separately for the names in `generator`, which have their own schedule. decays: the
-    weight decay of matrices that have another one.
+    rate), and separately for the names in `generator`, which have their own schedule, and for the
+    matrices in `stacked`, which Muon trains: each with the number of those that it holds. decays:
+    the weight decay of matrices that have another one.
     """
     groups: list[dict[str, Any]] = []
     decay_of = {n: decays.get(n, weight_decay) if p.ndim >= 2 else 0.0 for n, p in named.items()}
-    kinds = {n: (rates[n], n in generator, p.ndim < 2, decay_of[n]) for n, p in named.items()}
+    kinds = {
+        n: (rates[n], n in generator, p.ndim < 2, decay_of[n], stacked.get(n, 0))
+        for n, p in named.items()
+    }
     for kind in sorted(set(kinds.values())):
-        rate, its_own, _, decay = kind
+        rate, its_own, _, decay, number = kind
         names = [n for n in named if kinds[n] == kind]
         groups.append(
             {
@@ -83,6 +138,7 @@ def parameter_groups(
                 "lr": rate,
                 "weight_decay": decay,
                 "generator": its_own,
+                "stacked": number,
             }
         )
     assert sorted(n for g in groups for n in g["names"]) == sorted(named), (
@@ -96,6 +152,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     if kind == "electra_adam":
         return ElectraAdam(groups, lr=0.0, betas=betas, eps=eps)
+    if kind == "muon":
+        return Muon(groups, lr=0.0, betas=betas, eps=eps)
     assert kind == "adamw"
     return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=True)
 
@@ -150,7 +208,14 @@ def load_optimizer_tensors(
                 optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)
 
 
-def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> float:
+def factor(
+    kind: str,
+    step: int,
+    *,
+    warmup_steps: float,
+    max_steps: int,
+    decay_share: float = Train.decay_share,
+) -> float:
     """The factor on the peak learning rate in the update after `step` completed ones.
 
     It rises from 0 to 1 during the warm-up; after that it depends on the kind:
@@ -159,7 +224,7 @@ def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> floa
       already runs during the warm-up
     - linear: from 1 to 0
     - cosine: half a cosine from 1 to 0
-    - wsd: 1, then linearly to 0 over the last fifth of the run
+    - wsd: 1, then linearly to 0 over the last `decay_share` of the run
     - constant: 1
     """
     warm = min(1.0, step / warmup_steps) if warmup_steps else 1.0
@@ -172,7 +237,7 @@ def factor(kind: str, step: int, *, warmup_steps: float, max_steps: int) -> floa
         case "cosine":
             return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, after)))
         case "wsd":
-            return warm * min(1.0, max(0.0, 1 - step / max_steps) / DECAY_SHARE)
+            return warm * min(1.0, max(0.0, 1 - step / max_steps) / decay_share)
         case "constant":
             return warm
         case _:
@@ -188,4 +253,14 @@ def planned(config: Train, step: int, *, generator: bool = False) -> float:
         step,
         warmup_steps=config.warmup_steps if own is None else own,
         max_steps=config.max_steps,
+        decay_share=config.decay_share,
     )
+
+
+def beta2_of(config: Train, tokens: int) -> float:
+    """Adam's beta2 in an update of this many tokens, padding included.
+
+    Source: a half-life in tokens, 2507.07101.
+    """
+    half_life = config.adam_beta2_tokens
+    return config.adam_beta2 if half_life is None else 0.5 ** (tokens / half_life)

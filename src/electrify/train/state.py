@@ -9,7 +9,7 @@ the sums of the unfinished log line. No random generator is part of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from ..data.loader import Loader, Rows
-from ..recipe import Train
+from ..recipe import ParameterKind, Train
 from ..text.report import more_validation
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
@@ -100,22 +100,29 @@ class RunState:
         context: RunContext,
         *,
         kept: set[str],
+        kinds: Mapping[str, ParameterKind],
+        matrices: Mapping[str, int],
         monitor: Monitor,
         flops: Callable[[int], float],
     ) -> None:
         """kept: names of the parameters of the encoder that is kept; all others use
-        generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
-        FLOPs of the run before that step."""
+        generator_learning_rate, generator_warmup_steps and generator_weight_decay. kinds: of all
+        parameters. matrices: those that Muon may train, each with the number of those that it
+        holds. flops(step): the FLOPs of the run before that step."""
         c, world = config, context.world
         others = named.keys() - kept
         rate = c.generator_learning_rate or c.learning_rate
         decay = c.generator_weight_decay
         groups = parameter_groups(
             named,
-            rates={n: c.learning_rate if n in kept else rate for n in named},
+            rates={
+                n: (c.learning_rate if n in kept else rate) * c.lr_factors.get(kinds[n], 1.0)
+                for n in named
+            },
             weight_decay=c.weight_decay,
             decays={} if decay is None else dict.fromkeys(others, decay),
             generator=set() if c.generator_warmup_steps is None else others,
+            stacked=matrices if c.optim == "muon" else {},
         )
         betas = (c.adam_beta1, c.adam_beta2)
         self.named = named

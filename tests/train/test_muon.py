@@ -1,0 +1,231 @@
+"""Muon for the matrices of the blocks: its update, its state, its cost."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from batches import built
+from electrify import cli
+from electrify.flop_counts import muon_flops, recipe_flops
+from electrify.model.encoder import kinds_of, matrices_of
+from electrify.recipe import Recipe, load, override
+from electrify.text.corpus import Corpus
+from electrify.train.optim import make_optimizer, parameter_groups
+from electrify.train.run import pretrain
+from small import SMALL, pretrain_words, records, same_ending, torchrun
+
+LR, DECAY, BETAS, EPS = 0.01, 0.1, (0.9, 0.98), 1e-6
+
+
+def optimizer_of(named: dict[str, nn.Parameter], stacked: dict[str, int]) -> torch.optim.Optimizer:
+    rates = dict.fromkeys(named, LR)
+    groups = parameter_groups(named, rates=rates, weight_decay=DECAY, stacked=stacked)
+    return make_optimizer("muon", groups, betas=BETAS, eps=EPS)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_queries_keys_and_values_apart_and_adamw_for_the_rest() -> None:
+    """Five updates, to the bit those of torch's Muon for each of the three matrices and those of
+    AdamW for the bias."""
+    values = {"qkv": drawn(24, 8), "up": drawn(20, 8, seed=1), "bias": drawn(24, seed=2)}
+    named = {n: nn.Parameter(v.clone()) for n, v in values.items()}
+    own = optimizer_of(named, {"qkv": 3, "up": 1})
+    parts: list[Tensor] = [nn.Parameter(v.clone()) for v in (*values["qkv"].chunk(3), values["up"])]
+    bias = nn.Parameter(values["bias"].clone())
+    muon = torch.optim.Muon(parts, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw")
+    adamw = torch.optim.AdamW([bias], betas=BETAS, eps=EPS, weight_decay=0.0, fused=True)
+    for step in range(5):
+        gradients = {
+            n: drawn(*v.shape, seed=10 * step + i) for i, (n, v) in enumerate(values.items())
+        }
+        for n, p in named.items():
+            p.grad = gradients[n].clone()
+        for part, its in zip(parts, (*gradients["qkv"].chunk(3), gradients["up"]), strict=True):
+            part.grad = its.clone()
+        bias.grad = gradients["bias"].clone()
+        for optimizer in (own, muon, adamw):
+            for group in optimizer.param_groups:
+                group["lr"] = LR / (step + 1)
+            optimizer.step()
+        assert torch.equal(named["qkv"], torch.cat(parts[:3]))
+        assert torch.equal(named["up"], parts[3])
+        assert torch.equal(named["bias"], bias)
+
+
+def test_the_size_of_an_update() -> None:
+    """0.2 learning rates as the root mean square, whatever the shape and the gradient, where
+    AdamW's is one learning rate for a gradient of one sign: every singular value is about 1 (0.68
+    to 1.13 by these iterations). By hand for [4, 2] and a gradient of rank 1: one singular value,
+    so the Frobenius norm of the update is 0.2 sqrt(4) lr."""
+    for rows, columns in ((48, 16), (16, 48), (32, 32)):
+        p = nn.Parameter(torch.zeros(rows, columns))
+        optimizer = optimizer_of({"w": p}, {"w": 1})
+        p.grad = 1e-4 * drawn(rows, columns)
+        optimizer.step()
+        singular = torch.linalg.svdvals(p.detach()) / (LR * 0.2 * math.sqrt(max(rows, columns)))
+        assert 0.6 < float(singular.min()) < float(singular.max()) < 1.25
+        assert float(p.detach().square().mean().sqrt()) == pytest.approx(0.2 * LR, rel=0.2)
+    p = nn.Parameter(torch.zeros(4, 2))
+    optimizer = optimizer_of({"w": p}, {"w": 1})
+    p.grad = torch.outer(torch.tensor([1.0, -2.0, 3.0, 0.5]), torch.tensor([1.0, 4.0]))
+    optimizer.step()
+    assert float(p.detach().norm()) == pytest.approx(0.4 * LR, rel=0.35)
+
+
+def test_a_refused_update_changes_nothing() -> None:
+    p = nn.Parameter(drawn(6, 4))
+    optimizer: Any = optimizer_of({"w": p}, {"w": 1})
+    for value, refused in ((1.0, 0.0), (math.nan, 1.0), (1.0, 0.0), (1.0, 1.0)):
+        before = p.detach().clone(), {k: v.clone() for k, v in optimizer.state[p].items()}
+        p.grad = value * drawn(6, 4, seed=3)
+        optimizer.found_inf = torch.tensor(refused)
+        optimizer.step()
+        assert torch.equal(p, before[0]) == bool(refused)
+        assert bool(p.isfinite().all())
+        for k, v in before[1].items():
+            assert torch.equal(optimizer.state[p][k], v) == bool(refused)
+
+
+# ---------------------------------------------------------------- what it trains
+
+
+@pytest.mark.parametrize(
+    ("recipe", "of_a_block"),
+    [
+        ("electra-tiny", {"qkv": 3, "out": 1, "up": 1, "down": 1}),
+        ("bert-modernbert-tiny", {"qkv": 3, "out": 1, "up": 2, "down": 1}),
+        ("electra-deberta-tiny", {"qkv": 3, "out": 1, "up": 1, "down": 1}),
+    ],
+)
+def test_only_the_matrices_of_the_blocks(recipe: str, of_a_block: dict[str, int]) -> None:
+    """And of each what is stacked in it: u and gate in ModernBERT's feed-forward layers."""
+    objective = built(recipe).objective
+    blocks: Any = objective.encoder.blocks
+    found = matrices_of(objective)
+    kept = {n.removeprefix("encoder.blocks."): k for n, k in found.items() if n.startswith("enc")}
+    assert kept == {
+        f"{i}.{name}.weight": k for i in range(len(blocks)) for name, k in of_a_block.items()
+    }
+    assert all(".blocks." in name for name in found)
+    kinds = kinds_of(objective)
+    assert {n for n, kind in kinds.items() if kind == "matrices"} == set(found)
+    assert kinds[next(n for n in kinds if n.endswith("embeddings.norm.weight"))] == "rest"
+    words = next(n for n in kinds if n.endswith("embeddings.words.weight"))
+    assert kinds[words] == "embeddings"
+    assert all(kinds[n] == "heads" for n in kinds if n.startswith("head."))
+
+
+def recipe(name: str, **fields: Any) -> Recipe:
+    given = {"optim": "muon", "max_steps": 12, "dropout": 0.1, "logging_steps": 1}
+    return override(load(name), SMALL | given | fields)
+
+
+@pytest.mark.parametrize("name", ["electra-tiny", "bert-modernbert-tiny"])
+def test_a_run_resumes_to_the_bit(small_data: Path, tmp_path: Path, name: str) -> None:
+    config = recipe(name, num_hidden_layers=2, weight_decay=0.1, save_steps=5)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    pretrain(small_data, output_dir=whole, config=config)
+    pretrain(small_data, output_dir=broken, config=override(config, {"max_minutes": 1e-9}))
+    pretrain(small_data, output_dir=broken, config=config, resume="auto")
+    same_ending(whole, broken, step=12)
+    state = load_file(whole / "checkpoint-12" / "optimizer.safetensors")
+    tensors = load_file(whole / "checkpoint-12" / "model.safetensors")
+    slots: dict[str, set[str]] = {}
+    for key in state:
+        name, slot = key.rsplit(".", 1)
+        slots.setdefault(name, set()).add(slot)
+    of_muon = {n for n, its in slots.items() if its == {"momentum_buffer"}}
+    assert len(of_muon) >= 8
+    assert of_muon == {n for n in slots if ".blocks." in n and tensors[n].ndim == 2}
+    others = (its for n, its in slots.items() if n not in of_muon)
+    assert all(its == {"exp_avg", "exp_avg_sq", "step"} for its in others)
+
+
+EXACT: dict[str, Any] = {"optim": "muon", "max_steps": 12, "logging_steps": 1}
+
+
+def close(one: Path, other: Path) -> None:
+    """Sums in another order end elsewhere in bfloat16, in which Muon computes."""
+    for a, b in zip(records(one, "train"), records(other, "train"), strict=True):
+        for name in ("generator", "rtd", "grad_norm"):
+            assert b[name] == pytest.approx(a[name], rel=2e-2), (a["step"], name)
+    ours, theirs = (load_file(run / "checkpoint-12" / "model.safetensors") for run in (one, other))
+    for n, t in ours.items():
+        torch.testing.assert_close(theirs[n], t, rtol=0, atol=2e-3, msg=n)
+
+
+def test_accumulated_passes(small_data: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert cli.main(pretrain_words(small_data, one, **EXACT)) == 0
+    assert cli.main(pretrain_words(small_data, other, **EXACT, per_device_train_batch_size=1)) == 0
+    close(one, other)
+
+
+@pytest.mark.slow
+def test_two_processes(small_data: Path, tmp_path: Path) -> None:
+    """Whole, accumulated, and to the bit the same where the run goes on from a checkpoint."""
+    one = tmp_path / "one"
+    assert cli.main(pretrain_words(small_data, one, **EXACT)) == 0
+    for rows in (2, 1):
+        words = pretrain_words(
+            small_data, tmp_path / f"two {rows}", **EXACT, per_device_train_batch_size=rows
+        )
+        done = torchrun(words, tmp_path).end()
+        assert done.status == 0, done.err
+        close(one, tmp_path / f"two {rows}")
+    broken = tmp_path / "broken"
+    words = pretrain_words(small_data, broken, **EXACT, per_device_train_batch_size=1)
+    torchrun([*words, "--max-minutes", "1e-9"], tmp_path).end()
+    assert not (broken / "discriminator").exists()
+    assert torchrun(words, tmp_path).end().status == 0
+    same_ending(tmp_path / "two 1", broken, step=12)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def test_the_cost_by_hand_and_by_torchs_counter() -> None:
+    """In each of 4 layers four matrices of 128 x 128 and two of 128 x 512. An iteration is two
+    products of the matrix and one of [128, 128]."""
+    sizes = {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 512}
+    objective = built("bert-tiny", **sizes).objective
+    square, wide = 2 * 3 * 128**3, 2 * (2 * 128 * 128 * 512 + 128**3)
+    by_hand = 4 * 5 * (4 * square + 2 * wide)
+    assert muon_flops(objective) == by_hand
+    named = dict(objective.named_parameters())
+    optimizer = optimizer_of(named, matrices_of(objective))
+    for p in named.values():
+        p.grad = torch.ones_like(p)
+    with FlopCounterMode(display=False) as counter:
+        optimizer.step()
+    assert counter.get_total_flops() == by_hand
+
+
+def test_it_is_counted_in_every_update(small_data: Path, tmp_path: Path) -> None:
+    """In the log as in the plan, by the convention `hardware` alone, and not for a generator that
+    is frozen."""
+    config = recipe("corrective-tiny", mlm_share=0.5)
+    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    size = Corpus(small_data, "train").manifest.vocab_size
+
+    def cost(convention: Any = "hardware", **fields: Any) -> float:
+        found = override(config, fields)
+        return recipe_flops(found, vocab_size=size, convention=convention).train
+
+    assert records(tmp_path / "run", "train")[-1]["flops"] == pytest.approx(cost(), rel=1e-9)
+    objective = built("corrective-tiny", **SMALL | {"bf16": None}).objective
+    assert cost() - cost(optim="adamw") == pytest.approx(12 * muon_flops(objective))
+    assert cost("paper") == cost("paper", optim="adamw")
+    objective.corruptor.requires_grad_(False)
+    assert muon_flops(objective) < muon_flops(built("corrective-tiny", **SMALL).objective)
