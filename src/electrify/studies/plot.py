@@ -1,4 +1,4 @@
-"""The plot of a study: a panel for each task, for the mean rank and for tasks won. Several budgets:
+"""The plot of a study: a panel for each task, their means, ranks and tasks won. Several budgets:
 score against cost, a line for each recipe, its interval as a band, every seed as a dot. A single
 budget: a line of the panel for each recipe, its interval a bar."""
 
@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from ..finetuning.plot import named, our_style
-from .budgets import UNTRAINED
-from .report import SCORE, WON, Row, Table
+from .budgets import BASELINES
+from .report import MEANS, SCORE, WON, Row, Table
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
 # There is one marker more than there are colours, so that no pair comes back before the 73rd.
@@ -52,7 +52,8 @@ def drawn(table: Table, *, against: str) -> bytes | None:
 def fill(figure: Any, table: Table, against: str) -> None:
     """Draws all panels, the title and the legend."""
     single = len(table.budgets) == 1
-    panels = [*table.tasks, SCORE, *([WON] if len(table.recipes) > 1 else [])]
+    extra = [*MEANS, SCORE, WON]
+    panels = [*table.tasks, *(t for t in extra if any(row.task == t for row in table.rows))]
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     height = 1.0 + RECIPE * len(table.recipes) if single else PANEL[1]
@@ -89,8 +90,8 @@ def _frame(axis: Any, table: Table, panel: str, line: Any, *, single: bool) -> N
         first = table.shown[table.recipes[0]]
         axis.set_title(named(f"{WON} against {first}, of {tasks}"))
     else:
-        axis.set_title(named(f"{panel} ({table.metric(panel)})"))
-        for name, style in zip(UNTRAINED, (":", "-."), strict=True):
+        axis.set_title(named(panel if panel in MEANS else f"{panel} ({table.metric(panel)})"))
+        for name, style in zip(BASELINES, (":", "-.", (0, (5, 5))), strict=True):
             if row := table.row(name, 0.0, panel):
                 at = 100 * row.mean.value
                 line(at, color="gray", linestyle=style, linewidth=1, label=name)
@@ -107,7 +108,7 @@ def _look(k: int) -> dict[str, str]:
 
 def _bars(axis: Any, table: Table, panel: str, _: str) -> None:
     """A line of the panel for each recipe: its interval, its mean, its seeds a little below."""
-    scale = 100 if panel in table.tasks else 1
+    scale = 1 if panel in (SCORE, WON) else 100
     for k, recipe in enumerate(table.recipes):
         look = _look(k)
         if row := table.row(recipe, table.budgets[0], panel):
@@ -121,7 +122,7 @@ def _bars(axis: Any, table: Table, panel: str, _: str) -> None:
 
 def _curves(axis: Any, table: Table, panel: str, against: str) -> None:
     """A line for each recipe: means, bands and dots."""
-    scale = 100 if panel in table.tasks else 1
+    scale = 1 if panel in (SCORE, WON) else 100
     for k, recipe in enumerate(table.recipes):
         look, name = _look(k), named(table.shown[recipe])
         for stretch in _stretches(table, panel):

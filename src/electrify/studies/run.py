@@ -42,6 +42,7 @@ from .study import (
     Result,
     Study,
     key_of,
+    measure_without,
     merged,
     read_results,
     write_results,
@@ -68,8 +69,15 @@ def compare(study: Study) -> Table:
     c = study.config
     with claim(study.out, STUDY, RESULTS):
         write_study(study)
-        results = Runner(study).run()
-        table = table_of(results, recipes=study.recipes, tasks=study.tasks, equal=c.equal)
+        runner = Runner(study)
+        results = [*runner.run(), *runner.without_encoder()]
+        table = table_of(
+            results,
+            recipes=study.recipes,
+            tasks=study.tasks,
+            equal=c.equal,
+            score=study.score,
+        )
         write_report(table, study.out, against=c.against or c.equal)
     return table
 
@@ -357,6 +365,15 @@ class Runner:
         found = [f"{task} {100 * new.median(task):.1f}" for task in new.scores]
         found += [f"{what} failed ({why})" for what, why in new.failed.items()]
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
+
+    def without_encoder(self) -> list[Result]:
+        """The line of the tasks without an encoder, if baselines are asked for."""
+        if not self.study.config.baselines:
+            return []
+        new = measure_without(self.study, self.results)
+        self.results[new.key] = new
+        write_results(self.study.out, self.results.values())
+        return [new]
 
     def stop(self) -> None:
         """Tells every process to save and end, and waits for them."""
