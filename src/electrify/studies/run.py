@@ -367,10 +367,12 @@ class Runner:
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
 
     def without_encoder(self) -> list[Result]:
-        """The line of the tasks without an encoder, if baselines are asked for."""
+        """The line of the tasks without an encoder, if baselines are asked for and have any."""
         if not self.study.config.baselines:
             return []
         new = measure_without(self.study, self.results)
+        if not new.scores:
+            return []
         self.results[new.key] = new
         write_results(self.study.out, self.results.values())
         return [new]
