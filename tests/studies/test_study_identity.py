@@ -339,20 +339,6 @@ def test_the_declared_score_names_measures() -> None:
     assert declared.of(full, random) > 1
 
 
-def test_the_negative_control_has_the_first_shape(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path, control=True))
-    assert study.recipes[2:] == ["uniform"]
-    first, control = (next(t for t in study.trials if t.entry == e) for e in study.recipes[::2])
-    assert control.recipe.corruption.corruptor == "uniform"
-    assert control.recipe.objective.objective == "rtd"
-    assert control.recipe.model.hidden_size == first.recipe.model.hidden_size == 32
-    assert control.flops == pytest.approx(first.flops, rel=0.05)
-    own = tmp_path / "mine.yaml"
-    own.write_text("like: bert-tiny\n")
-    with pytest.raises(UserError, match=r"--control: there is no uniform-.* for .*mine.yaml"):
-        plan_study(config(small_data, tmp_path, recipes=(str(own),), control=True))
-
-
 def test_the_order_and_the_spelling_of_tasks_change_no_study(
     small_data: Path, tmp_path: Path
 ) -> None:

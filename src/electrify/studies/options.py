@@ -50,9 +50,6 @@ class CompareConfig(Options):
     baselines: bool = True
     """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
     and the tasks without an encoder."""
-    control: bool = False
-    """Also train `uniform` (random replacements) in the first recipe's shape. A score in which it
-    is better than a language model is not usable."""
     tasks: tuple[str, ...] = ()
     """Tasks of `electrify finetune`, fine-tuned [default: those of the score]. NAME:frozen,
     :frozen-last4 and :frozen-all are linear probes on one layer, four or all. stsb:cosine needs no

@@ -251,39 +251,29 @@ def _figures(results: Iterable[Result]) -> Iterator[Value]:
 
 
 def _rows(values: Iterable[Value], first: str) -> list[Row]:
-    """The rows of the values, in their order. The spread of seeds is that of all recipes with the
-    same budget and task."""
-    grouped: dict[tuple[str, float, str, str], dict[int, float]] = {}
-    for key, seed, value in values:
-        grouped.setdefault(key, {})[seed] = value
-    pools: dict[tuple[float, str, str], dict[str, list[float]]] = {}
-    for (recipe, *kind), own in grouped.items():
-        pools.setdefault(tuple(kind), {})[recipe] = list(own.values())
-    found = []
-    for kind, seeds in pools.items():
+    """The rows of the values. The spread of seeds is that of all recipes with the same budget and
+    task, and what is significant on a task is so together with all others (Holm)."""
+    grouped: dict[tuple[float, str, str], dict[str, dict[int, float]]] = {}
+    for (recipe, budget, task, metric), seed, value in values:
+        grouped.setdefault((budget, task, metric), {}).setdefault(recipe, {})[seed] = value
+    rows, chances = [], {}
+    for kind, by_recipe in grouped.items():
+        seeds = {recipe: list(own.values()) for recipe, own in by_recipe.items()}
         its = spreads(seeds)
-        for recipe, own in seeds.items():
-            row = Row(recipe, *kind, grouped[recipe, *kind], mean(own, its[recipe]))
-            if recipe != first and first in seeds and kind[1] != HELD_OUT:
-                lead, chance = difference(own, seeds[first], its[recipe], its[first])
-                row = replace(row, difference=lead, chance=chance, significant=lead.excludes_zero)
-            found.append(row)
-    return _together(found)
-
-
-def _together(rows: Sequence[Row]) -> list[Row]:
-    """The rows, with what is significant together with the other tasks of a recipe and budget."""
-    chances: dict[tuple[str, float], dict[str, float]] = {}
-    for row in rows:
-        if row.difference and row.task not in MEANS:
-            chances.setdefault((row.recipe, row.budget), {})[row.task] = row.chance
+        for recipe, own in by_recipe.items():
+            row = Row(recipe, *kind, own, mean(seeds[recipe], its[recipe]))
+            if recipe != first and first in seeds and row.task != HELD_OUT:
+                lead = difference(seeds[recipe], seeds[first], its[recipe], its[first])
+                row = replace(row, difference=lead[0], chance=lead[1])
+                chances.setdefault(_together(row), {})[row.task] = row.chance
+            rows.append(row)
     certain = {key: holm(of) for key, of in chances.items()}
-    return [
-        row
-        if row.task in MEANS
-        else replace(row, significant=row.task in certain.get((row.recipe, row.budget), ()))
-        for row in rows
-    ]
+    return [replace(r, significant=r.task in certain.get(_together(r), ())) for r in rows]
+
+
+def _together(row: Row) -> tuple[str, float, str]:
+    """Rows with the same value are tested together."""
+    return row.recipe, row.budget, row.task if row.task in MEANS else "tasks"
 
 
 def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
@@ -508,24 +498,23 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
 def _in_equal_time(table: Table) -> Iterator[str]:
     """What each recipe and the first one reach in the same minutes, the longest for which both have
     a score, by interpolation between their budgets."""
-    first, *others = table.recipes
     task = DECLARED if table.score else PLAIN
-
-    def curve(recipe: str) -> tuple[list[float], list[float]]:
+    curves = {}
+    for recipe in table.recipes:
         rows = [row for b in table.budgets if (row := table.row(recipe, b, task))]
-        pairs = [(table.costs.get((recipe, r.budget), {}).get("seconds"), r.mean) for r in rows]
-        known = [(math.log(s), mean.value) for s, mean in pairs if s]
-        return [x for x, _ in known], [y for _, y in known]
-
-    for recipe in others:
-        curves = [curve(recipe), curve(first)]
-        if all(x and x[0] < x[-1] and sorted(x) == x for x, _ in curves):
-            at = min(x[-1] for x, _ in curves)
-            if all(x[0] <= at for x, _ in curves):
-                ours, theirs = (100 * float(np.interp(at, *pair)) for pair in curves)
+        costs = [table.costs.get((recipe, row.budget), {}).get("seconds") for row in rows]
+        curves[recipe] = [
+            (math.log(s), row.mean.value) for s, row in zip(costs, rows, strict=True) if s
+        ]
+    first, *others = (np.array(sorted(points)).reshape(-1, 2).T for points in curves.values())
+    for recipe, curve in zip(table.recipes[1:], others, strict=True):
+        if min(curve.shape[1], first.shape[1]) > 1:
+            at = min(curve[0, -1], first[0, -1])
+            if at > max(curve[0, 0], first[0, 0]):
+                ours, theirs = (100 * np.interp(at, x, y) for x, y in (curve, first))
                 yield (
                     f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
-                    f"{ours:.1f}, {table.shown[first]} {theirs:.1f}"
+                    f"{ours:.1f}, {table.shown[table.recipes[0]]} {theirs:.1f}"
                 )
 
 

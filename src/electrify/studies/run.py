@@ -26,11 +26,10 @@ from ..files import claim, json_text, read_json, write
 from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
-from ..train import GENERATOR_STAGE, METRICS, checkpoint, dist
-from ..train.machine import pick_device, with_precision
-from ..train.run import FORWARD, Job, measured
+from ..train import GENERATOR_STAGE, METRICS, checkpoint
+from ..train.auto import probe
+from ..train.run import FORWARD
 from ..train.signals import SAVED_EXIT
-from ..train.start import starts_of
 from .budgets import Trial, as_started, tokens_of
 from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
@@ -285,16 +284,9 @@ def probed(study: Study, trial: Trial) -> float:
     """The seconds per FLOP of a run with its validations, from a few seconds of training that leave
     nothing behind. Raises UserError if it cannot be trained."""
     c, t = study.config, trial.recipe.train
-    world = dist.start(pick_device(c.device), timeout_s=t.ddp_timeout)
-    try:
-        # The second of two stages needs the generator of the first.
-        stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
-        stage = with_precision(stage, world, begun=None)
-        nowhere = study.out / "probe"
-        job = Job(Path(c.data), nowhere, stage, world, starts_of(stage))
-        per_token, rows = measured(job, limit_s=PROBE_S)
-    finally:
-        dist.stop()
+    # The second of two stages needs the generator of the first.
+    stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
+    per_token, rows = probe(Path(c.data), study.out / "probe", stage, limit_s=PROBE_S)
     validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
     counted = as_started(stage, study.cost.vocab_size)
     return (1 + validated) * per_token * tokens_of(stage) / hardware_flops(study, counted)

@@ -46,23 +46,18 @@ class Score:
 
 def read_score(path: Path = DECLARED) -> Score:
     """The score in a YAML file like score.yaml. Raises UserError."""
-    try:
-        return score_from(plain_yaml(path.read_text(encoding="utf-8"), str(path)), str(path))
-    except OSError as e:
-        raise UserError(f"{path} cannot be read: {e.strerror}") from e
-
-
-def score_from(values: object, where: str) -> Score:
-    """The score of a file's values. Raises UserError."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
+        values = plain_yaml(path.read_text(encoding="utf-8"), str(path))
         score = TypeAdapter(Score).validate_python(values)
+    except OSError as e:
+        raise UserError(f"{path} cannot be read: {e.strerror}") from e
     except ValidationError as e:
-        raise UserError(f"{where} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
+        raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
     names = score.tasks
-    if not names or not all(score.families.values()) or len(set(names)) < len(names):
-        raise UserError(f"{where}: each family needs tasks, and each task one family")
+    if not all(score.families.values()) or len(set(names)) < len(names):
+        raise UserError(f"{path}: each family needs tasks, and each task one family")
     for name in score.floors.keys() - set(names):
-        raise UserError(f"{where}: {name} has a floor and no family")
+        raise UserError(f"{path}: {name} has a floor and no family")
     return score

@@ -23,8 +23,7 @@ import yaml
 
 from ..errors import UserError
 from ..files import json_text, must_be_ours, write
-from ..recipe import SECTION_OF, Entry, Recipe, entries, entry, joined
-from ..recipe import names as shipped_names
+from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
 from ..train.run import GUARDS, decisive
 from ..train.start import content_of, starts_of
@@ -57,8 +56,6 @@ FIXED += ("lr_scheduler_type",)
 COMPARED = sorted(GUARDS | {"eval_rows"})
 """Options that may differ when a run goes on, but not between recipes that are compared: which
 updates are refused, and the rows of the validation set."""
-CONTROLLED = ("model", "data", "train")
-"""The sections of the first recipe that its negative control shares."""
 OTHERS = {"data": "another corpus", "task_data": "other --tasks, or other examples of them"}
 Key = tuple[str, float, int, str]
 
@@ -153,22 +150,11 @@ def entries_of(config: CompareConfig) -> list[Entry]:
         except OSError as e:
             raise UserError(f"{config.recipe_file} cannot be read: {e.strerror}") from e
         found += entries(plain_yaml(text, config.recipe_file), config.recipe_file)
-    if config.control:
-        found.append(control_of(found[0]))
     names = [*BASELINES, *(entry.name for entry in found)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"recipes: the name {name} is taken twice")
     return found
-
-
-def control_of(first: Entry) -> Entry:
-    """Detection of random tokens with the size, data and training of the first recipe."""
-    recipe = f"uniform-{first.recipe.rpartition('-')[2]}"
-    if recipe not in shipped_names():
-        raise UserError(f"--control: there is no {recipe} for {first.recipe}. Leave it out")
-    kept = {k: v for k, v in first.changes.items() if SECTION_OF.get(k) in CONTROLLED}
-    return Entry("uniform", recipe, kept)
 
 
 def identity(entry: str, recipe: Recipe, kept: Mapping[str, Any]) -> str:
