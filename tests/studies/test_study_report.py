@@ -171,6 +171,11 @@ def test_the_declared_score_by_hand() -> None:
     # Below the floor counts as such.
     assert row(table, "untrained", 0.0, DECLARED).mean.value == pytest.approx(-0.1)
     assert row(table, "late", 1e14, PLAIN).mean.value == pytest.approx((0.7 + 0.4 + 0.1) / 3)
+    # A further task does not belong to the score, whether an encoder has it or not.
+    more = [replace(r, scores=r.scores | {"d": r.scores["a"]}) for r in results[:2]] + results[2:]
+    wider = table_of(more, recipes=names, tasks=["a", "b", "c", "d"], score=SCORED)
+    assert row(wider, "late", 1e14, DECLARED).mean == late.mean
+    assert wider.row("late", 1e14, PLAIN) is None
     page = markdown(table)
     assert "floor): one (a); two (b, c). Scores" in page
     assert "| recipe | declared score | mean of the tasks | a (accuracy) |" in page

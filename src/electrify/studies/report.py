@@ -68,7 +68,7 @@ class Row:
     chance: float = 1.0
     """The probability of so large a difference if there is none."""
     significant: bool = False
-    """Whether the difference is not 0: on tasks together with those of all others (Holm)."""
+    """Whether the difference is: on tasks together with those of all other tasks (Holm)."""
 
     @property
     def lead(self) -> Interval | None:
@@ -82,7 +82,7 @@ class Row:
 
     def shown(self, *, marks: bool) -> str:
         """`67.1 ± 1.2` of a fraction, `1.67 ± 0.72` of a rank, `5.8 ± 1.2 of 9`. marks: bold where
-        the lead is above 0 for certain, italic where it is below."""
+        it is significantly better than the first recipe, italic where it is worse."""
         scale, digits = {SCORE: (1, 2), WON: (1, 1)}.get(self.task, (100, 1))
         half = scale * (self.mean.high - self.mean.low) / 2
         text = f"{scale * self.mean.value:.{digits}f}"
@@ -199,7 +199,7 @@ def table_of(
     trained = [r for r in results if r.entry not in BASELINES]
     budgets = sorted({r.budget for r in trained})
     values = [*_means(results, tasks, score), *_scores(results, tasks)]
-    rows = list(_rows(values, recipes[0]))
+    rows = _rows(values, recipes[0])
     curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, [DECLARED, *tasks])]
     for budget in budgets:
         measured = [row for row in rows if row.budget == budget and row.task in tasks]
@@ -225,16 +225,17 @@ def table_of(
 
 
 def _means(results: Sequence[Result], tasks: Sequence[str], score: Score | None) -> Iterator[Value]:
-    """The declared score and the plain mean of each encoder that has all tasks."""
-    untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(tasks)]
-    random = {t: statistics.fmean(r.median(t) for r in untrained) for t in tasks if untrained}
+    """The declared score of each encoder that has its tasks, and the mean of those that have all
+    tasks."""
+    needed = score.tasks if score else []
+    untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(needed)]
+    random = {t: statistics.fmean(r.median(t) for r in untrained) for t in needed if untrained}
     for r in results:
-        if r.scores.keys() >= set(tasks):
-            own = {task: r.median(task) for task in tasks}
-            if score and random:
-                yield (r.entry, r.budget, DECLARED, "score"), r.seed, score.of(own, random)
-            if len(tasks) > 1:
-                yield (r.entry, r.budget, PLAIN, "mean"), r.seed, statistics.fmean(own.values())
+        own = {task: r.median(task) for task in tasks if task in r.scores}
+        if score and random and own.keys() >= set(needed):
+            yield (r.entry, r.budget, DECLARED, "score"), r.seed, score.of(own, random)
+        if len(own) == len(tasks) > 1:
+            yield (r.entry, r.budget, PLAIN, "mean"), r.seed, statistics.fmean(own.values())
 
 
 def _scores(results: Iterable[Result], tasks: Sequence[str]) -> Iterator[Value]:
