@@ -37,6 +37,7 @@ ORDER = [
     {"exporting"},
     {"train.start"},
     {"train.run"},
+    {"train.auto"},
     {"train.options", "scoring", "checkup"},
     {"finetuning"},
     {"studies"},

@@ -198,6 +198,7 @@ def pretrain(
     recipe: str | Recipe = "electra-small",
     resume: Literal["auto", "never", "must"] = "auto",
     train_minutes: float | None = None,
+    flops: float | None = None,
     **fields: Any,
 ) -> PretrainedRun:
     """Pre-trains an encoder. The same call resumes.
@@ -205,11 +206,13 @@ def pretrain(
     Args:
         data: What `prepare` returned, its folder, or a text file, which is prepared first.
         output_dir: The folder of the run.
-        recipe: A shipped name (see `recipes`), a .yaml file, or a `Recipe`.
+        recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
+            `flops` or `train_minutes`, of those measured.
         resume: auto resumes from the newest checkpoint if there is one, must fails without one,
             never refuses a folder that holds a run.
         train_minutes: Train for about this many minutes: throughput is measured, then max_steps is
             set.
+        flops: With recipe auto: the FLOPs of the run.
         fields: Fields of the recipe, such as max_steps, learning_rate, mask_rate.
 
     Raises:
@@ -217,15 +220,23 @@ def pretrain(
     """
     from .recipe import load as load_recipe
     from .recipe import override
+    from .train.auto import auto
     from .train.run import pretrain as trained
 
     if train_minutes is not None and "max_steps" in fields:
         raise UserError("train_minutes and max_steps exclude each other")
-    base = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    if flops is not None and recipe != "auto":
+        raise UserError("flops is for recipe auto")
+    if recipe == "auto":
+        budget = {"flops": flops, "minutes": train_minutes}
+        data, config = auto(os.fspath(data), Path(output_dir), fields, **budget)
+    else:
+        base = load_recipe(recipe) if isinstance(recipe, str) else recipe
+        config = override(base, fields)
     done = trained(
         os.fspath(data),
         output_dir=os.fspath(output_dir),
-        config=override(base, fields),
+        config=config,
         resume=resume,
         train_minutes=train_minutes,
         given=fields,

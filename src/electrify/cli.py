@@ -65,7 +65,8 @@ RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
 HELP = {"-h", "--help", "--help-all"}
 EVERYDAY = {
     "pretrain": [
-        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--max-steps"),
+        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--flops"),
+        "--max-steps",
         *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
         *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
         "--init-discriminator",

@@ -147,7 +147,8 @@ def test_fine_tuned_and_predicted(
 ) -> None:
     file = written(tmp_path, kind)
     out = tmp_path / "out"
-    line = ["finetune", str(exported / "discriminator"), "--output-dir", str(out), "--baselines", "false"]
+    line = ["finetune", str(exported / "discriminator"), "--output-dir", str(out)]
+    line += ["--baselines", "false"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--save-model"]
     line += ["--num-train-epochs", "12", "--learning-rate", case.rate, "--bf16", "false"]
     assert cli.main([*line, "--max-seq-length", "24"]) == 0
@@ -227,7 +228,8 @@ def test_probes_of_the_frozen_encoder(
     kind: str, layers: str, exported: Path, tmp_path: Path
 ) -> None:
     file = written(tmp_path, kind)
-    line = ["finetune", str(exported / "discriminator"), "--baselines", "false", "--output-dir", str(tmp_path / "out")]
+    line = ["finetune", str(exported / "discriminator"), "--output-dir", str(tmp_path / "out")]
+    line += ["--baselines", "false"]
     line += ["--train-file", str(file), "--validation-file", str(file), "--seeds", "1"]
     line += ["--frozen-encoder", layers, "--num-train-epochs", "120", "--max-seq-length", "24"]
     assert cli.main([*line, "--bf16", "false"]) == 0

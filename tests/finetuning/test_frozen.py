@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from toy import CPU, QUICK, chunks, outputs_of, reader_of, task_of
 
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
@@ -147,3 +149,31 @@ def test_cosines_without_training(zoo: Path) -> None:
     ]
     wanted = spearman([e.label for e in made], cosines)  # type: ignore[arg-type]
     assert cosine_score(own, str(zoo / "bert"), device="cpu") == pytest.approx(wanted)
+
+
+def test_cosines_of_the_layer_that_fits_the_training_pairs_best(zoo: Path, tmp_path: Path) -> None:
+    """Their values are those of one layer's cosines, so that this layer is chosen, whatever the
+    validation pairs say."""
+    texts = ["good", "the bad film", "it is one fine film", "plot", "one plot", "the film is it"]
+    pairs = list(itertools.combinations(texts, 2))
+    some = [Example(*pair, float(k)) for k, pair in enumerate(pairs)]
+    shutil.copytree(zoo / "bert", tmp_path / "bert")
+    weights = load_file(tmp_path / "bert" / "model.safetensors")
+    # Random layers hardly change their input.
+    larger = {n: x * 30 if ".layer." in n and x.ndim == 2 else x for n, x in weights.items()}
+    save_file(larger, tmp_path / "bert" / "model.safetensors", metadata={"format": "pt"})
+    problem = probe_of(tmp_path, "bert", task_of("regression", some), "all")
+
+    def cosines(layer: int) -> list[float]:
+        means = [[states_of(problem, t)[layer].mean(0) for t in pair] for pair in pairs]
+        return [float(torch.cosine_similarity(*pair, dim=0)) for pair in means]
+
+    own = task_of("regression", some)
+    found = set[float]()
+    for layer in range(problem.taken):
+        chosen_on = [Example(*p, v) for p, v in zip(pairs, cosines(layer), strict=True)]
+        model = str(tmp_path / "bert")
+        score = cosine_score(own, model, chosen_on, layers="all", device="cpu")
+        assert score == pytest.approx(spearman([e.label for e in some], cosines(layer)))
+        found.add(round(score, 6))
+    assert len(found) > 1

@@ -26,6 +26,7 @@ from electrify.flop_counts import recipe_flops
 from electrify.recipe import dump, override
 from electrify.studies import one_run
 from electrify.studies import run as run_module
+from electrify.studies import study as study_module
 from electrify.studies.budgets import Trial
 from electrify.studies.measures import LAST_ONLY, measure_named, measured
 from electrify.studies.one_run import OUTCOME, pretrain_and_measure
@@ -182,6 +183,26 @@ def test_a_task_is_measured_as_the_command_measures_it(
     assert found["scores"] == [float(r["scores"]["f1"]) for r in finetune(theirs).records]
     lines = (tmp_path / "study" / SCORES).read_text().splitlines()
     assert [len(json.loads(text)["curve"]) for text in lines] == [1, 1]
+
+
+def test_tasks_without_an_encoder(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one line of the results, which is not made again."""
+    tagger(small_data, tmp_path)
+    blimp(tmp_path / "blimp")
+    tasks = ("conll2000:frozen", "conll2000:frozen-all", "blimp")
+    study = plan_study(config(small_data, tmp_path, data_dir=str(tmp_path), tasks=tasks))
+    study.out.mkdir()
+    runner = Runner(study)
+    (line,) = runner.without_encoder()
+    # Each word's most frequent tag: both words of "a cat" but not "a"; nothing of "dog".
+    assert line.scores.keys() == {"conll2000:frozen", "conll2000:frozen-all"}
+    assert 0 < line.median("conll2000:frozen") == line.median("conll2000:frozen-all") < 1
+    monkeypatch.setattr(study_module, "without_encoder", None)
+    again = Runner(study)
+    assert again.results == {line.key: line}
+    assert again.without_encoder() == [line]
 
 
 # ------------------------------------------------------------------ processes and their results

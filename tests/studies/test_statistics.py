@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from electrify.studies.statistics import crossing, mean, mean_ranks, paired, reached, tasks_won
+from electrify.studies.statistics import (
+    crossing,
+    difference,
+    holm,
+    mean,
+    mean_ranks,
+    paired,
+    reached,
+    spreads,
+    tasks_won,
+)
 
 STUDIES = 1000
 # Of so many studies with a chance of .95 each, fewer than this hold the truth once in 10,000.
@@ -21,6 +31,54 @@ def test_the_interval_of_a_mean_holds_the_truth(seeds: int) -> None:
     rng = np.random.default_rng(seeds)
     found = [mean(list(rng.normal(70, 2, seeds))) for _ in range(STUDIES)]
     assert ENOUGH <= sum(i.low <= 70 <= i.high for i in found) < STUDIES
+
+
+def test_pooled_intervals_hold_the_truth_and_are_shorter() -> None:
+    """Of five recipes with three seeds: the first one's mean, and its difference to the second."""
+    rng = np.random.default_rng(0)
+    held, lengths = np.zeros(2), []
+    for _ in range(STUDIES):
+        seeds = {name: list(rng.normal(70, 2, 3)) for name in "abcde"}
+        its = spreads(seeds)
+        found = mean(seeds["a"], its["a"])
+        gap, chance = difference(seeds["a"], seeds["b"], its["a"], its["b"])
+        held += found.low <= 70 <= found.high, gap.low <= 0 <= gap.high
+        assert (chance < 0.05) == gap.excludes_zero
+        lengths.append((found.high - found.low) / (mean(seeds["a"]).high - mean(seeds["a"]).low))
+    assert min(held) >= ENOUGH
+    assert np.median(lengths) < 0.65
+
+
+def test_a_recipe_that_spreads_more_is_not_pooled() -> None:
+    seeds = {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0], "c": [2.0, 3.0, 4.0], "wide": [0, 50, 99]}
+    seeds |= {"one": [5.0]}
+    its = spreads(seeds)
+    assert {(its[name].variance, its[name].freedom) for name in ("a", "b", "c", "one")} == {(1, 6)}
+    assert (its["wide"].variance, its["wide"].freedom) == (np.var(seeds["wide"], ddof=1), 2)
+    assert mean(seeds["one"], its["one"]).high == math.inf, "nothing says that it spreads alike"
+    # Welch's test where there are two spreads, Student's with the pooled one otherwise.
+    gap, chance = difference(seeds["wide"], seeds["a"], its["wide"], its["a"])
+    freedom = (its["wide"].variance / 3 + 1 / 3) ** 2 / (
+        (its["wide"].variance / 3) ** 2 / 2 + (1 / 3) ** 2 / 6
+    )
+    t = gap.value / math.sqrt(its["wide"].variance / 3 + 1 / 3)
+    assert chance == pytest.approx(2 * stats.t.sf(t, freedom))
+    gap, chance = difference(seeds["c"], seeds["a"], its["c"], its["a"])
+    assert gap.high == pytest.approx(1 + stats.t.ppf(0.975, 6) * math.sqrt(2 / 3))
+    assert chance == pytest.approx(2 * stats.t.sf(1 / math.sqrt(2 / 3), 6))
+
+
+def test_seeds_that_do_not_spread() -> None:
+    its = spreads({"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [2.0, 2.0]})
+    assert mean([1.0, 1.0], its["a"]).high == 1.0
+    assert difference([1.0, 1.0], [1.0, 1.0], its["a"], its["b"])[1] == 1.0
+    assert difference([2.0, 2.0], [1.0, 1.0], its["c"], its["a"])[1] == 0.0
+
+
+def test_holm_by_hand() -> None:
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == {"a"}  # 0.05 / 3, then 0.03 > 0.05 / 2
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.02}) == {"a", "b", "c"}
+    assert holm({}) == set()
 
 
 def test_one_seed_bounds_nothing() -> None:

@@ -19,6 +19,7 @@ from electrify.recipe import entry, load, override
 from electrify.studies.budgets import UNTRAINED, Cost, trials_of
 from electrify.studies.measures import digest_of, measure_named, network_of
 from electrify.studies.options import CompareConfig
+from electrify.studies.score import read_score
 from electrify.studies.study import (
     PRETRAIN,
     RESULTS,
@@ -150,6 +151,13 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
     for recipe, network in (("bert-tiny", KEPT), ("corrective-tiny", "corrector")):
         assert network_of(plain, load(recipe)) == KEPT
         assert network_of(by_likelihood, load(recipe)) == network
+    best = measure_named("planted:best", None)
+    for recipe, network in (
+        ("bert-tiny", KEPT),
+        ("corrective-tiny", "corrector"),
+        ("electra-tiny", KEPT),  # its generator is another encoder
+    ):
+        assert network_of(best, load(recipe)) == network
     alone = override(load("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
     for found in (*map(load, ("electra-tiny", "teams-tiny", "electric-tiny")), alone):
         with pytest.raises(UserError, match="leaves no masked language model of its encoder"):
@@ -277,6 +285,58 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     path.write_text("mine: 1\n")
     with pytest.raises(UserError, match="not the plan of a study"):
         plan_study(config(small_data, tmp_path))
+
+
+def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
+    """It is written before the first run, names the tasks, and cannot be changed."""
+    file = tmp_path / "score.yaml"
+    file.write_text('families: {pairs: {blimp: 0.9, "blimp:best": 1}}\nfloors: {blimp: 0.5}\n')
+    asked = config(small_data, tmp_path, tasks=(), score_file=str(file))
+    study = plan_study(asked)
+    assert study.tasks == list(study.config.tasks) == ["blimp", "blimp:best"]
+    study.out.mkdir()
+    write_study(study)
+    declared = yaml.safe_load((study.out / STUDY).read_text())["score"]
+    assert declared == {
+        "families": {"pairs": {"blimp": 0.9, "blimp:best": 1.0}},
+        "floors": {"blimp": 0.5},
+    }
+    file.write_text(file.read_text().replace("0.9", "0.8"))
+    with pytest.raises(UserError, match="a study with another score"):
+        plan_study(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "says"),
+    [
+        ("families: {a: {blimp: 0.9, planted: 1}}", {}, "the score needs --tasks planted"),
+        ("families: {a: {blimp: 0.9}}", {"baselines": False}, "needs --baselines"),
+        ("families: {a: {blimp: high}}", {}, "is not a score"),
+        ("families: {a: {blimp: 0.9}, b: {}}", {}, "each family needs tasks"),
+        ("families: {a: {blimp: 0.9}, b: {blimp: 0.9}}", {}, "each task one family"),
+        ("families: {a: {blimp: 0.9}}\nfloors: {cola: 0.1}", {}, "cola has a floor and no family"),
+    ],
+)
+def test_a_score_that_cannot_decide(
+    small_data: Path, tmp_path: Path, text: str, fields: dict[str, Any], says: str
+) -> None:
+    file = tmp_path / "score.yaml"
+    file.write_text(text + "\n")
+    with pytest.raises(UserError, match=says):
+        plan_study(config(small_data, tmp_path, score_file=str(file), **fields))
+
+
+def test_the_declared_score_names_measures() -> None:
+    declared = read_score()
+    assert len(declared.families) == 5
+    for name in declared.tasks:
+        assert measure_named(name, str(Path(__file__).parent)).name == name
+    full = dict.fromkeys(declared.tasks, 1.0)
+    ceilings = {t: c for of in declared.families.values() for t, c in of.items()}
+    random = dict.fromkeys(declared.tasks, 0.1)
+    assert declared.of(ceilings, random) == pytest.approx(1)
+    assert declared.of(random | {"stsb": 0.653}, random) == pytest.approx(0)
+    assert declared.of(full, random) > 1
 
 
 def test_the_order_and_the_spelling_of_tasks_change_no_study(

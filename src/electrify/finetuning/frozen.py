@@ -180,15 +180,31 @@ class FrozenTagging(Probed, Tagging):
         return Features(found_WF, lengths_N, targets_NL, words_NL)
 
 
-def cosine_score(task: TaskData, model: str, *, device: str = "auto") -> float:
+def cosine_score(
+    task: TaskData,
+    model: str,
+    chosen_on: Sequence[Any] = (),
+    *,
+    layers: Layers = "last",
+    device: str = "auto",
+) -> float:
     """How similar two texts are, without any training: Spearman's correlation of the cosines of
-    mean states with the values of the validation pairs of a regression."""
+    mean states with the values of the validation pairs of a regression. Of several layers, the one
+    with the highest correlation on the pairs `chosen_on` counts."""
     at = device_named(device)
     reader = load_encoder(model, device=at)
     length = min(128, reader.positions)
-    problem = FrozenTexts(reader, "regression", (), max_seq_length=length, device=at, layers="last")
-    examples: Any = task.validation
-    first_NF = problem.mean_states([replace(e, pair=None) for e in examples])
-    second_NF = problem.mean_states([second_text(e) for e in examples])
-    cosines_N = torch.nn.functional.cosine_similarity(first_NF, second_NF)
-    return spearman([float(e.label) for e in examples], cosines_N.tolist())
+    problem = FrozenTexts(reader, "regression", (), max_seq_length=length, device=at, layers=layers)
+
+    def of_layers(examples: Sequence[Any]) -> list[float]:
+        firsts = problem.mean_states([replace(e, pair=None) for e in examples])
+        seconds = problem.mean_states([second_text(e) for e in examples])
+        pairs = zip(firsts.chunk(problem.taken, -1), seconds.chunk(problem.taken, -1), strict=True)
+        found = [torch.nn.functional.cosine_similarity(u_ND, v_ND) for u_ND, v_ND in pairs]
+        return [spearman([float(e.label) for e in examples], x_N.tolist()) for x_N in found]
+
+    best = 0
+    if problem.taken > 1:
+        fits = of_layers(chosen_on)
+        best = fits.index(max(fits))
+    return of_layers(task.validation)[best]

@@ -34,6 +34,9 @@ MOST_OFF = 0.1
 """The largest share of a budget by which a run may miss it."""
 UNTRAINED = {"untrained": "random", "untrained + words": "cooccurrence"}
 """The baselines of a study, and the word vectors that they begin with."""
+RANDOM = next(iter(UNTRAINED))
+NO_ENCODER = "no encoder"
+BASELINES = (*UNTRAINED, NO_ENCODER)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 stsb          fine-tuned
 stsb:frozen   a linear head on the last layer of the encoder as it is; stsb:frozen-last4 and
               stsb:frozen-all: on its last four layers, or all of them, side by side
-stsb:cosine   cosines of mean states, without any training
+stsb:cosine   cosines of mean states, without any training; stsb:cosine-best: of the layer
+              whose cosines are best on the training part
 blimp         minimal pairs of grammar
 supplement    those of its folder supplement/: questions, turns of a dialogue
 planted       minimal pairs by word substitution in the corpus's own validation text
-blimp:mlm     the same pairs, by the masked language model that a run leaves of its encoder
+blimp:mlm     the same pairs, by the masked language model that a run leaves of its encoder;
+              blimp:best: by that one where there is one, by the detecting head otherwise
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 PLANTED = "planted"
 PAIRS = ("blimp", "supplement", PLANTED)
 """Judged by the head that an encoder was trained with: there is nothing to train."""
-LM = "mlm"
+LM, BEST = "mlm", "best"
 LAYERS: dict[str, Literal["none", "last", "last4", "all"]] = {
     "": "none",
     "frozen": "last",
@@ -42,7 +44,7 @@ LAYERS: dict[str, Literal["none", "last", "last4", "all"]] = {
     "frozen-all": "all",
 }
 """The way -> the layers that a head reads of an encoder that is left as it is."""
-COSINE = "cosine"
+COSINE, BEST_LAYER = "cosine", "cosine-best"
 BATCH_TOKENS = 8192
 # More updates than any fine-tuning takes: evaluated after its last one alone, which is the score.
 # With evaluations on the way, MNLI takes half as long again.
@@ -69,14 +71,14 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
     task, _, way = name.partition(":")
     row = None
     if task.lower() in PAIRS:
-        task, ways = task.lower(), ["", LM]
+        task, ways = task.lower(), ["", LM, BEST]
     else:
         rows = tasks_named([task])
         if len(rows) > 1:
             raise UserError(f"tasks: {name} stands for several tasks. Name each of them")
         row = rows[0]
         task, ways = row.name, [""] if row.kind == "answering" else list(LAYERS)
-        ways += [COSINE] if row.kind == "regression" else []
+        ways += [COSINE, BEST_LAYER] if row.kind == "regression" else []
     if way not in ways:
         raise UserError(
             f"tasks: {task} is not measured as {way!r}{nearest(way, filter(None, ways))}"
@@ -91,13 +93,15 @@ def measure_named(name: str, data_dir: str | None) -> Measure:
 
 
 def network_of(measure: Measure, recipe: Recipe) -> str:
-    """The network of a run (its folder) by which a task is measured. Raises UserError if the run
-    leaves none that could."""
-    if measure.way != LM or recipe.objective.row.logits == "token":
+    """The network of a run (its folder) by which a task is measured, which its recipe alone
+    decides. Raises UserError if the run leaves none that could."""
+    if measure.way not in (LM, BEST) or recipe.objective.row.logits == "token":
         return KEPT
     for part, its in beside(recipe).items():
         if its.same and its.logits == "token":
             return part
+    if measure.way == BEST:
+        return KEPT
     raise UserError(
         f"tasks: {measure.name}: a run of objective {recipe.objective.objective} leaves no masked "
         "language model of its encoder. Leave that task or that recipe out"
@@ -137,10 +141,12 @@ def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) ->
     examples = examples_of(measure, Path(config.data), limit=config.max_eval_samples)
     if measure.task in PAIRS:
         return {"metric": "accuracy", "scores": [_accuracy(examples, model, config.device)]}
-    if measure.way == COSINE:
+    if measure.way in (COSINE, BEST_LAYER):
         from ..finetuning.frozen import cosine_score
 
-        score = cosine_score(examples, str(model), device=config.device)
+        layers = "last" if measure.way == COSINE else "all"
+        chosen_on = examples.train[: config.max_train_samples]
+        score = cosine_score(examples, str(model), chosen_on, layers=layers, device=config.device)
         return {"metric": "spearman", "scores": [score]}
     from ..finetuning.run import finetune
 
@@ -161,6 +167,23 @@ def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) ->
     metric = examples.score_names[0]
     records = sorted(finetune(asked, [examples]).records, key=lambda record: record["seed"])
     return {"metric": metric, "scores": [float(r["scores"][metric]) for r in records]}
+
+
+def without_encoder(measure: Measure, config: CompareConfig) -> dict[str, Any] | None:
+    """What a task gives without an encoder: by each word's most frequent tag, by the share of words
+    that two texts have in common, or by TF-IDF of single texts. None if none of them can do it."""
+    if measure.task in PAIRS:
+        return None
+    from ..finetuning import baselines
+
+    task = examples_of(measure, Path(config.data))
+    if task.kind == "answering":
+        return None
+    of_texts = baselines.OVERLAP if baselines.applies(baselines.OVERLAP, task) else baselines.TFIDF
+    model = baselines.MAJORITY if task.kind == "tagging" else of_texts
+    metric = task.score_names[0]
+    scores = baselines.answer(model, task, task.train[: config.max_train_samples])
+    return {"metric": metric, "scores": [scores[metric]]}
 
 
 def _accuracy(paradigms: Sequence[Paradigm], model: Path, device: str) -> float:

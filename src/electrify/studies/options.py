@@ -48,12 +48,17 @@ class CompareConfig(Options):
     convention: Literal["paper", "hardware"] = "hardware"
     """How FLOPs are counted, see `electrify flops`."""
     baselines: bool = True
-    """Also measure the first recipe untrained, and with word embeddings from co-occurrence."""
-    tasks: tuple[str, ...]
-    """Tasks of `electrify finetune`, fine-tuned. NAME:frozen, :frozen-last4 and :frozen-all are
-    linear probes on one layer, four or all. stsb:cosine needs no training. blimp, supplement and
-    planted (word substitution in the validation text) are zero-shot, with :mlm by the masked
-    language model of a run."""
+    """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
+    and the tasks without an encoder."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of `electrify finetune`, fine-tuned [default: those of the score]. NAME:frozen,
+    :frozen-last4 and :frozen-all are linear probes on one layer, four or all. stsb:cosine needs no
+    training, stsb:cosine-best takes the best layer. blimp, supplement and planted (word
+    substitution in the validation text) are zero-shot, with :mlm by the masked language model of a
+    run, with :best by that one where there is one."""
+    score_file: str | None = None
+    """YAML file with the families, ceilings and floors of the score that decides
+    [default: the declared one, if the tasks hold all of its tasks]."""
     data_dir: str | None = None
     """Folder with the tasks' folders, itself or in glue, tagging, squad, babylm and blimp."""
     task_seeds: Seeds = 3
@@ -79,10 +84,10 @@ class CompareConfig(Options):
     def check(self) -> None:
         if not self.recipes and self.recipe_file is None:
             raise UserError("recipes are missing: name them, or give recipe_file")
+        if not self.budgets:
+            raise UserError("budgets are missing")
         for name in ("budgets", "tasks"):
             values = getattr(self, name)
-            if not values:
-                raise UserError(f"{name} are missing")
             if len(set(values)) < len(values):
                 raise UserError(f"{name} names one thing twice")
 

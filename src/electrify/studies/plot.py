@@ -1,4 +1,4 @@
-"""The plot of a study: a panel for each task, for the mean rank and for tasks won. Several budgets:
+"""The plot of a study: a panel for each task, for their means and for tasks won. Several budgets:
 score against cost, a line for each recipe, its interval as a band, every seed as a dot. A single
 budget: a line of the panel for each recipe, its interval a bar."""
 
@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 from ..finetuning.plot import named, our_style
-from .budgets import UNTRAINED
-from .report import SCORE, WON, Row, Table
+from .budgets import BASELINES
+from .report import MEANS, WON, Row, Table
 
 # Okabe and Ito's colours, which colour-blind people tell apart; the markers tell them apart, too.
 # There is one marker more than there are colours, so that no pair comes back before the 73rd.
@@ -52,7 +51,8 @@ def drawn(table: Table, *, against: str) -> bytes | None:
 def fill(figure: Any, table: Table, against: str) -> None:
     """Draws all panels, the title and the legend."""
     single = len(table.budgets) == 1
-    panels = [*table.tasks, SCORE, *([WON] if len(table.recipes) > 1 else [])]
+    extra = [*MEANS, WON]
+    panels = [*table.tasks, *(t for t in extra if any(row.task == t for row in table.rows))]
     columns = min(COLUMNS, len(panels))
     lines = -(-len(panels) // columns)
     height = 1.0 + RECIPE * len(table.recipes) if single else PANEL[1]
@@ -60,7 +60,7 @@ def fill(figure: Any, table: Table, against: str) -> None:
     axes = figure.subplots(lines, columns, squeeze=False, sharey=single)
     for axis, panel in zip(axes.flat, panels, strict=False):
         (_bars if single else _curves)(axis, table, panel, against)
-        _frame(axis, table, panel, axis.axvline if single else axis.axhline, single=single)
+        _frame(axis, table, panel, axis.axvline if single else axis.axhline)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     first = axes[0, 0]
@@ -76,21 +76,17 @@ def fill(figure: Any, table: Table, against: str) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=ncols)
 
 
-def _frame(axis: Any, table: Table, panel: str, line: Any, *, single: bool) -> None:
-    """The title, the best side of ranks, and lines at the scores of the baselines and at half of
-    the tasks."""
+def _frame(axis: Any, table: Table, panel: str, line: Any) -> None:
+    """The title, and lines at the scores of the baselines and at half of the tasks."""
     axis.grid(alpha=0.3)
-    if panel == SCORE:
-        axis.set_title(f"{SCORE}, 1 the best")
-        (axis.invert_xaxis if single else axis.invert_yaxis)()
-    elif panel == WON:
+    if panel == WON:
         tasks = len(table.tasks)
         line(tasks / 2, color="gray", linestyle="--", linewidth=1)
         first = table.shown[table.recipes[0]]
         axis.set_title(named(f"{WON} against {first}, of {tasks}"))
     else:
-        axis.set_title(named(f"{panel} ({table.metric(panel)})"))
-        for name, style in zip(UNTRAINED, (":", "-."), strict=True):
+        axis.set_title(named(panel if panel in MEANS else f"{panel} ({table.metric(panel)})"))
+        for name, style in zip(BASELINES, (":", "-.", (0, (5, 5))), strict=True):
             if row := table.row(name, 0.0, panel):
                 at = 100 * row.mean.value
                 line(at, color="gray", linestyle=style, linewidth=1, label=name)
@@ -107,7 +103,7 @@ def _look(k: int) -> dict[str, str]:
 
 def _bars(axis: Any, table: Table, panel: str, _: str) -> None:
     """A line of the panel for each recipe: its interval, its mean, its seeds a little below."""
-    scale = 100 if panel in table.tasks else 1
+    scale = 1 if panel == WON else 100
     for k, recipe in enumerate(table.recipes):
         look = _look(k)
         if row := table.row(recipe, table.budgets[0], panel):
@@ -121,41 +117,27 @@ def _bars(axis: Any, table: Table, panel: str, _: str) -> None:
 
 def _curves(axis: Any, table: Table, panel: str, against: str) -> None:
     """A line for each recipe: means, bands and dots."""
-    scale = 100 if panel in table.tasks else 1
+    scale = 1 if panel == WON else 100
     for k, recipe in enumerate(table.recipes):
         look, name = _look(k), named(table.shown[recipe])
-        for stretch in _stretches(table, panel):
-            rows = [row for b in stretch if (row := table.row(recipe, b, panel)) is not None]
-            x = [_cost(table, row, against) for row in rows]
-            axis.plot(x, [scale * row.mean.value for row in rows], label=name, **look)
-            # Intervals as a band between those neighbours that have one; a single seed has none.
-            known = [math.isfinite(row.mean.low) for row in rows]
-            low, high = (
-                [
-                    scale * getattr(row.mean, end) if has else math.nan
-                    for row, has in zip(rows, known, strict=True)
-                ]
-                for end in ("low", "high")
-            )
-            axis.fill_between(x, low, high, where=known, color=look["color"], alpha=0.15, lw=0)
-            for at, row in zip(x, rows, strict=True):
-                seeds = [scale * value for value in row.by_seed.values()]
-                axis.plot([at] * len(seeds), seeds, ".", color=look["color"], ms=3, alpha=0.6)
+        rows = [row for b in table.budgets if (row := table.row(recipe, b, panel)) is not None]
+        x = [_cost(table, row, against) for row in rows]
+        axis.plot(x, [scale * row.mean.value for row in rows], label=name, **look)
+        # Intervals as a band between those neighbours that have one; a single seed has none.
+        known = [math.isfinite(row.mean.low) for row in rows]
+        low, high = (
+            [
+                scale * getattr(row.mean, end) if has else math.nan
+                for row, has in zip(rows, known, strict=True)
+            ]
+            for end in ("low", "high")
+        )
+        axis.fill_between(x, low, high, where=known, color=look["color"], alpha=0.15, lw=0)
+        for at, row in zip(x, rows, strict=True):
+            seeds = [scale * value for value in row.by_seed.values()]
+            axis.plot([at] * len(seeds), seeds, ".", color=look["color"], ms=3, alpha=0.6)
     axis.set_xlabel(LABELS[against])
     _scale(axis, table.budgets if against == table.equal else ())
-
-
-def _stretches(table: Table, panel: str) -> Iterator[Sequence[float]]:
-    """The budgets between which lines go. A mean rank among four recipes does not compare with one
-    among two, so no line goes from the one to the other."""
-
-    def ranked(budget: float) -> frozenset[str]:
-        return frozenset(r for r in table.recipes if table.row(r, budget, SCORE))
-
-    if panel != SCORE:
-        yield table.budgets
-    else:
-        yield from (list(budgets) for _, budgets in groupby(table.budgets, key=ranked))
 
 
 def _cost(table: Table, row: Row, against: str) -> float:

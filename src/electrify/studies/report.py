@@ -1,7 +1,8 @@
 """The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
 crossings; as report.md, report.csv, report.json and report.png.
 
-The score that decides is named in study.yaml before the first run: the mean rank over the tasks.
+The score that decides is named in study.yaml before the first run: the declared one (score.py), or
+the mean rank over the tasks.
 """
 
 from __future__ import annotations
@@ -11,18 +12,35 @@ import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from ..console import inert, uncalculated
 from ..files import json_text, write
 from ..progress import aligned, say
-from .budgets import UNTRAINED
+from .budgets import BASELINES, RANDOM
 from .options import UNITS, Equal, with_unit
-from .statistics import SCORE, Interval, crossing, mean, mean_ranks, paired, reached, tasks_won
+from .score import Score
+from .statistics import (
+    SCORE,
+    Interval,
+    crossing,
+    difference,
+    holm,
+    mean,
+    mean_ranks,
+    paired,
+    reached,
+    spreads,
+    tasks_won,
+)
 from .study import Result
 
 WON = "tasks won"
+DECLARED, PLAIN = "declared score", "mean of the tasks"
+MEANS = (DECLARED, PLAIN)
 HELD_OUT = "held-out text"
 LONGEST = 40
 """Characters of a name in tables and plots."""
@@ -35,8 +53,9 @@ Value = tuple[tuple[str, float, str, str], int, float]
 @dataclass(frozen=True)
 class Row:
     """A recipe at a budget: on a task (scores are fractions, each the median over the seeds of the
-    task), in the score that decides (task SCORE, 1 the best), in tasks won against the first recipe
-    (task WON), or in a figure of pre-training on the validation set (task HELD_OUT)."""
+    task), in a mean over the tasks (MEANS), in ranks (task SCORE, 1 the best), in tasks won against
+    the first recipe (task WON), or in a figure of pre-training on the validation set (task
+    HELD_OUT)."""
 
     recipe: str
     budget: float
@@ -45,7 +64,11 @@ class Row:
     by_seed: dict[int, float]
     mean: Interval
     difference: Interval | None = None
-    """To the first recipe with the same budget, over the seeds that both have."""
+    """To the first recipe with the same budget."""
+    chance: float = 1.0
+    """The probability of so large a difference if there is none."""
+    significant: bool = False
+    """Whether the difference is: on tasks together with those of all other tasks (Holm)."""
 
     @property
     def lead(self) -> Interval | None:
@@ -59,13 +82,13 @@ class Row:
 
     def shown(self, *, marks: bool) -> str:
         """`67.1 ± 1.2` of a fraction, `1.67 ± 0.72` of a rank, `5.8 ± 1.2 of 9`. marks: bold where
-        the interval of the lead is above 0, italic where it is below."""
+        it is significantly better than the first recipe, italic where it is worse."""
         scale, digits = {SCORE: (1, 2), WON: (1, 1)}.get(self.task, (100, 1))
         half = scale * (self.mean.high - self.mean.low) / 2
         text = f"{scale * self.mean.value:.{digits}f}"
         text += f" ± {half:.{digits}f}" if math.isfinite(half) else ""
         text += f" {self.metric}" if self.task == WON else ""
-        if not marks or self.lead is None or not self.lead.excludes_zero:
+        if not marks or self.lead is None or not self.significant:
             return text
         return f"**{text}**" if self.lead.value > 0 else f"*{text}*"
 
@@ -131,6 +154,8 @@ class Table:
     failed: list[str]
     equal: Equal = "flops"
     """What budgets count."""
+    score: Score | None = None
+    """What decides; None: the mean rank."""
 
     @property
     def shown(self) -> dict[str, str]:
@@ -167,15 +192,18 @@ def table_of(
     recipes: Sequence[str],
     tasks: Sequence[str],
     equal: Equal = "flops",
+    score: Score | None = None,
 ) -> Table:
     """The numbers of a study. recipes, tasks: those of the report, in its order; the first recipe
-    is the one to which others are compared."""
-    trained = [r for r in results if r.entry not in UNTRAINED]
+    is the one to which others are compared. score: the one that decides; None: the mean rank."""
+    trained = [r for r in results if r.entry not in BASELINES]
     budgets = sorted({r.budget for r in trained})
-    rows = list(_rows(_scores(results, tasks), recipes[0]))
-    curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, tasks)]
+    values = [*_means(results, tasks, score), *_scores(results, tasks)]
+    rows = _rows(values, recipes[0])
+    curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, [DECLARED, *tasks])]
     for budget in budgets:
-        rows += _ranked([row for row in rows if row.budget == budget], budget, recipes[0])
+        measured = [row for row in rows if row.budget == budget and row.task in tasks]
+        rows += _ranked(measured, budget, recipes[0])
     scored = {row.task for row in rows}
     failed = [
         f"{r.entry} at {with_unit(r.budget, equal)}, seed {r.seed}: {task}: {reason}"
@@ -192,7 +220,22 @@ def table_of(
         _costs(trained),
         failed,
         equal,
+        score,
     )
+
+
+def _means(results: Sequence[Result], tasks: Sequence[str], score: Score | None) -> Iterator[Value]:
+    """The declared score of each encoder that has its tasks, and the mean of those that have all
+    tasks."""
+    needed = score.tasks if score else []
+    untrained = [r for r in results if r.entry == RANDOM and r.scores.keys() >= set(needed)]
+    random = {t: statistics.fmean(r.median(t) for r in untrained) for t in needed if untrained}
+    for r in results:
+        own = {task: r.median(task) for task in tasks if task in r.scores}
+        if score and random and own.keys() >= set(needed):
+            yield (r.entry, r.budget, DECLARED, "score"), r.seed, score.of(own, random)
+        if len(own) == len(tasks) > 1:
+            yield (r.entry, r.budget, PLAIN, "mean"), r.seed, statistics.fmean(own.values())
 
 
 def _scores(results: Iterable[Result], tasks: Sequence[str]) -> Iterator[Value]:
@@ -208,15 +251,30 @@ def _figures(results: Iterable[Result]) -> Iterator[Value]:
                 yield (r.entry, r.budget, HELD_OUT, figure), r.seed, float(value)
 
 
-def _rows(values: Iterable[Value], first: str) -> Iterator[Row]:
-    grouped: dict[tuple[str, float, str, str], dict[int, float]] = {}
-    for key, seed, value in values:
-        grouped.setdefault(key, {})[seed] = value
-    for (recipe, budget, task, metric), own in grouped.items():
-        theirs = grouped.get((first, budget, task, metric), {})
-        compared = recipe != first and task != HELD_OUT
-        difference = paired(own, theirs) if compared else None
-        yield Row(recipe, budget, task, metric, own, mean(list(own.values())), difference)
+def _rows(values: Iterable[Value], first: str) -> list[Row]:
+    """The rows of the values. The spread of seeds is that of all recipes with the same budget and
+    task, and what is significant on a task is so together with all others (Holm)."""
+    grouped: dict[tuple[float, str, str], dict[str, dict[int, float]]] = {}
+    for (recipe, budget, task, metric), seed, value in values:
+        grouped.setdefault((budget, task, metric), {}).setdefault(recipe, {})[seed] = value
+    rows, chances = [], {}
+    for kind, by_recipe in grouped.items():
+        seeds = {recipe: list(own.values()) for recipe, own in by_recipe.items()}
+        its = spreads(seeds)
+        for recipe, own in by_recipe.items():
+            row = Row(recipe, *kind, own, mean(seeds[recipe], its[recipe]))
+            if recipe != first and first in seeds and row.task != HELD_OUT:
+                lead = difference(seeds[recipe], seeds[first], its[recipe], its[first])
+                row = replace(row, difference=lead[0], chance=lead[1])
+                chances.setdefault(_together(row), {})[row.task] = row.chance
+            rows.append(row)
+    certain = {key: holm(of) for key, of in chances.items()}
+    return [replace(r, significant=r.task in certain.get(_together(r), ())) for r in rows]
+
+
+def _together(row: Row) -> tuple[str, float, str]:
+    """Rows with the same value are tested together."""
+    return row.recipe, row.budget, row.task if row.task in MEANS else "tasks"
 
 
 def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
@@ -236,14 +294,17 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
             {seed: ranks[name] for seed, ranks in by_seed.items() if name in ranks}
             for name in (recipe, first)
         )
-        difference = None if recipe == first else paired(own, theirs)
+        lead = None if recipe == first else paired(own, theirs)
         average = mean(list(own.values()) or [rank])
-        yield Row(recipe, budget, SCORE, "rank", own, average, difference)
+        certain = lead is not None and lead.excludes_zero
+        yield Row(recipe, budget, SCORE, "rank", own, average, lead, significant=certain)
         if recipe != first and first in scores:
             pair = ({t: row.by_seed for t, row in scores[n].items()} for n in (recipe, first))
-            if won := tasks_won(*pair):
+            if len(won := tasks_won(*pair)) > 1:  # of one seed it would look like a result
                 average = mean(list(won.values()))
-                yield Row(recipe, budget, WON, f"of {len(tasks)}", won, average)
+                certain = (average - len(tasks) / 2).excludes_zero
+                metric = f"of {len(tasks)}"
+                yield Row(recipe, budget, WON, metric, won, average, significant=certain)
 
 
 def _pairs(
@@ -321,7 +382,8 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
 def in_json(table: Table) -> str:
     """Every number of the report. Infinite bounds are null."""
     costs = [{"recipe": r, "budget": b} | cost for (r, b), cost in table.costs.items()]
-    return json_text(asdict(table) | {"costs": costs, "score": SCORE}, indent=1) + "\n"
+    score = asdict(table.score) if table.score else SCORE
+    return json_text(asdict(table) | {"costs": costs, "score": score}, indent=1) + "\n"
 
 
 def in_csv(table: Table) -> str:
@@ -359,13 +421,15 @@ def markdown(table: Table) -> str:
         "# Comparison",
         "",
         (
-            f"The score that was named before the first run: {SCORE} (1 is the best). Scores times "
-            "100, means over the seeds of pre-training with their 95 % intervals, each the median "
-            f"over the seeds of the task. Bold: ahead of {first}, the interval of the difference "
-            f"excludes 0; italic: behind it. {WON.capitalize()}: on how many a recipe is ahead of "
-            f"{first} with the same seed, a tie one half (bold or italic: half of the tasks lies "
-            "outside the interval); unlike the mean rank, that does not depend on the other "
-            "recipes."
+            f"The score that was named before the first run: {_named(table)}. Scores times 100, "
+            "means over the seeds of pre-training with their 95 % intervals, each the median over "
+            "the seeds of the task. The variance of seeds is that of all recipes with the same "
+            "budget; one that spreads more keeps its own. The intervals cover seeds on fixed "
+            f"examples. Bold: better than {first}, italic: worse, after Holm over the tasks. "
+            f"{WON.capitalize()}: on how many a recipe is better than {first} with the same seed, "
+            "a tie one half (bold or italic: half of the tasks lies outside the interval). "
+            "Minutes: of pre-training, the median; longer than those of an idle core if other work "
+            "ran."
         ),
         "",
     ]
@@ -378,6 +442,14 @@ def markdown(table: Table) -> str:
     lines += [f"- {inert(short)} stands for {inert(name)}" for short, name in cut]
     lines += [f"- {inert(line)}" for line in sentences(table)]
     return "\n".join([*lines, *_pretraining(table), ""])
+
+
+def _named(table: Table) -> str:
+    """The score that decides, as text."""
+    if table.score is None:
+        return f"{SCORE} (1 is the best)"
+    families = "; ".join(f"{n} ({', '.join(of)})" for n, of in table.score.families.items())
+    return f"mean over families of (score - floor) / (ceiling - floor): {families}"
 
 
 def _pretraining(table: Table) -> list[str]:
@@ -404,15 +476,47 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
         found = (table.row(recipe, budget, task) for task in tasks)
         return [row.shown(marks=marks and bool(budget)) if row else "-" for row in found]
 
-    head = ["recipe", *(f"{task} ({table.metric(task)})" for task in table.tasks)]
-    every, shown, found = [*table.tasks, SCORE, WON], table.shown, []
+    def minutes(recipe: str, budget: float) -> str:
+        seconds = table.costs.get((recipe, budget), {}).get("seconds")
+        return f"{seconds / 60:.1f}" if seconds else "-"
+
+    means = [mean for mean in MEANS if any(row.task == mean for row in table.rows)]
+    columns = [*means, *table.tasks]
+    head = ["recipe", *means, *(f"{task} ({table.metric(task)})" for task in table.tasks)]
+    every, shown, found = [*columns, SCORE, WON], table.shown, []
     for budget in reversed(table.budgets):
-        rows = [[shown[recipe], *cells(recipe, budget, every)] for recipe in table.recipes]
+        rows = [
+            [shown[recipe], *cells(recipe, budget, every), minutes(recipe, budget)]
+            for recipe in table.recipes
+        ]
         title = with_unit(budget, table.equal)
-        found.append((title, [[*head, "mean rank", WON], *rows]))
-    rows = [[name, *cells(name, 0.0, table.tasks)] for name in UNTRAINED]
+        found.append((title, [[*head, "mean rank", WON, "minutes"], *rows]))
+    rows = [[name, *cells(name, 0.0, columns)] for name in BASELINES]
     rows = [row for row in rows if set(row[1:]) - {"-"}]
     return found + ([("Before training", [head, *rows])] if rows else [])
+
+
+def _in_equal_time(table: Table) -> Iterator[str]:
+    """What each recipe and the first one reach in the same minutes, the longest for which both have
+    a score, by interpolation between their budgets."""
+    task = DECLARED if table.score else PLAIN
+    curves = {}
+    for recipe in table.recipes:
+        rows = [row for b in table.budgets if (row := table.row(recipe, b, task))]
+        costs = [table.costs.get((recipe, row.budget), {}).get("seconds") for row in rows]
+        curves[recipe] = [
+            (math.log(s), row.mean.value) for s, row in zip(costs, rows, strict=True) if s
+        ]
+    first, *others = (np.array(sorted(points)).reshape(-1, 2).T for points in curves.values())
+    for recipe, curve in zip(table.recipes[1:], others, strict=True):
+        if min(curve.shape[1], first.shape[1]) > 1:
+            at = min(curve[0, -1], first[0, -1])
+            if at > max(curve[0, 0], first[0, 0]):
+                ours, theirs = (100 * np.interp(at, x, y) for x, y in (curve, first))
+                yield (
+                    f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
+                    f"{ours:.1f}, {table.shown[table.recipes[0]]} {theirs:.1f}"
+                )
 
 
 def sentences(table: Table) -> list[str]:
@@ -426,4 +530,5 @@ def sentences(table: Table) -> list[str]:
     for c in (c for c in table.curves if c.reached.value < math.inf):
         reaches = f"{shown[c.recipe]} reaches the {100 * c.score:.1f} of {first}"
         found.append(f"{c.task}: {reaches} {c.cheaper(table.equal)}")
+    found += _in_equal_time(table)
     return [*found, *(f"failed: {line}" for line in table.failed)]

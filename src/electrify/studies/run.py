@@ -26,11 +26,10 @@ from ..files import claim, json_text, read_json, write
 from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
-from ..train import GENERATOR_STAGE, METRICS, checkpoint, dist
-from ..train.machine import pick_device, with_precision
-from ..train.run import FORWARD, Job, measured
+from ..train import GENERATOR_STAGE, METRICS, checkpoint
+from ..train.auto import probe
+from ..train.run import FORWARD
 from ..train.signals import SAVED_EXIT
-from ..train.start import starts_of
 from .budgets import Trial, as_started, tokens_of
 from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
@@ -42,6 +41,7 @@ from .study import (
     Result,
     Study,
     key_of,
+    measure_without,
     merged,
     read_results,
     write_results,
@@ -68,8 +68,15 @@ def compare(study: Study) -> Table:
     c = study.config
     with claim(study.out, STUDY, RESULTS):
         write_study(study)
-        results = Runner(study).run()
-        table = table_of(results, recipes=study.recipes, tasks=study.tasks, equal=c.equal)
+        runner = Runner(study)
+        results = [*runner.run(), *runner.without_encoder()]
+        table = table_of(
+            results,
+            recipes=study.recipes,
+            tasks=study.tasks,
+            equal=c.equal,
+            score=study.score,
+        )
         write_report(table, study.out, against=c.against or c.equal)
     return table
 
@@ -277,16 +284,9 @@ def probed(study: Study, trial: Trial) -> float:
     """The seconds per FLOP of a run with its validations, from a few seconds of training that leave
     nothing behind. Raises UserError if it cannot be trained."""
     c, t = study.config, trial.recipe.train
-    world = dist.start(pick_device(c.device), timeout_s=t.ddp_timeout)
-    try:
-        # The second of two stages needs the generator of the first.
-        stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
-        stage = with_precision(stage, world, begun=None)
-        nowhere = study.out / "probe"
-        job = Job(Path(c.data), nowhere, stage, world, starts_of(stage))
-        per_token, rows = measured(job, limit_s=PROBE_S)
-    finally:
-        dist.stop()
+    # The second of two stages needs the generator of the first.
+    stage = override(stages_of(trial.recipe)[0], {"device": c.device, "threads": "1"})
+    per_token, rows = probe(Path(c.data), study.out / "probe", stage, limit_s=PROBE_S)
     validated = FORWARD * VALIDATIONS * rows / (trial.steps * t.train_batch_size)
     counted = as_started(stage, study.cost.vocab_size)
     return (1 + validated) * per_token * tokens_of(stage) / hardware_flops(study, counted)
@@ -357,6 +357,17 @@ class Runner:
         found = [f"{task} {100 * new.median(task):.1f}" for task in new.scores]
         found += [f"{what} failed ({why})" for what, why in new.failed.items()]
         say(f"{self.study.folder(trial).name}: {', '.join(found)}")
+
+    def without_encoder(self) -> list[Result]:
+        """The line of the tasks without an encoder, if baselines are asked for and have any."""
+        if not self.study.config.baselines:
+            return []
+        new = measure_without(self.study, self.results)
+        if not new.scores:
+            return []
+        self.results[new.key] = new
+        write_results(self.study.out, self.results.values())
+        return [new]
 
     def stop(self) -> None:
         """Tells every process to save and end, and waits for them."""

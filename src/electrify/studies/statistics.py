@@ -3,8 +3,9 @@ budget at which a score is reached.
 
 A study has three to five seeds. Resampling so few values gives intervals that are too narrow (the
 percentile bootstrap of three values holds the truth in 80 of 100 studies instead of 95), so means
-have Student's interval, and curves are drawn again with Student's errors whose spread is pooled
-over the budgets.
+have Student's interval, with a variance that is pooled over the recipes of a budget: three values
+alone hardly know theirs. Curves are drawn again with Student's errors whose spread is pooled over
+the budgets.
 
 Shape suffixes: B budgets, D draws.
 """
@@ -12,7 +13,7 @@ Shape suffixes: B budgets, D draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,21 +46,89 @@ class Interval:
         return Interval(-self.value, -self.high, -self.low)
 
 
-def mean(values: Sequence[float]) -> Interval:
-    """The mean with Student's interval."""
+@dataclass(frozen=True)
+class Spread:
+    """The variance of one seed's score, and the degrees of freedom with which it is known."""
+
+    variance: float
+    freedom: float
+
+    def interval(self, value: float, error: float) -> Interval:
+        """Student's interval of a value with this standard error."""
+        from scipy import stats
+
+        if not self.freedom:
+            return Interval(value, -math.inf, math.inf)
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * error
+        return Interval(value, value - half, value + half)
+
+
+def spread(groups: Iterable[Sequence[float]]) -> Spread:
+    """The variance of one seed within the groups."""
+    found = [np.asarray(values, float) for values in groups if len(values) > 1]
+    freedom = sum(len(x) - 1 for x in found)
+    squares = sum(float(np.sum((x - x.mean()) ** 2)) for x in found)
+    return Spread(squares / freedom if freedom else math.inf, freedom)
+
+
+def spreads(seeds: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
+    """Recipe -> the variance of its seeds, pooled over the recipes. One that spreads more than the
+    others (F test, Bonferroni over the recipes) is not pooled and keeps its own."""
     from scipy import stats
 
-    at = float(np.mean(values))
-    if len(values) < 2:
-        return Interval(at, -math.inf, math.inf)
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
-    return Interval(at, at - half, at + half)
+    def is_wider(name: str) -> bool:
+        own, others = spread([seeds[name]]), spread(v for n, v in seeds.items() if n != name)
+        if not (own.freedom and others.freedom and own.variance):
+            return False
+        ratio = own.variance / others.variance if others.variance else math.inf
+        chance = float(stats.f.sf(ratio, own.freedom, others.freedom))
+        return chance < (1 - CONFIDENCE) / len(seeds)
+
+    wider = set(filter(is_wider, seeds))
+    pooled = spread(values for name, values in seeds.items() if name not in wider)
+    return {name: spread([seeds[name]]) if name in wider else pooled for name in seeds}
+
+
+def mean(values: Sequence[float], its: Spread | None = None) -> Interval:
+    """The mean with Student's interval. its: a variance that is known better than that of the
+    values alone. A single value has no interval: nothing says that it spreads as others do."""
+    its = its or spread([values])
+    its = its if len(values) > 1 else Spread(math.inf, 0)
+    return its.interval(float(np.mean(values)), math.sqrt(its.variance / len(values)))
+
+
+def difference(
+    ours: Sequence[float], theirs: Sequence[float], our: Spread, their: Spread
+) -> tuple[Interval, float]:
+    """The difference of two means, and the probability of one as large if there is none. Seeds of
+    two recipes do not go together, so they are not paired. Welch's degrees of freedom where the
+    spreads are two."""
+    from scipy import stats
+
+    value = float(np.mean(ours) - np.mean(theirs))
+    if min(len(ours), len(theirs)) < 2:
+        return Interval(value, -math.inf, math.inf), 1.0
+    a, b = our.variance / len(ours), their.variance / len(theirs)
+    freedom, error = our.freedom, math.sqrt(a + b)
+    if our != their:
+        freedom = (a + b) ** 2 / (a**2 / our.freedom + b**2 / their.freedom)
+    chance = 2 * float(stats.t.sf(abs(value) / error, freedom)) if error else float(not value)
+    return Spread(a + b, freedom).interval(value, error), chance
+
+
+def holm(chances: Mapping[str, float]) -> set[str]:
+    """The names of the differences that are significant together (Holm 1979)."""
+    found = set[str]()
+    for k, (name, chance) in enumerate(sorted(chances.items(), key=lambda pair: pair[1])):
+        if chance > (1 - CONFIDENCE) / (len(chances) - k):
+            break
+        found.add(name)
+    return found
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """The mean difference ours - theirs over the seeds that both have; None if they share none.
-    Pairs with one seed share the order of the data, so their difference spreads less."""
+    """The mean difference ours - theirs over the seeds that both have; None if they share none. For
+    ranks, of which those of one seed depend on each other."""
     seeds = sorted(ours.keys() & theirs.keys())
     return mean([ours[s] - theirs[s] for s in seeds]) if seeds else None
 

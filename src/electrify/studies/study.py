@@ -28,9 +28,21 @@ from ..text.corpus import Corpus
 from ..train.run import GUARDS, decisive
 from ..train.start import content_of, starts_of
 from ..values import plain_yaml
-from .budgets import UNTRAINED, Cost, Trial, as_started, configured, rows_of, trials_of, untrained
-from .measures import Measure, digest_of, measure_named, network_of
+from .budgets import (
+    BASELINES,
+    NO_ENCODER,
+    UNTRAINED,
+    Cost,
+    Trial,
+    as_started,
+    configured,
+    rows_of,
+    trials_of,
+    untrained,
+)
+from .measures import Measure, digest_of, measure_named, network_of, without_encoder
 from .options import CompareConfig
+from .score import DECLARED, Score, read_score
 from .statistics import SCORE
 
 STUDY = "study.yaml"
@@ -62,6 +74,8 @@ class Study:
     """What decides the scores beside the recipe, and so stays as it is from the first command on:
     the corpus, the examples of the tasks, and how they are measured."""
     trials: list[Trial]
+    score: Score | None
+    """What decides it; None: the mean rank."""
 
     @property
     def recipes(self) -> list[str]:
@@ -89,18 +103,25 @@ class Study:
 def plan_study(config: CompareConfig) -> Study:
     """Everything that can be checked before the first run: recipes, budgets, corpus, tasks, and the
     folder. Raises UserError."""
-    if find_spec("scipy") is None:
-        raise UserError("intervals need scipy: pip install 'electrify[eval]'")
+    if find_spec("scipy") is None or find_spec("sklearn") is None:
+        raise UserError("studies need scipy and scikit-learn: pip install 'electrify[eval]'")
     out, corpus = Path(config.output_dir), Path(config.data)
     manifest = Corpus(corpus, "train").manifest
+    score = read_score(Path(config.score_file) if config.score_file else DECLARED)
+    config = replace(config, tasks=config.tasks or tuple(score.tasks))
     measures = [measure_named(name, config.data_dir) for name in config.tasks]
     names = [measure.name for measure in measures]
+    missing = sorted(set(score.tasks) - set(names))
+    if config.score_file and (missing or not config.baselines):
+        what = f"--tasks {','.join(missing)}" if missing else "--baselines, which are its floors"
+        raise UserError(f"--score-file: the score needs {what}")
+    decides = None if missing or not config.baselines else score
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"tasks: {name} is given twice")
     kept = {name: getattr(config, name) for name in FIXED} | {"data": manifest.fingerprint}
     must_be_ours(out, STUDY, RESULTS)
-    _must_agree(out, kept)  # budgets in another unit would make no sense
+    _must_agree(out, kept, decides)  # budgets in another unit would make no sense
     asked = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
@@ -115,9 +136,9 @@ def plan_study(config: CompareConfig) -> Study:
         for measure in measures:
             network_of(measure, trial.recipe)
     kept["task_data"] = dict(sorted((m.name, digest_of(m, corpus)) for m in measures))
-    _must_agree(out, kept)
+    _must_agree(out, kept, decides)
     trials = [replace(t, identity=identity(t.entry, t.recipe, kept)) for t in trials]
-    return Study(config, asked, measures, out, cost, kept, trials)
+    return Study(config, asked, measures, out, cost, kept, trials, decides)
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
@@ -129,7 +150,7 @@ def entries_of(config: CompareConfig) -> list[Entry]:
         except OSError as e:
             raise UserError(f"{config.recipe_file} cannot be read: {e.strerror}") from e
         found += entries(plain_yaml(text, config.recipe_file), config.recipe_file)
-    names = [*UNTRAINED, *(entry.name for entry in found)]
+    names = [*BASELINES, *(entry.name for entry in found)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"recipes: the name {name} is taken twice")
@@ -152,13 +173,13 @@ def key_of(trial: Trial) -> Key:
 # ------------------------------------------------------------------ study.yaml
 
 
-def _must_agree(out: Path, kept: Mapping[str, Any]) -> None:
+def _must_agree(out: Path, kept: Mapping[str, Any], score: Score | None) -> None:
     """Raises UserError if the folder holds a study with other values of these."""
     path = out / STUDY
     if not path.exists():
         return
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(had, dict) or had.get("score") != SCORE:
+    if not isinstance(had, dict) or "score" not in had:
         raise UserError(f"{path} is not the plan of a study. Choose another --output-dir")
     for name in kept:
         if had.get(name) != kept[name]:
@@ -166,12 +187,14 @@ def _must_agree(out: Path, kept: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{out} holds a study with {OTHERS.get(name, what)}. Choose another --output-dir"
             )
+    if had["score"] != (asdict(score) if score else SCORE):
+        raise UserError(f"{out} holds a study with another score. Choose another --output-dir")
 
 
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run."""
     plan = study.kept | {
-        "score": SCORE,
+        "score": asdict(study.score) if study.score else SCORE,
         "tasks": study.tasks,
         "recipes": [asdict(entry) for entry in study.entries],
         "budgets": list(study.config.budgets),
@@ -226,6 +249,16 @@ def merged(had: Result | None, new: Result) -> Result:
     if new.steps:
         failed.pop(PRETRAIN, None)
     return replace(new if new.scores else had, scores=scores, failed=failed)
+
+
+def measure_without(study: Study, results: Mapping[Key, Result]) -> Result:
+    """The tasks without an encoder: their line among the results, or a new one."""
+    kept = json.dumps(study.kept, sort_keys=True).encode()
+    line = Result(NO_ENCODER, 0.0, 0, hashlib.sha256(kept).hexdigest()[:16])
+    if line.key in results:
+        return results[line.key]
+    found = ((m.name, without_encoder(m, study.config)) for m in study.measures)
+    return replace(line, scores={name: score for name, score in found if score is not None})
 
 
 def read_results(out: Path) -> dict[Key, Result]:

@@ -17,6 +17,7 @@ from ..values import Options, Positive
 from .signals import status_of_stop
 
 DEFAULT_RECIPE = "electra-small"
+AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +29,15 @@ class Pretrain(Options):
     output_dir: str
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
-    """Name of a shipped recipe (see `electrify recipes`), or a .yaml file of your own. Flags
-    override the recipe."""
+    """Name of a shipped recipe (see `electrify recipes`), a .yaml file of your own, or auto: the
+    one for --flops or --train-minutes, of those measured. Flags override the recipe."""
     resume: Literal["auto", "never", "must"] = "auto"
     """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
     train_minutes: Positive | None = None
     """Train for about this many minutes (measures throughput, then sets --max-steps)."""
+    flops: Positive | None = None
+    """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core makes about 1e14 in ten
+    minutes."""
     fields: Recipe
     given: Suppress[tuple[str, ...]] = ()
 
@@ -42,26 +46,37 @@ class Pretrain(Options):
         name = given.get("recipe", DEFAULT_RECIPE)
         missing: Any = tyro.MISSING
         fields = tuple(field for field in given if field in SECTION_OF)
-        return cls(data=missing, output_dir=missing, recipe=name, fields=load(name), given=fields)
+        base = _base(name)
+        return cls(data=missing, output_dir=missing, recipe=name, fields=base, given=fields)
 
     def check(self) -> None:
         if self.train_minutes is not None and "max_steps" in self.given:
             raise UserError("--train-minutes and --max-steps exclude each other")
+        if self.flops is not None and self.recipe != AUTO:
+            raise UserError("--flops is for --recipe auto")
 
     def resolved(self) -> Recipe:
-        """The recipe with the flags over it. Raises UserError."""
+        """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
+        return override(_base(self.recipe), self.flags())
+
+    def flags(self) -> dict[str, Any]:
+        """The fields of the recipe that were given."""
         sections = {name: getattr(self.fields, SECTION_OF[name]) for name in self.given}
-        flags = {name: getattr(section, name) for name, section in sections.items()}
-        return override(load(self.recipe), flags)
+        return {name: getattr(section, name) for name, section in sections.items()}
 
     def __call__(self) -> int:
-        recipe = self.resolved()
+        data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
 
+        from .auto import auto
         from .run import pretrain
 
+        if self.recipe == AUTO:
+            budget = {"flops": self.flops, "minutes": self.train_minutes}
+            data, recipe = auto(data, run, self.flags(), **budget)
+
         result = pretrain(
-            self.data,
-            output_dir=Path(self.output_dir),
+            data,
+            output_dir=run,
             config=recipe,
             resume=self.resume,
             train_minutes=self.train_minutes,
@@ -73,3 +88,7 @@ class Pretrain(Options):
         for part, folder in result.exported.items():
             show(f"{part}: {folder}")
         return 0
+
+
+def _base(recipe: str) -> Recipe:
+    return load(DEFAULT_RECIPE if recipe == AUTO else recipe)

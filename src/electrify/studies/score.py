@@ -1,0 +1,63 @@
+"""The score that decides a study: a mean over families of tasks, declared before the first run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import UserError
+from ..values import plain_yaml
+
+DECLARED = Path(__file__).with_name("score.yaml")
+
+
+@dataclass(frozen=True)
+class Score:
+    """Scores are fractions."""
+
+    families: dict[str, dict[str, float]]
+    """Family -> task -> ceiling: the score of a task that counts as 1."""
+    floors: dict[str, float] = field(default_factory=dict)
+    """Task -> the least floor. Others have the score of random weights."""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for ceilings in self.families.values() for task in ceilings]
+
+    def of(self, scores: Mapping[str, float], random: Mapping[str, float]) -> float:
+        """The mean over the families of (score - floor) / (ceiling - floor).
+
+        Args:
+            scores: of an encoder, by task.
+            random: those of random weights.
+        """
+
+        def share(task: str, ceiling: float) -> float:
+            floor = max(random[task], self.floors.get(task, random[task]))
+            return (scores[task] - floor) / (ceiling - floor)
+
+        families = self.families.values()
+        return statistics.fmean(
+            statistics.fmean(share(*pair) for pair in ceilings.items()) for ceilings in families
+        )
+
+
+def read_score(path: Path = DECLARED) -> Score:
+    """The score in a YAML file like score.yaml. Raises UserError."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        values = plain_yaml(path.read_text(encoding="utf-8"), str(path))
+        score = TypeAdapter(Score).validate_python(values)
+    except OSError as e:
+        raise UserError(f"{path} cannot be read: {e.strerror}") from e
+    except ValidationError as e:
+        raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
+    names = score.tasks
+    if not all(score.families.values()) or len(set(names)) < len(names):
+        raise UserError(f"{path}: each family needs tasks, and each task one family")
+    for name in score.floors.keys() - set(names):
+        raise UserError(f"{path}: {name} has a floor and no family")
+    return score

@@ -1,0 +1,181 @@
+"""`pretrain --recipe auto`: the recipe for a budget, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electrify.errors import UserError
+from electrify.flop_counts import recipe_flops
+from electrify.recipe import Entry, Recipe, load, override, values_of
+from electrify.studies.report import DECLARED, table_of
+from electrify.studies.score import Score
+from electrify.studies.study import read_results
+from electrify.text.corpus import Corpus
+from electrify.train import auto as module
+from electrify.train.auto import auto, measured_budgets
+from small import SMALL, flags, mistake, run
+
+STUDIES = Path(__file__).parents[1] / "benchmarks" / "studies"
+FAMILIES = {
+    "pairs": ("stsb", "mnli"),
+    "sentences": ("cola",),
+    "tagging": ("conll2000:frozen", "ud:frozen"),
+    "vectors": ("stsb:cosine", "stsb:frozen"),
+    "language": ("blimp", "planted"),
+}
+
+
+def flops_of(config: Recipe, data: Path) -> float:
+    vocab_size = Corpus(data, "train").manifest.vocab_size
+    return recipe_flops(config, vocab_size=vocab_size, convention="hardware").train
+
+
+@pytest.mark.parametrize("budget", measured_budgets())
+def test_the_evidence_is_that_of_the_committed_lines(budget: float) -> None:
+    """The recipe of a row has the highest score of those with three seeds at its budget."""
+    entry, evidence = measured_budgets()[budget]
+    studies = ["first"] if evidence["study"] == "first" else ["S3", "options", "architectures"]
+    results = [r for name in studies for r in read_results(STUDIES / name).values()]
+    tasks = set.intersection(*(set(r.scores) for r in results))
+    families = {
+        name: found
+        for name, of in FAMILIES.items()
+        if (found := {task: 1.0 for task in of if task in tasks})
+    }
+    score = Score(families)
+    floors = read_results(STUDIES / ("S1" if len(tasks) > 4 else "first")).values()
+    results = [r for r in results if r.entry != "untrained"]
+    results += [r for r in floors if r.entry == "untrained"]
+    names = sorted({r.entry for r in results if r.budget == budget})
+    table = table_of(results, recipes=names, tasks=score.tasks, score=score)
+    rows = {name: table.row(name, budget, DECLARED) for name in names}
+    scores = {n: 100 * r.mean.value for n, r in rows.items() if r and len(r.by_seed) >= 3}
+    best = max(scores, key=lambda name: scores[name])
+    changes = {name: value for name, value in entry.changes.items() if name != "lr_scheduler_type"}
+    assert best == ":".join([entry.recipe, *(f"{k}={v}" for k, v in changes.items())]).replace(
+        "=0.", "=."
+    )
+    assert scores[best] == pytest.approx(float(evidence["score"]), abs=0.05)
+    (other,) = evidence.keys() & scores.keys()
+    assert scores[other] == pytest.approx(float(evidence[other]), abs=0.05)
+    seeds = {len(row.by_seed) for name, row in rows.items() if row and name == best}
+    assert seeds == {int(evidence["seeds"])}
+
+
+@pytest.mark.parametrize(
+    ("flops", "like", "share"),
+    [(1e13, "bert-tiny", 0.0), (3e14, "bert-modernbert-tiny", 0.0), (1e15, "corrective-tiny", 0.4)],
+)
+def test_the_updates_spend_the_budget(
+    flops: float, like: str, share: float, small_data: Path, tmp_path: Path
+) -> None:
+    data, found = auto(str(small_data), tmp_path / "run", {"seed": 3}, flops=flops, minutes=None)
+    assert data == small_data
+    assert flops_of(found, data) == pytest.approx(flops, rel=1e-3)
+    fields = {"seed": 3, "lr_scheduler_type": "wsd", "max_steps": found.train.max_steps}
+    fields |= {"mlm_share": share} if share else {}
+    assert found == override(load(like), fields)
+    # A flag that makes an update dearer makes fewer of them.
+    _, wider = auto(
+        str(small_data), tmp_path / "run", {"hidden_size": 256}, flops=flops, minutes=None
+    )
+    assert flops_of(wider, data) == pytest.approx(flops, rel=1e-2)
+    assert wider.train.max_steps < 0.6 * found.train.max_steps
+
+
+def budgets(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Recipe]:
+    """Small measured budgets, of `bert` and from 1e9 FLOPs on of `electra`."""
+    small = {k: str(v).lower() for k, v in SMALL.items() if k != "max_steps"}
+    small |= {"warmup_steps": "1", "device": "cpu"}
+    rows = {b: (Entry(str(b), f"{n}-tiny", small), {"seeds": "3"}) for b, n in (
+        (1e8, "bert"), (1e9, "electra"), (1e10, "electra"))}  # fmt: skip
+    monkeypatch.setattr(module, "measured_budgets", lambda: rows)
+    return lambda budget: rows[budget][0].load()
+
+
+def test_a_run_by_flops(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """config.yaml holds plain numbers, and the same command finds the run finished."""
+    recipe_of = budgets(monkeypatch)
+    folder = tmp_path / "run"
+    words = ["pretrain", str(small_data), "--recipe", "auto", "--output-dir", str(folder)]
+    for _ in range(2):
+        assert run(*words, "--flops", "2e8", "--seed", "5") == 0
+    assert "recipe auto: bert-tiny with" in capsys.readouterr().err
+    assert "auto" not in (folder / "config.yaml").read_text().replace("threads: auto", "")
+    found = load(folder / "config.yaml")
+    assert flops_of(found, small_data) == pytest.approx(2e8, rel=0.05)
+    asked = override(recipe_of(1e8), {"seed": 5, "max_steps": found.train.max_steps})
+    differ = {n for n, v in values_of(asked).items() if values_of(found)[n] != v}
+    assert differ <= {"bf16"}, "which the machine decides"
+    said = mistake(capsys, *words, "--flops", "2e9", "--seed", "5")
+    assert "holds another run (objective" in said
+
+
+def test_a_run_by_minutes(
+    small_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The rate of this machine decides which recipe it is; a run that has begun keeps it."""
+    recipe_of = budgets(monkeypatch)
+    vocab_size = Corpus(small_data, "train").manifest.vocab_size
+    token = recipe_flops(recipe_of(1e8), vocab_size=vocab_size, convention="hardware").token
+    rate: dict[str, Any] = {}
+
+    def probe(data: Path, folder: Path, config: Recipe, *, limit_s: float) -> tuple[float, int]:
+        assert (data, config.train.seed, limit_s) == (small_data, 5, 3.0)
+        return token / rate["flops_per_s"], 16
+
+    monkeypatch.setattr(module, "probe", probe)
+    folder = tmp_path / "run"
+    words = ["pretrain", str(small_data), "--recipe", "auto", "--output-dir", str(folder)]
+    words += flags(seed=5, max_minutes=1e-9, train_minutes=1)
+    rate["flops_per_s"] = 3e9 / 60
+    assert run(*words) == 75
+    assert "recipe auto: electra-tiny with" in capsys.readouterr().err
+    rate["flops_per_s"] = 3e8 / 60  # the machine is busy now
+    assert run(*words) == 75
+    assert "a run that has begun keeps its" in capsys.readouterr().err
+    assert load(folder / "config.yaml").objective.objective == "rtd"
+    other = [word.replace(str(folder), str(tmp_path / "other")) for word in words]
+    for slow, nearest in ((1e6, "1e+08"), (1e12, "1e+10")):
+        rate["flops_per_s"] = slow / 60
+        said = mistake(capsys, *other)
+        assert "1 minutes (on this machine" in said
+        assert said.endswith(f"The nearest is --flops {nearest}")
+        assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "budget", "says"),
+    [
+        ({}, {}, "needs either flops or train_minutes"),
+        ({}, {"flops": 1e14, "minutes": 10.0}, "needs either flops or train_minutes"),
+        ({"max_steps": 10}, {"flops": 1e14}, "auto sets max_steps"),
+        ({}, {"flops": 1e12}, "1e.12 FLOPs is outside .* 1e.13 to 1e.15. The nearest .* 1e.13"),
+        ({}, {"flops": 2e15}, "The nearest is --flops 1e.15"),
+    ],
+)
+def test_what_auto_cannot_do(
+    fields: dict[str, Any], budget: dict[str, float], says: str, small_data: Path, tmp_path: Path
+) -> None:
+    given = {"flops": None, "minutes": None} | budget
+    with pytest.raises(UserError, match=says):
+        auto(str(small_data), tmp_path / "run", fields, **given)
+
+
+def test_flops_are_for_auto(
+    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run"), "--flops", "1e14"]
+    assert "--flops is for --recipe auto" in mistake(capsys, *words)
