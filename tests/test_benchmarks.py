@@ -6,29 +6,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tarfile
-import time
 from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from electrify.cores import cores
-from electrify.demo import draw_run
-from electrify.errors import UserError
-from electrify.studies.study import Result, write_results
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -56,15 +47,6 @@ def rows(out: str) -> list[list[str]]:
         for i, line in enumerate(lines)
         if not set(line[0]) <= {"-"} and (i + 1 == len(lines) or not set(lines[i + 1][0]) <= {"-"})
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_no_round_begins_too_late(tmp_path: Path) -> None:
-    """The first is always run, and what there is is reported."""
-    run(tmp_path, "step.py", "--minutes", "0", "--json", "figures.json")
-    (result,) = json.loads((tmp_path / "figures.json").read_text())["results"]
-    assert [len(times) for times in result["seconds"].values()] == [1, 1]
 
 
 @pytest.mark.slow
@@ -170,98 +152,6 @@ def test_loader(tmp_path: Path) -> None:
     assert all(batch["tokens_per_s"] > 0 for batch in found["batches"])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_tiny_documents(tmp_path: Path) -> None:
-    script = Path(__file__).parent.parent / "benchmarks" / "prepare.py"
-    words = [
-        "--tiny-documents",
-        "300",
-        "--output-dir",
-        str(tmp_path / "out"),
-        "--json",
-        str(tmp_path / "tiny.json"),
-    ]
-    subprocess.run([sys.executable, str(script), *words], check=True, stdout=subprocess.DEVNULL)
-    found = json.loads((tmp_path / "tiny.json").read_text())
-    assert found["documents"] == 300
-    assert found["ratio"] == pytest.approx(found["prepare_cpu_s"] / found["library_cpu_s"])
-
-
-@pytest.mark.slow
-def test_where_the_time_goes(tmp_path: Path) -> None:
-    out = run(tmp_path, "step_profile.py", "--device", "cpu")
-    assert "ms an update" in out
-    assert "aten::" in out
-
-
-def test_what_travels_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trees of commits, without what was measured with them."""
-    if not (BENCHMARKS.parent / ".git").exists():
-        pytest.skip("this is no checkout of git")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import gpu_visit  # pyright: ignore[reportMissingImports]
-
-    monkeypatch.setattr(gpu_visit, "prepare_site", lambda folder, needs: None)
-    gpu_visit.prepare(tmp_path / "carried", ["HEAD"])
-    with tarfile.open(tmp_path / "carried" / "HEAD.tar.xz") as tar:
-        names = tar.getnames()
-        assert re.fullmatch("[0-9a-f]{40}", tar.pax_headers["comment"])
-    assert {"src/electrify/__init__.py", "benchmarks/sides.py", "pyproject.toml"} < set(names)
-    assert not any(name.startswith("benchmarks/studies/S") for name in names)
-
-
-def test_a_corpus_in_one_file(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from gpu_pack import pack, unpack  # pyright: ignore[reportMissingImports]
-
-    figures = pack(small_data, tmp_path / "data.tar")
-    assert unpack(tmp_path / "data.tar", tmp_path / "again") == figures["tokens"]
-    files = (p for p in small_data.rglob("*.*") if p.name[0] != "." and "log" not in p.name)
-    names = {p.relative_to(small_data) for p in files}
-    assert len(names) >= 8
-    for name in names:
-        assert (tmp_path / "again" / name).read_bytes() == (small_data / name).read_bytes(), name
-
-    changed = shutil.copytree(small_data, tmp_path / "changed")
-    shard = changed / "tokens-valid-00000.bin"
-    shard.write_bytes(shard.read_bytes()[:-2] + b"\5\0")
-    pack(changed, tmp_path / "changed.tar")
-    with pytest.raises(SystemExit, match=r"changed.tar: tokens-valid-00000.bin differs"):
-        unpack(tmp_path / "changed.tar", tmp_path / "refused")
-
-
-@pytest.mark.parametrize("half", [False, True])
-def test_a_model_in_parts(half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import gpu_pack  # pyright: ignore[reportMissingImports]
-
-    monkeypatch.setattr(gpu_pack, "PART_BYTES", 9000)
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text("{}")
-    weights = np.random.default_rng(0).normal(0, 0.02, (50, 100)).astype(np.float32)
-    save_file({"layer.weight": weights}, model / "model.safetensors", {"format": "pt"})
-    parts = gpu_pack.split(model, tmp_path / "model", half=half)
-    assert [path.name for path in parts[:2]] == ["model.00", "model.01"]
-    assert all(path.stat().st_size <= 9000 for path in parts)
-    gpu_pack.join(tmp_path / "model", tmp_path / "again")
-    assert {path.name for path in (tmp_path / "again").iterdir()} == {
-        p.name for p in model.iterdir()
-    }
-    if half:
-        with safe_open(tmp_path / "again" / "model.safetensors", "np") as found:
-            assert found.metadata() == {"format": "pt"}
-            again = found.get_tensor("layer.weight")
-        assert again.dtype == np.float32
-        assert again == pytest.approx(weights, rel=5e-4, abs=1e-7)
-    else:
-        written = (tmp_path / "again" / "model.safetensors").read_bytes()
-        assert written == (model / "model.safetensors").read_bytes()
-
-
 @pytest.fixture
 def carried(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """This working tree as the side HEAD, a side that fails, and a corpus."""
@@ -334,77 +224,6 @@ def test_a_visit_that_times_updates(number: int, carried: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    ("number", "runs"),
-    [
-        (2, ["electra-small"]),
-        (5, ["electra-small", "bert-small"]),
-        (6, ["corrective-small", "bert-modernbert-small"]),
-    ],
-)
-def test_a_visit_that_trains(number: int, runs: list[str], carried: Path, tmp_path: Path) -> None:
-    """Its models come back in parts, and the parts make a model that the verbs read."""
-    from gpu_pack import join  # pyright: ignore[reportMissingImports]
-
-    assert visit(number, carried).wait() == 0
-    found = lines_of(number, carried)
-    assert [line["run"] for line in found["model"]] == runs
-    assert {line["status"] for line in found["trained"]} == {0}
-    assert {line["run"] for line in found["valid"]} == set(runs)
-    flops = {line["run"]: line["flops"] for line in found["train"]}
-    if number == 5:
-        assert flops["bert-small"] == pytest.approx(flops["electra-small"], rel=0.05)
-    join(carried / "out" / runs[0], tmp_path / "model")
-    words = ["-m", "electrify", "detect", str(tmp_path / "model"), "kada poli", "--json"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
-    assert all(0 < token["probability"] < 1 for token in json.loads(done.stdout)["tokens"])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_visit_that_is_killed_leaves_its_lines(carried: Path) -> None:
-    begun = visit(2, carried)
-    while "train" not in lines_of(2, carried):
-        assert begun.poll() is None
-        time.sleep(0.1)
-    os.killpg(begun.pid, signal.SIGKILL)
-    begun.wait()
-    found = lines_of(2, carried)
-    assert found["ceilings"]
-    assert found["train"][0]["tokens"] > 0
-    assert not found["end"]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_training_that_is_too_long_is_saved(carried: Path, tmp_path: Path) -> None:
-    import gpu_visit  # pyright: ignore[reportMissingImports]
-    from gpu_pack import unpack  # pyright: ignore[reportMissingImports]
-
-    out, work = carried / "out", tmp_path / "work"
-    out.mkdir()
-    until = time.monotonic() + 500
-    v = gpu_visit.Visit(2, out, work, carried, ["HEAD"], until, dry=True, cache=work / "cache")
-    unpack(carried / "data.tar", work / "data")
-    endless = gpu_visit.Training("electra-small", 1, equal=True)
-    assert gpu_visit.train(v, endless, work / "data", seconds=60, flops=1e18) < 1e18
-    (ended,) = lines_of(2, carried)["trained"]
-    assert ended["status"] == 75
-    assert list((work / "electra-small").glob("checkpoint-*"))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_visit_ends_by_itself(carried: Path) -> None:
-    """While its sides compile."""
-    assert visit(4, carried, "--limit", "40").wait() == 0
-    found = lines_of(4, carried)
-    assert [line["seconds"] for line in found["limit"]] == [40]
-    assert found["end"][0]["seconds"] < 60
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_length(tmp_path: Path) -> None:
     """Both sides compute the same loss, or it would end with an error."""
@@ -416,77 +235,6 @@ def test_length(tmp_path: Path) -> None:
         assert {len(times) for times in result["seconds"].values()} == {2}
         assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
     assert (tmp_path / "length.png").stat().st_size > 5_000
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_demo_recipes(tmp_path: Path) -> None:
-    """Both recipes cost the same; a second call finds them measured."""
-    words = ["demo_recipes.py", "--output-dir", "out", "--json", "found.json"]
-    first = rows(run(tmp_path, *words))
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert [row[0] for row in first] == list(found)
-    (electra,), (corrective,) = found.values()
-    assert electra["flops"] == pytest.approx(corrective["flops"], rel=0.1)
-    assert electra["steps"] > corrective["steps"]
-    assert all(0 <= one["planted"] <= 100 for one in (electra, corrective))
-    assert rows(run(tmp_path, *words)) == first
-
-
-def test_a_result_of_other_updates_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As of --quick."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from demo_recipes import kept_result  # pyright: ignore[reportMissingImports]
-
-    path = tmp_path / "electra-tiny-seed0.json"
-    assert kept_result(path, steps=2500, flops=1e13) is None
-    path.write_text(json.dumps({"steps": 2500, "flops": 1e13, "planted": 40.0}))
-    assert kept_result(path, steps=2500, flops=1e13)["planted"] == 40.0
-    for steps, flops in ((20, 1e13), (2500, 8e12)):
-        with pytest.raises(UserError, match=rf"{tmp_path}.*choose another --output-dir"):
-            kept_result(path, steps=steps, flops=flops)
-
-
-def test_the_picture_of_a_run_with_two_periods(tmp_path: Path) -> None:
-    """The second period has other losses than the first."""
-    pytest.importorskip("matplotlib")
-    first = {"kind": "train", "step": 1, "generator_loss_masked": 8.0, "mlm_loss_masked": 8.0}
-    second = {"kind": "train", "step": 2, "generator_loss_masked": 6.0, "rtd": 0.4}
-    records = [
-        first | {"tokens": 1_000_000},
-        second | {"tokens": 2_000_000},
-        second | {"kind": "valid", "replaced": 0.1, "tokens": 2_000_000},
-    ]
-    event = {"kind": "event", "step": 9, "warning": "said behind the last validation"}
-    text = "".join(json.dumps(r) + "\n" for r in [*records, event])
-    (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "tr')  # torn by a kill
-    import matplotlib.pyplot as plt
-
-    runpy.run_path(str(BENCHMARKS / "plot_run.py"))["main"](tmp_path, tmp_path / "run.png")
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
-    panels = plt.gcf().axes
-    plt.close()
-    assert len(panels) == 4
-    for panel in panels:
-        dotted = [line for line in panel.lines if line.get_linestyle() == ":"]
-        assert [list(line.get_xdata()) for line in dotted] == [[1.0, 1.0]], panel.get_title()
-
-
-def test_the_demos_picture_of_a_run_with_two_periods() -> None:
-    """Words are guessed in the first, and replaced tokens detected in the second alone."""
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    first = {"mlm_accuracy_masked": 0.1}
-    second = {"rtd_detection_auc": 0.7, "rtd_detection_recall": 0.2}
-    valid = [{"tokens": n * 1_000_000} | (first if n < 3 else second) for n in range(1, 6)]
-    left, axis = figure.subplots(1, 2)
-    draw_run(left, axis, [{"kind": "valid"} | r for r in valid], by_frequency=5.0)
-    assert {line.get_label(): list(line.get_xdata()) for line in axis.lines} == {
-        "words guessed at [MASK]": [1.0, 2.0],
-        "replaced tokens: AUC": [3.0, 4.0, 5.0],
-        "replaced tokens: recall": [3.0, 4.0, 5.0],
-    }
 
 
 def test_taking_words(tmp_path: Path) -> None:
@@ -529,64 +277,6 @@ def test_taking_words(tmp_path: Path) -> None:
     refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert f"has {whole:,} words" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("content", "words", "says"),
-    [
-        (b"one two\nthree four\n" * 50, "100", ""),  # no blank line: its lines are documents
-        (b"one two three\n", "1", "give 0 words, not 1: they are too long"),
-        (b"\xff\n", "1", "is not UTF-8 text (byte 0)"),
-        (None, "1", "holds no .txt file"),
-    ],
-)
-def test_texts_of_which_to_take_words(
-    tmp_path: Path, content: bytes | None, words: str, says: str
-) -> None:
-    (tmp_path / "corpus").mkdir()
-    if content is not None:
-        (tmp_path / "corpus" / "a.txt").write_bytes(content)
-    taken = tmp_path / "taken"
-    command = [sys.executable, str(BENCHMARKS / "take_words.py"), str(tmp_path / "corpus")]
-    command += ["--words", words, "--output", str(taken)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert says in done.stderr
-    assert done.returncode == (2 if says else 0)
-    assert (len(taken.read_text().split()) if taken.exists() else None) == (None if says else 100)
-
-
-def test_merging_scores_of_a_task_of_ones_own(tmp_path: Path) -> None:
-    same = {"model": "m", "train_examples": 20, "validation_examples": 9}
-    records = [
-        same | {"task": "cola", "seed": 0, "scores": {"matthews": 0.25, "accuracy": 0.75}},
-        *(
-            same | {"task": "mine", "seed": seed, "scores": {"accuracy": 0.5, "f1": seed / 2}}
-            for seed in (0, 1)
-        ),
-    ]
-    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    command = [sys.executable, str(BENCHMARKS / "merge_finetune.py"), str(tmp_path)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert [row[0] for row in rows(out)] == ["cola, matthews", "mine, accuracy", "mine, f1"]
-    assert rows(out)[2][1:] == ["20", "9", "25.0 (0.0 - 50.0)"]
-
-
-def test_encoders_with_long_names_are_not_one_recipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Names of folders are cut; the lines of the study have them whole."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from overlap import row_of  # pyright: ignore[reportMissingImports]
-
-    names = {f"{k}" * 16: "bert-tiny:" + "x" * 60 + f"={k}" for k in range(2)}
-    found = [
-        Result(name, 1e14, 0, key, 10, 1e14, 1.0, 1.0, 7, {"a": {"metric": "f1", "scores": [0.5]}})
-        for key, name in names.items()
-    ]
-    write_results(tmp_path, found)
-    for key, name in names.items():
-        folder = tmp_path / "encoders" / f"bert-tiny-{'x' * 50}-1e+14-seed0-{key[:8]}"
-        assert row_of(folder, folder / "stsb" / "stsb-validation.csv") == f"{name}, stsb"
 
 
 @pytest.mark.slow

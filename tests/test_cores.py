@@ -7,13 +7,11 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from electrify.cores import OWN_CHOICES, SPINS, cores, thread_count
 from electrify.errors import UserError
-from small import mistake
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told
 DEFAULT, ACTIVE = "300000", "30000000000"
@@ -45,18 +43,6 @@ def test_the_command_line_tells_libgomp_before_it_loads() -> None:
     assert spins("-m", "electrify", "flops", "electra-tiny") == [SPINS]
 
 
-@pytest.mark.slow
-@GNU
-@pytest.mark.timeout(300)
-def test_the_functions_of_the_package_and_every_libgomp_of_a_process() -> None:
-    """scikit-learn brings a libgomp of its own."""
-    found = spins(
-        "-c", "import electrify; electrify.finetune; import sklearn.metrics, sklearn.cluster"
-    )
-    assert len(found) >= 1
-    assert set(found) == {SPINS}
-
-
 @GNU
 @pytest.mark.slow
 def test_a_choice_of_the_user_stays() -> None:
@@ -68,40 +54,9 @@ def test_a_choice_of_the_user_stays() -> None:
         assert spins("-m", "electrify", "flops", "electra-tiny", **variables) == [told]
 
 
-@GNU
-@pytest.mark.slow
-def test_torch_that_is_loaded_already_is_left_alone() -> None:
-    code = (
-        "import os, torch, electrify; electrify.pretrain; assert not any(name in os.environ for "
-        "name in {!r})"
-    )
-    assert spins("-c", code.format(OWN_CHOICES)) == [DEFAULT]
-
-
-def test_these_tests_wait_briefly_too() -> None:
-    assert os.environ["GOMP_SPINCOUNT"]
-
-
 def test_numbers_of_threads() -> None:
     assert (thread_count("auto"), thread_count("1"), thread_count("64")) == (None, 1, 64)
     assert cores() >= 1
     for text in ("0", "-1", "1.5", "", "two", "\N{ARABIC-INDIC DIGIT TWO}", "9" * 5000):
         with pytest.raises(UserError, match="threads must be auto or a number from 1, not"):
             thread_count(text)
-
-
-def test_every_verb_says_what_is_wrong_with_a_number(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    out = ("--output-dir", tmp_path / "out")
-    for words in (
-        ("pretrain", "nowhere", *out),
-        ("finetune", "nowhere", "--task", "cola", *out),
-        ("evaluate", "nowhere", "--data-dir", tmp_path),
-        ("detect", "nowhere", "a text"),
-        ("demo", *out),
-    ):
-        assert "threads must be auto or a number from 1, not 'many'" in mistake(
-            capsys, *words, "--threads", "many"
-        )
-    assert not list(tmp_path.iterdir())

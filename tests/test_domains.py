@@ -98,32 +98,6 @@ def test_dna_shares_nothing_with_what_is_held_out(tmp_path: Path) -> None:
         assert not kmers(text) & held
 
 
-def test_names_and_docstrings_of_functions_are_hidden(tmp_path: Path) -> None:
-    files = made("python_code", packages.python_code(tmp_path), tmp_path / "data")
-    train, held_out = (rows("a.jsonl", files[f"{side}.jsonl"]) for side in ("train", "heldout"))
-    of_corpus = {at.split("/")[1] for at in files if at.startswith("corpus/")}
-    for code, label in (*train, *held_out):
-        assert code.startswith("def f(")
-        assert f"{label}_" not in code
-        assert '"""' not in code
-    assert not [at for at in files if "test_" in at]
-    # A package is on one side: its number stands in its functions.
-    own = {f"p{code.partition('return ')[2].split()[0]}" for code, _ in held_out if "if x" in code}
-    assert own
-    assert not own & of_corpus
-
-
-def test_a_package_that_is_something_else(tmp_path: Path) -> None:
-    (tmp_path / "a.whl").write_text("no archive")
-    command = [sys.executable, "-B", str(DOMAINS / "dna.py"), "--package", str(tmp_path / "a.whl")]
-    ran = subprocess.run(
-        [*command, "--output-dir", str(tmp_path / "x")], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 1
-    assert ran.stderr.strip().endswith("is not a wheel, a source distribution or a folder")
-    assert not (tmp_path / "x").exists()
-
-
 TEMPLATES = st.recursive(
     st.sampled_from(["a", "b ", " c", "{s}", "<r>"]),
     lambda inner: st.one_of(
@@ -195,10 +169,3 @@ def test_a_script_from_end_to_end(name: str, tmp_path: Path) -> None:
     assert len(answers) == len(rows("a.csv", (tmp_path / "data" / held_out).read_bytes()))
     assert {row["predicted_label"] for row in answers} <= {row["label"] for row in answers}
     assert "baseline:tfidf" in ran.stdout
-
-
-@pytest.mark.parametrize("script", sorted(DOMAINS.glob("*.sh")), ids=lambda path: path.stem)
-def test_a_script_has_six_commands_at_most(script: Path) -> None:
-    commands = [line for line in script.read_text().splitlines() if line.startswith("electrify ")]
-    assert 4 <= len(commands) <= 6
-    assert script.with_suffix(".py").is_file()

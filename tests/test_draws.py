@@ -150,11 +150,6 @@ def test_positions_are_independent(lag):
     assert_independent(u[:, lag:].flatten(), u[:, :-lag].flatten())
 
 
-def test_swapped_coordinates_differ():
-    assert int(hashed(1, 2)) != int(hashed(2, 1))
-    assert not torch.equal(uniform(seed=1, step=2), uniform(seed=2, step=1))
-
-
 def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
     whole = draws_for(seed=9, step=4, num_rows=12, row_length=16)
     for size in (1, 3, 4, 6):
@@ -164,22 +159,6 @@ def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
                 expected = whole.uniform_T(purpose)[first * 16 : (first + size) * 16]
                 assert torch.equal(part.uniform_T(purpose), expected)
                 assert torch.equal(whole.rows(first, first + size).uniform_T(purpose), expected)
-
-
-def test_the_length_of_a_row_does_not_change_its_numbers():
-    short, long = uniform(row_length=64).reshape(64, 64), uniform(row_length=512).reshape(64, 512)
-    assert torch.equal(short, long[:, :64])
-
-
-def test_hashed_broadcasts():
-    row, column = torch.arange(3)[:, None], torch.arange(4)
-    table = hashed(7, row, column)
-    assert table.shape == (3, 4)
-    assert table.dtype == torch.long
-    assert all(int(table[i, j]) & MASK == reference(7, i, j) for i in range(3) for j in range(4))
-    assert hashed(7, 8).shape == ()
-    assert torch.equal(hashed(column, 5), torch.stack([hashed(c, 5) for c in range(4)]))
-    assert torch.equal(hashed(column.to(torch.int32)), hashed(column))
 
 
 @pytest.mark.gpu

@@ -8,15 +8,13 @@ import gzip
 import json
 import lzma
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from small import environment, flags, listing, mistake, one_sentence, write_text
+from small import listing, mistake, write_text
 
 # ------------------------------------------------------------------ bad corpora
 
@@ -145,22 +143,6 @@ def test_tokenizer_without_a_role(
     assert listing(tmp_path) == before
 
 
-def test_damaged_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(SENTENCES)
-    folder = write_tokenizer(tmp_path / "tokenizer", [*ROLES.values(), "the"], **ROLES)
-    (folder / "tokenizer.json").write_bytes(cut((folder / "tokenizer.json").read_bytes()))
-    assert "damaged" in mistake(
-        capsys,
-        "prepare",
-        tmp_path / "a.txt",
-        "--output-dir",
-        tmp_path / "out",
-        "--tokenizer",
-        folder,
-    )
-    assert not (tmp_path / "out").exists()
-
-
 # ----------------------------------------------------------------- folders that hold something else
 
 
@@ -179,30 +161,6 @@ def test_output_folder_that_holds_other_files(
         sentence = mistake(capsys, *words, "--output-dir", folder)
         assert str(folder) in sentence
         assert list(listing(folder)) == ["thesis.tex"]
-
-
-def test_output_folder_that_is_a_file(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    file = write_text(tmp_path / "a.txt", size=2000)
-    before = file.read_bytes()
-    for words in (["prepare", file], ["pretrain", small_data, "--recipe", "electra-tiny"]):
-        assert str(file) in mistake(capsys, *words, "--output-dir", file)
-    assert file.read_bytes() == before
-
-
-def test_prepare_into_another_corpus(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    before = listing(small_data)
-    other = write_text(tmp_path / "other.txt", size=2000)
-    assert "holds another corpus" in mistake(capsys, "prepare", other, "--output-dir", small_data)
-    source = small_data.with_name("data.txt")
-    options = flags(vocab_size=512, valid_fraction=0.05)
-    assert "--vocab-size is 512" in mistake(
-        capsys, "prepare", source, "--output-dir", small_data, *options, "--vocab-size", "400"
-    )
-    assert listing(small_data) == before
 
 
 # ------------------------------------------------------------------ the other verbs
@@ -269,54 +227,4 @@ def test_other_verbs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_real_process_ends_the_same_way(tmp_path: Path) -> None:
-    """Once through `python -m electrify`: status, one sentence, nothing else."""
-    file = tmp_path / "torn.jsonl"
-    file.write_bytes(LINES + b"{")
-    words = ["prepare", str(file), "--output-dir", str(tmp_path / "out")]
-    done = subprocess.run(
-        [sys.executable, "-m", "electrify", *words],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "line 3" in one_sentence(done.stderr)
-    assert [p.name for p in tmp_path.iterdir()] == ["torn.jsonl"]
-
-
 # ------------------------------------------------------------------ standard input and output
-
-
-def test_a_closed_standard_input(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}", encoding="utf-8")
-    words = [sys.executable, "-m", "electrify", "detect", "model"]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *words],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "standard input" in one_sentence(done.stderr)
-
-
-@pytest.mark.slow
-def test_a_full_standard_output() -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "electrify", "flops", "--published"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-            check=False,
-        )
-    assert done.returncode == 2
-    assert "No space left on device" in one_sentence(done.stderr)

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +16,19 @@ from safetensors.torch import load_file, save_file
 from electrify import cli
 from electrify.errors import UserError
 from electrify.files import claim, sha256
-from electrify.recipe import dump, load, override
+from electrify.recipe import load, override
 from electrify.text.corpus import Corpus, read_manifest
-from electrify.train import METRICS, checkpoint, log, start
+from electrify.train import METRICS, log, start
 from electrify.train.run import must_be_free, split_batch
 from small import (
     SMALL,
-    Process,
     files_of_at_most,
     listing,
-    logged_step,
     one_sentence,
     parameters_sha256,
     prepare_small,
     pretrain_words,
     records,
-    signalled,
     steps_of,
     write_text,
 )
@@ -95,19 +90,6 @@ def test_a_run(finished: Path, small_data: Path) -> None:
     )
 
 
-def test_no_file_names_a_folder_of_this_machine(finished: Path) -> None:
-    text = [
-        p for p in finished.rglob("*") if p.suffix in (".json", ".jsonl", ".yaml", ".md", ".txt")
-    ]
-    assert len(text) > 10
-    assert not [
-        p
-        for p in text
-        if str(Path.cwd()) in p.read_text(encoding="utf-8")
-        or str(finished.parent) in p.read_text(encoding="utf-8")
-    ]
-
-
 def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) -> None:
     """Tokens of the log against the batches themselves; the learning rate against the recipe's
     schedule."""
@@ -133,14 +115,6 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
     assert 0 < last["rtd"] < 2
     assert 0 <= last["rtd_detection_auc"] <= 1
     assert 0 < last["replaced"] < 0.3
-
-
-def test_twelve_updates_from_random_words(small_data: Path, tmp_path: Path) -> None:
-    """Held-out text is already likelier than under a uniform guess."""
-    assert pretrain(small_data, tmp_path / "run", init_words="random") == 0
-    assert records(tmp_path / "run", "valid")[-1]["generator"] < math.log(
-        read_manifest(small_data).vocab_size
-    )
 
 
 def test_the_same_command_again_trains_nothing(
@@ -193,15 +167,6 @@ def test_export_mistakes(
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
 
-def test_export_of_a_bert_run_has_no_generator(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", max_steps=1) == 0
-    assert "has no generator" in mistake(
-        capsys, "export", tmp_path / "run", "--output-dir", tmp_path / "x", "--part", "generator"
-    )
-
-
 # ------------------------------------------------------------------ starting points
 
 
@@ -237,26 +202,6 @@ def test_a_text_file_is_prepared_for_the_start(
     assert f"with the tokenizer of {start}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("half", ["init_discriminator", "init_generator"])
-def test_rows_that_a_start_cannot_read_are_refused_before_text_is_prepared(
-    half: str, capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
-) -> None:
-    text = write_text(tmp_path / "text.txt", size=3000)
-    own = {"max_seq_length": 64, "max_position_embeddings": 64, half: finished / "discriminator"}
-    said = mistake(capsys, *pretrain_words(text, tmp_path / "run", **SHORT | own))
-    assert "rows of 64 tokens" in said
-    assert "exceed the 32 positions" in said
-    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
-
-
-@pytest.mark.parametrize("width", [128, 160])
-def test_a_wide_encoder_on_a_cpu_is_noted(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, width: int
-) -> None:
-    assert pretrain(small_data, tmp_path / "run", hidden_size=width, max_steps=1) == 0
-    assert ("is slow on a CPU" in capsys.readouterr().err) is (width > 128)
-
-
 def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -277,19 +222,6 @@ def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     ):
         assert says in mistake(capsys, *pretrain_words(text, tmp_path / run, **SHORT | fields))
     assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full", "empty"}
-
-
-def test_a_start_below_the_home_folder(
-    monkeypatch: pytest.MonkeyPatch, small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    """In a recipe file, where no shell writes it out."""
-    monkeypatch.setenv("HOME", str(finished.parent))
-    start = f"~/{finished.name}/discriminator"
-    fields = SMALL | {"report_to": ("none",), "max_steps": 1, "init_discriminator": start}
-    recipe = tmp_path / "mine.yaml"
-    recipe.write_text(dump(override(load("electra-tiny"), fields)), encoding="utf-8")
-    words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", recipe]
-    assert electrify(*words) == 0
 
 
 def test_initial_values_that_folders_bring_are_not_computed(
@@ -347,17 +279,6 @@ def test_a_disentangled_table_starts_as_its_one_folder(
     assert torch.equal(b.exports["generator"].encoder.embeddings.words.weight, table)
 
 
-def test_a_corpus_that_was_never_finished(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    inside = write_text(tmp_path / "data" / "unfinished" / "pydocs.txt", size=2000).parent
-    (inside / "state.json").write_text(
-        '{"electrify": "prepare", "options": {}, "sources": []}', encoding="utf-8"
-    )
-    assert "never finished" in mistake(capsys, *pretrain_words(tmp_path / "data", tmp_path / "run"))
-    assert [p.name for p in tmp_path.iterdir()] == ["data"]
-
-
 def test_init_from_the_folders_of_a_run(
     capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -399,40 +320,6 @@ def test_init_from_the_folders_of_a_run(
     )
 
 
-def test_words_of_the_half_that_starts_from_no_folder(
-    small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    """With nothing shared and words from co-occurrence: the folder decides the discriminator's, the
-    corpus the generator's."""
-    still = {
-        "tie": "none",
-        "init_words": "cooccurrence",
-        "max_steps": 1,
-        "learning_rate": 1e-30,
-        "warmup_steps": 0,
-    }
-    assert pretrain(small_data, tmp_path / "fresh", **still) == 0
-    assert (
-        pretrain(
-            small_data, tmp_path / "run", **still, init_discriminator=finished / "discriminator"
-        )
-        == 0
-    )
-    words = "electra.embeddings.word_embeddings.weight"
-
-    def table(folder: Path) -> torch.Tensor:
-        return load_file(folder / "model.safetensors")[words]
-
-    assert torch.equal(table(tmp_path / "run" / "discriminator"), table(finished / "discriminator"))
-    torch.testing.assert_close(
-        table(tmp_path / "run" / "generator"),
-        table(tmp_path / "fresh" / "generator"),
-        rtol=0,
-        atol=1e-20,
-    )
-    assert not torch.equal(table(tmp_path / "run" / "generator"), table(finished / "generator"))
-
-
 def test_a_run_continues_without_the_folders_that_it_started_from(
     small_data: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -447,76 +334,6 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
         shutil.rmtree(tmp_path / part)
     assert pretrain(small_data, tmp_path / "run", **halves) == 0
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
-
-
-def test_a_second_stage_continues_without_the_folder_that_it_started_from(
-    monkeypatch: pytest.MonkeyPatch,
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-) -> None:
-    """A checkpoint of it holds all that it started from."""
-    start = tmp_path / "start"
-    shutil.copytree(finished / "discriminator", start)
-    parts = {"discriminator_start": "random", "init_discriminator": start, "tie": "none"}
-    words = pretrain_words(small_data, tmp_path / "run", **STAGES | parts | {"save_steps": 3})
-    with monkeypatch.context() as patch:
-        signalled(patch, step=5, number=signal.SIGINT)  # the first stage has 4
-        assert electrify(*words) == 75
-    assert steps_of(tmp_path / "run") == [3, 5]
-    shutil.rmtree(start)
-    assert electrify(*words) == 0
-
-
-def begun_in_vain(*words: str) -> None:
-    """A run that is stopped in its first update, which has its header and no checkpoint."""
-    with pytest.MonkeyPatch.context() as patch:
-        signalled(patch, step=1, number=signal.SIGINT)
-        assert electrify(*words) == 75
-
-
-def test_another_start_where_nothing_was_saved(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-) -> None:
-    """The shapes in run.json are those of a run that does not go on."""
-    run = tmp_path / "run"
-    assert pretrain(small_data, tmp_path / "wide", hidden_size=64, max_steps=1) == 0
-    wide = tmp_path / "wide" / "discriminator"
-    start = {"init_discriminator": finished / "discriminator"}
-    words = pretrain_words(small_data, run, **SHORT | start)
-    begun_in_vain(*words)
-    assert pretrain(small_data, run, init_discriminator=wide, hidden_size=64, max_steps=1) == 0
-    again = tmp_path / "again"
-    begun_in_vain(*pretrain_words(small_data, again, recipe="bert-tiny", **SHORT))
-    start = {"init_generator": finished / "generator", "max_steps": 1}
-    assert pretrain(small_data, again, **start) == 0
-
-
-def test_what_is_wrong_with_a_second_stage_is_said_before_the_first(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    fields = {
-        "recipe": "corrective-tiny",
-        "generator_training": "frozen",
-        "generator_steps": 3,
-        "discriminator_start": "random",
-        "tie": "none",
-        "term_weights": "rtd=50,correct=1,contrast=1",
-        "contrast_rows": 3,
-    }
-    run = tmp_path / "run"
-    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | fields))
-    assert "compares 3 rows with each other, and forward passes of 4 rows" in said
-    assert not run.exists()
-    stages = {"recipe": "two-stage-tiny", "generator_steps": 3, "save_total_limit": 10**9}
-    many = {"save_steps": 1, "max_steps": 10**9}
-    said = mistake(capsys, *pretrain_words(small_data, run, **SHORT | stages | many))
-    assert "the checkpoints of this run need" in said
-    assert not run.exists()
 
 
 def test_init_says_what_was_missing(
@@ -803,19 +620,6 @@ def test_a_folder_in_use(
     assert pretrain(small_data, run) == 0
 
 
-@pytest.mark.slow
-def test_two_runs_in_one_folder(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000})
-    with Process(words, tmp_path / "stderr.txt") as first:
-        assert first.wait_for(lambda: logged_step(run) > 0)
-        assert f"another process writes into {run}" in mistake(capsys, *words)
-        first.signal(signal.SIGTERM)
-        assert first.end().status == 75
-
-
 # ------------------------------------------------------------------ numbers that cannot work
 
 
@@ -892,27 +696,6 @@ def test_how_a_batch_is_cut(
 # ------------------------------------------------------------------ trouble while training
 
 
-def test_a_gradient_that_is_not_finite(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    """One infinite weight in a checkpoint: the run stops before it saves or moves anything, and the
-    checkpoint stays the newest."""
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 30}, max_minutes=1e-4)
-    assert electrify(*words) == 75
-    (step,) = steps_of(run)
-    tensors, state = checkpoint.load(run / f"checkpoint-{step}")
-    name = next(n for n in tensors["model"] if n.endswith("words.weight"))
-    tensors["model"][name][5] = math.inf
-    checkpoint.save(run, step + 1, tensors, state | {"step": step + 1}, keep=None)
-    before = listing(run)
-    sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT | {"max_steps": 30}))
-    assert f"the loss or gradient of update {step + 2} is not finite" in sentence
-    assert {k: v for k, v in listing(run).items() if "checkpoint-" in k} == {
-        k: v for k, v in before.items() if "checkpoint-" in k
-    }
-
-
 def test_a_learning_rate_that_blows_up(
     capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
 ) -> None:
@@ -967,7 +750,3 @@ def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert err.count(f"warning: {events[0]['warning']}") == 1
     assert "the corpus has no valid split" in err
     assert not records(tmp_path / "run", "valid")
-
-
-def test_small_has_no_unknown_field() -> None:
-    override(load("electra-tiny"), SMALL)

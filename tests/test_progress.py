@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
 from electrify import progress
-from electrify.progress import Progress, Waiting, duration, say
+from electrify.progress import Progress, duration, say
 
 
 def test_plain_lines_come_every_few_seconds(
@@ -27,13 +23,6 @@ def test_plain_lines_come_every_few_seconds(
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reading: 20/100 MB, 1.67 MB/s, 48 s left, loss 1.5"
     assert len(lines) == 3
-
-
-def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(None, title="x", unit="steps") as bar:
-        bar.advance()
-    say("a line with [brackets]")
-    assert capsys.readouterr().err == "a line with [brackets]\n"
 
 
 def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,34 +40,6 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
     assert not progress._live
 
 
-def test_a_closed_stderr_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    say("nobody hears this")
-    with Progress(1, title="x", unit="steps") as bar:
-        bar.advance()
-
-
-@pytest.mark.parametrize(
-    "shown", [lambda: Progress(4, title="steps", unit="steps"), lambda: Waiting("a vocabulary")]
-)
-def test_a_terminal_that_is_closed_meanwhile_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch, shown: Callable[[], Progress | Waiting]
-) -> None:
-    """From then on, each write is an error of input and output."""
-    ours, theirs = pty.openpty()
-    with open(theirs, "w", encoding="utf-8") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        with shown():
-            assert progress._live
-            os.close(ours)
-            say("nobody hears this")
-        assert not progress._live
-        with suppress(OSError):  # what rich has left in the buffer
-            terminal.close()
-
-
 def test_durations() -> None:
     assert [duration(s) for s in (0.4, 59, 61, 3600, 7385)] == [
         "0 s",
@@ -87,17 +48,3 @@ def test_durations() -> None:
         "1:00:00",
         "2:03:05",
     ]
-
-
-def test_slow_work_is_told_by_the_hour_and_rounding_is_not_progress(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    bar = Progress(10, title="compare", unit="encoders", done=2)
-    now[0] = 60.0
-    bar.advance(4e-16)
-    assert bar.line() == "compare: 2/10 encoders, 0 encoders/s"
-    now[0] = 1800.0
-    bar.advance(1)
-    assert bar.line() == "compare: 3/10 encoders, 2 encoders/h, 3:30:00 left"

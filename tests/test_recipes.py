@@ -10,21 +10,15 @@ import pytest
 import torch
 
 from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
-from electrify import demo
 from electrify.build import build
 from electrify.flop_counts import PAPER_VOCABULARY, recipe_flops
 from electrify.recipe import RECIPES, load, names, override
-from electrify.rules import cautions, check
 from electrify.terms import weighted
 from electrify.train.optim import make_optimizer, parameter_groups
 from electrify.values import plain_yaml
 
 NAMES = names()
 COSTS = plain_yaml((RECIPES / "costs.yaml").read_text(encoding="utf-8"), "costs.yaml")
-
-
-def test_costs_are_listed_for_every_recipe() -> None:
-    assert sorted(COSTS) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,17 +81,3 @@ def test_builds_and_takes_a_step(name: str) -> None:
     after = loss().detach()
     assert bool(after.isfinite())
     assert float(after) < float(before.detach()) or config.objective.objective == "adversarial"
-
-
-def test_tiny_recipes_start_local() -> None:
-    assert {load(n).model.init for n in ("electra-tiny", "bert-tiny")} == {"local"}
-
-
-def test_a_short_demo_leaves_its_warm_up() -> None:
-    """It has no flag for it, so there is nothing to advise; the usual one keeps the recipe's."""
-    for steps, warmup in ((1, 0), (100, 10), (2230, 200)):
-        config = demo.recipe(steps, threads="1")
-        check(config)
-        assert config.train.warmup_steps == warmup
-        assert not any("warmup_steps" in caution for caution in cautions(config))
-    assert list(cautions(demo.recipe(100, threads="1"))) == []

@@ -62,12 +62,6 @@ def test_tokens_cannot_be_changed():
         two_rows().row_length = 12  # type: ignore[misc]
 
 
-def test_to_moves_every_field():
-    moved = two_rows().to("meta")
-    assert {getattr(moved, f).device.type for f in FIELDS} == {"meta"}
-    assert (moved.num_rows, moved.row_length) == (2, 6)
-
-
 def test_from_sequences_by_hand():
     tokens = from_sequences([[2, 7, 3], [2, 3], []], row_length=4, pad=5)
     assert tokens.ids_T.tolist() == [2, 7, 3, 5, 2, 3, 5, 5, 5, 5, 5, 5]
@@ -76,10 +70,3 @@ def test_from_sequences_by_hand():
     assert tokens.segment_T.tolist() == [0] * 12
     assert (tokens.num_rows, tokens.row_length) == (3, 4)
     assert {getattr(tokens, f).dtype for f in FIELDS} == {torch.long}
-
-
-def test_from_sequences_of_a_full_row_and_of_one_too_long():
-    assert from_sequences([[1, 2]], row_length=2, pad=0).real_T.all()
-    with pytest.raises(ValueError, match="sequence 1 has 3 tokens, a row holds 2"):
-        from_sequences([[1, 2], [1, 2, 3]], row_length=2, pad=0)
-    assert from_sequences([], row_length=4, pad=0).num_rows == 0

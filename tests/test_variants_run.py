@@ -89,20 +89,3 @@ def test_two_processes(name: str, small_data: Path, tmp_path: Path) -> None:
     done = torchrun(words(small_data, tmp_path / "two", name), tmp_path).end()
     assert done.status == 0, done.err
     same_numbers(tmp_path / "one", tmp_path / "two")
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields"),
-    [
-        ("bert-tiny", {"mask_mix": "0,0,1"}),
-        ("bert-tiny", {"mask_mix": "1,0,0"}),
-        ("electra-tiny", {"init": "published", "generator_size": 0.25, "embedding_size": 16}),
-    ],
-    ids=str,
-)
-def test_runs_of_options(
-    recipe: str, fields: dict[str, Any], small_data: Path, tmp_path: Path
-) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", recipe=recipe, **SHORT | fields)
-    assert cli.main([str(w) for w in words]) == 0
-    assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()

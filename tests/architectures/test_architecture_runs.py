@@ -24,7 +24,6 @@ from electrify.train import checkpoint
 from small import (
     DROPOUT,
     electrify,
-    mistake,
     parameters_sha256,
     pretrain_words,
     records,
@@ -216,39 +215,6 @@ def test_what_stands_in_a_folder(case: Case, electra: Path) -> None:
     assert "logits.diff(dim=-1)" in card
 
 
-def test_a_pipeline_says_the_probability(electra: Path) -> None:
-    """Softmax over the two labels, by the library alone."""
-    folder = str(electra / "discriminator")
-    with quiet():
-        say = transformers.pipeline(
-            "token-classification", model=folder, aggregation_strategy="none"
-        )
-        said = say("the chef ate a meal", ignore_labels=[])
-    (found,) = detect(folder, ["the chef ate a meal"])
-    assert len(said) == len(found.tokens) > 4
-    for one, piece in zip(said, found.tokens, strict=True):
-        p = one["score"] if one["entity"] == "replaced" else 1 - one["score"]
-        assert p == pytest.approx(piece.probability, abs=1e-5)
-
-
-def test_the_doctor_knows_a_fine_tuned_model(
-    case: Case, electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its head has the names of ours, in another class."""
-    folder = electra / "discriminator"
-    with quiet():
-        model = case.cls("SequenceClassification").from_pretrained(folder)
-        model.save_pretrained(tmp_path / "tuned")
-        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tuned")
-    assert run("doctor", str(tmp_path / "tuned")) == 0, capsys.readouterr().out
-    config = json.loads((tmp_path / "tuned" / "config.json").read_text())
-    config["architectures"] = [case.exported["generator"]]
-    (tmp_path / "tuned" / "config.json").write_text(json.dumps(config))
-    capsys.readouterr()
-    assert run("doctor", str(tmp_path / "tuned")) == 1
-    assert "is it the config.json of these weights?" in capsys.readouterr().out
-
-
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
     manifest = Corpus(small_data, "train").manifest
     built = compose(
@@ -265,27 +231,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
     with torch.no_grad():
         expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
-
-
-def test_a_tagger_is_not_a_discriminator(
-    case: Case,
-    electra: Path,
-    bert: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The class of the exported head serves any tags, and the language model shares its layers."""
-    with quiet():
-        tagger = case.cls("TokenClassification").from_pretrained(
-            electra / "discriminator", id2label={0: "O", 1: "B"}, label2id={"O": 0, "B": 1}
-        )
-        tagger.save_pretrained(tmp_path / "tagger")
-        transformers.AutoTokenizer.from_pretrained(electra / "discriminator").save_pretrained(
-            tmp_path / "tagger"
-        )
-    for folder in (tmp_path / "tagger", bert / "discriminator"):
-        said = mistake(capsys, "detect", str(folder), "a text")
-        assert "has no replaced-token head" in said
 
 
 def test_a_detector_is_fine_tuned_as_its_card_says(case: Case, electra: Path) -> None:
@@ -366,19 +311,6 @@ def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
     own = {"generator_steps": 4, "max_steps": 4}
     assert cli.main(words(case, small_data, tmp_path / "run", "two-stage", **own)) == 0
     assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
-
-
-@pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_another_architecture_is_refused(
-    part: str,
-    case: Case,
-    small_data: Path,
-    electra: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = pretrain_words(small_data, tmp_path / "run", **{f"init_{part}": electra / part})
-    assert f"is a model of type '{case.model_type}'" in mistake(capsys, *map(str, line))
 
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])

@@ -7,7 +7,6 @@ import copy
 import json
 from functools import partial
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -72,14 +71,6 @@ def test_a_run_that_goes_on_to_the_bit(small_data: Path, decoder: Path, tmp_path
     assert records(tmp_path / "run") == records(decoder)
 
 
-@pytest.mark.slow
-def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
-    for name, parts in (("one", 1), ("two", 2)):
-        line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)
-        assert cli.main(line) == 0
-    same_numbers(tmp_path / "one", tmp_path / "two")
-
-
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
     """Under Microsoft's name; the library reads everything else. The kept encoder has none."""
     config = json.loads((decoder / "generator" / "config.json").read_text())
@@ -95,14 +86,6 @@ def test_the_folder_keeps_the_table(decoder: Path) -> None:
     kept = json.loads((decoder / "discriminator" / "config.json").read_text())
     assert "mask_decoder" not in kept
     assert POSITIONS not in load_tensors(decoder / "discriminator" / "model.safetensors")
-
-
-def test_the_card_says_what_the_library_leaves_out(decoder: Path) -> None:
-    card = (decoder / "generator" / "README.md").read_text(encoding="utf-8")
-    assert "transformers does not have" in card
-    assert "its logits are not those of the run" in card
-    assert "fill-mask" not in card
-    assert "mask decoder" not in (decoder / "discriminator" / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("part", ["head.positions.weight", "head.bias_V"])
@@ -142,15 +125,6 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
             ordinary += float(plain.log_softmax(-1)[ids[place]])
         assert score == pytest.approx(wanted, abs=1e-4)
         assert abs(wanted - ordinary) > 1e-3, "without the decoder it is another score"
-
-
-def test_the_form_of_the_head_is_known(decoder: Path, tmp_path: Path) -> None:
-    """Whatever config.json says of it."""
-    copytree(decoder / "generator", tmp_path / "it", ignore=ignore_patterns("electrify.json"))
-    config = json.loads((tmp_path / "it" / "config.json").read_text())
-    (tmp_path / "it" / "config.json").write_text(json.dumps(config | {"legacy": True}))
-    wanted = load_scorer(str(decoder / "generator")).scores(TEXTS)
-    assert load_scorer(str(tmp_path / "it")).scores(TEXTS) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])
@@ -236,24 +210,6 @@ def test_a_published_pair(
     assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
     same(generator, tmp_path / "run" / "generator", "deberta.")
     same(kept, tmp_path / "run" / "discriminator", "deberta.")
-
-
-def test_a_folder_without_the_table(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_tensors(start / "model.safetensors")
-    del weights[POSITIONS]
-    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
-    fields = {"init_generator": start, "mask_decoder": True}
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert f"generator: {start}: it lacks {POSITIONS}; they keep their initial values" in said
-    same(start, tmp_path / "run" / "generator", "lm_predictions.")
-    plain = line_of(small_data, tmp_path / "plain", "electra-deberta-tiny", init_generator=start)
-    assert cli.main(plain) == 0
-    assert f"generator: {start}: every weight found and used" in capsys.readouterr().err
 
 
 @pytest.mark.slow

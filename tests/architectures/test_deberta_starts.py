@@ -4,7 +4,6 @@ classes, with the published values of config.json."""
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -148,33 +147,6 @@ def test_the_head_that_detects(
     same(start, tmp_path / "run" / "discriminator", "deberta.")
 
 
-@pytest.mark.parametrize(
-    ("lacking", "says"),
-    [
-        (("dense.bias",), "lacks mask_predictions.dense.bias; they keep their initial values"),
-        (tuple(DETECTS), "has no weights of the head, which keeps its initial values"),
-    ],
-    ids=["one", "all"],
-)
-def test_a_head_that_is_not_whole(
-    lacking: tuple[str, ...],
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_file(start / "model.safetensors")
-    for name in lacking:
-        del weights[f"mask_predictions.{name}"]
-    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
-    fields = {"init_discriminator": start, "rtd_head": "v3"}
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    assert says in capsys.readouterr().err
-    same(start, tmp_path / "run" / "discriminator", "deberta.")
-
-
 def test_detecting_with_a_published_folder(
     small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -301,47 +273,3 @@ def test_a_table_that_is_padded(
     shutil.copytree(small_data / "tokenizer", far, dirs_exist_ok=True)
     line = line_of(small_data, tmp_path / "other", "bert-deberta-tiny", init_discriminator=far)
     assert f"has a vocabulary of {2 * words}" in mistake(capsys, *line)
-
-
-def test_both_halves_with_padded_tables(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The folders may be gone when the run is exported again."""
-    words = Corpus(small_data, "train").manifest.vocab_size
-    more = {"legacy": False, "vocab_size": words + 3}
-    fields = {}
-    for half, blocks in (("init_discriminator", 2), ("init_generator", 1)):
-        folder = folder_of(tmp_path / half, small_data, "DebertaV2ForMaskedLM", blocks, **more)
-        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
-        fields[half] = folder
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    for what, folder in zip(("discriminator", "generator"), fields.values(), strict=True):
-        assert f"{what}: {folder}: left out the last 3 of {words + 3} rows" in said
-        shutil.rmtree(folder)
-    again = ["export", str(tmp_path / "run"), "--part", "generator"]
-    assert cli.main([*again, "--output-dir", str(tmp_path / "again")]) == 0
-    found = load_file(tmp_path / "again" / "model.safetensors")
-    assert found["deberta.embeddings.word_embeddings.weight"].shape[0] == words
-
-
-def test_the_page_says_how_pickled_weights_are_converted(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_file(start / "model.safetensors")
-    word = "deberta.embeddings.word_embeddings.weight"
-    assert word in weights
-    # Two names of one tensor, as pickles of tied weights have.
-    torch.save(weights | {"tied": weights[word]}, start / "pytorch_model.bin")
-    (start / "model.safetensors").unlink()
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert cli.main(line) == 2
-    page = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(start)
-    exec(compile(code, "objectives.md", "exec"), {})
-    converted = load_file(start / "model.safetensors")
-    assert all(torch.equal(converted[name], tensor) for name, tensor in weights.items())
-    assert cli.main(line) == 0

@@ -4,7 +4,6 @@ and what reads the folder back."""
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,6 @@ def test_a_run_that_goes_on_to_the_bit(small_data: Path, v3: Path, tmp_path: Pat
     assert cli.main(line) == 0
     assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(v3, 8)
     assert records(tmp_path / "run") == records(v3)
-
-
-@pytest.mark.slow
-def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
-    for name, parts in (("one", 1), ("two", 2)):
-        line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)
-        assert cli.main(line) == 0
-    same_numbers(tmp_path / "one", tmp_path / "two")
 
 
 def test_the_folder_is_that_of_an_encoder(v3: Path) -> None:
@@ -134,22 +125,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> 
         assert torch.allclose(said.logit(), logits[1:-1], atol=1e-5)
         every += said.tolist()
     assert len(set(every)) > len(TEXTS)
-
-
-def test_the_code_of_the_card(v3: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = v3 / "discriminator"
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "electrify detect FOLDER TEXT" in card
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    code = code.replace("FOLDER", str(folder)).replace("print(", "given.append(")
-    given: list[torch.Tensor] = []
-    with quiet():
-        exec(code, {"given": given})
-    text = "The chef ate the meal."
-    assert text in code
-    (found,) = detect(str(folder), [text])
-    said = torch.tensor([p.probability for p in found.tokens])
-    assert torch.allclose(given[0].detach()[0, 1:-1], said, atol=1e-6)
 
 
 def test_evaluate_scores_sentences(v3: Path) -> None:

@@ -3,7 +3,6 @@ the same however its lists are made."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from batches import (
 )
 from counted import exactly
 from electrify.build import build
-from electrify.errors import UserError
 from electrify.objectives.objective import Step
 from electrify.rules import check
 from electrify.terms import weighted
@@ -153,16 +151,6 @@ def test_an_update_of_each(name: str, init: str, own: dict[str, Any]) -> None:
     update(tiny(f"{name}-tiny", **fields))
 
 
-def test_a_head_that_the_library_has_not_is_named(own: dict[str, Any]) -> None:
-    for name in ONE_ROW:
-        config = tiny(f"{name}-tiny", **own | SYSTEMS[name])
-        if own["architecture"] != "modernbert":
-            check(config)
-            continue
-        with pytest.raises(UserError, match="rtd_head must be dense in modernbert"):
-            check(config)
-
-
 @pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
 def test_whatever_is_shared(fields: dict[str, Any], own: dict[str, Any]) -> None:
     update(tiny("electra-tiny", **own | fields))
@@ -217,13 +205,3 @@ def test_a_step_is_one_graph(name: str, row_length: int, own: dict[str, Any]) ->
     plain = Step(made)(tokens, plan)
     for term in tiny(f"{name}-tiny", **fields).objective.term_weights:
         assert value(whole[term].sum) == pytest.approx(value(plain[term].sum), rel=1e-5)
-
-
-def test_segments_do_not_exist(own: dict[str, Any]) -> None:
-    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
-    encoder = built("bert-tiny", init="local", **own).kept.encoder
-    tokens = text_batch(seed=0, rows=1, row_length=32)
-    assert bool(tokens.segment_T.any())
-    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
-    with torch.no_grad():
-        assert torch.equal(encoder(tokens), encoder(same))

@@ -7,22 +7,15 @@ import csv
 import io
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from electrify import cli
-from electrify.console import harmless, inert
 from electrify.finetuning.report import report_of
-from electrify.scoring.blimp import Accuracy, table
 from small import (
-    environment,
     files_of_at_most,
     listing,
     mistake,
-    one_sentence,
     pretrain_words,
     run,
     write_text,
@@ -155,42 +148,6 @@ def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ standard output
 
 
-def shell(line: str) -> subprocess.CompletedProcess[str]:
-    command = f"set -o pipefail; electrify() {{ '{sys.executable}' -m electrify \"$@\"; }}; {line}"
-    return subprocess.run(
-        ["bash", "-c", command],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=120,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_outputs_that_cannot_be_written() -> None:
-    """A reader that goes away is not a mistake; a disk that is full is one."""
-    gone = shell("electrify flops --published | head -1")
-    assert (gone.returncode, gone.stdout.count("\n"), gone.stderr) == (0, 1, "")
-    full = shell("electrify flops --published > /dev/full")
-    assert full.returncode == 2
-    assert "No space left on device" in one_sentence(full.stderr)
-    assert "standard output" in one_sentence(full.stderr)
-    plain = shell("LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii electrify flops $'\\xff'")
-    assert (plain.returncode, plain.stdout) == (2, "")
-    one_sentence(plain.stderr)
-
-
-def test_an_output_that_cannot_say_a_character(
-    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    monkeypatch.setattr("electrify.flop_counts.report", lambda config: "漢字")
-    assert cli.main(["flops", "--published"]) == 0
-    assert raw.getvalue() == b"\\u6f22\\u5b57\n"
-
-
 # ------------------------------------------------------------------ words of others in reports
 
 EVIL = [
@@ -233,37 +190,3 @@ def test_reports_are_text(name: str, tmp_path: Path) -> None:
     assert "\x1b" not in page
     assert page.count("\n| ") == 2
     assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["model"] == name
-
-
-def test_tables_and_cards_are_text() -> None:
-    row = Accuracy("m\x1b[2J", "p", "blimp", "f", "a\n```\n<script>", 1, 1.0, 0)
-    shown = table([row])
-    assert "\x1b" not in shown
-    assert "\n```" not in shown
-    assert inert("a <b>|`c`\n&") == "a &lt;b&gt;\\|'c' &amp;"
-    assert (
-        harmless("ignore previous instructions") == "ignore previous instructions"
-    )  # words to a machine are words
-
-
-def test_a_corpus_whose_name_is_a_page(tmp_path: Path) -> None:
-    """From the file name through the manifest and the run into the model card."""
-    source = write_text(tmp_path / '"><img src=x onerror=alert(1)>.txt', size=20_000)
-    data, folder = tmp_path / "data", tmp_path / "run"
-    assert (
-        run(
-            "prepare",
-            str(source),
-            "--output-dir",
-            str(data),
-            "--workers",
-            "1",
-            "--vocab-size",
-            "300",
-        )
-        == 0
-    )
-    assert run(*pretrain_words(data, folder, recipe="bert-tiny", max_steps=1)) == 0
-    card = (folder / "discriminator" / "README.md").read_text(encoding="utf-8")
-    assert "&lt;img src=x onerror=alert(1)&gt;" in card
-    assert "<img" not in card

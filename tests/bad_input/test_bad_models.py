@@ -191,19 +191,6 @@ def test_pickles_are_never_opened(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_sound_pickle_is_refused_too(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
-    (model / "model.safetensors").unlink()
-    assert "convert the weights to model.safetensors" in refused(
-        capsys, command("detect", model), tmp_path
-    )
-
-
 @pytest.mark.parametrize("kind", ["electra", "evil"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_code_of_others_never_runs(
@@ -271,33 +258,6 @@ def test_configurations(
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "[]",
-        "5",
-        "null",
-        "",
-        "{",
-        "\udcff",
-        '{"model_type": "electra", "num_labels": "x"}',
-        "{}",
-    ],
-    ids=range(8),
-)
-@pytest.mark.parametrize("verb", ["detect", "pretrain"])
-def test_configurations_that_are_none(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    content: str,
-) -> None:
-    (model / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert str(model) in refused(capsys, command(verb, model), tmp_path)
-
-
 # ------------------------------------------------------------------ weights
 
 
@@ -323,17 +283,6 @@ def test_weights(
     assert "its weights cannot be loaded" in refused(capsys, command(verb, model), tmp_path)
 
 
-def test_weights_of_other_shapes_are_listed(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    change(model, intermediate_size=48)
-    assert "intermediate.dense" in refused(capsys, command("finetune", model), tmp_path)
-    assert "intermediate.dense" in refused(capsys, command("detect", model), tmp_path)
-
-
 def test_weights_that_are_no_numbers(
     capsys: pytest.CaptureFixture[str],
     command: Callable[[str, Path | str], list[str]],
@@ -350,23 +299,6 @@ def test_weights_that_are_no_numbers(
 
 
 # ------------------------------------------------------------------ folders and tokenizers
-
-
-def test_places_that_are_no_folder(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("loop", "link", "pipe", "train.csv", "a\x1b[2Jb"):
-        for verb in VERBS:
-            sentence = refused(capsys, command(verb, tmp_path / name), tmp_path)
-            assert name.replace("\x1b", "\\x1b") in sentence
-    (tmp_path / "good").symlink_to(model)  # a link to a sound folder is one
-    assert cli.main(command("detect", tmp_path / "good")) == 0
 
 
 def test_a_folder_without_tokenizer(
@@ -473,70 +405,6 @@ def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
 
 
 # ------------------------------ settings that are the caller's, and numbers of which lists are made
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tuples": {"return_dict": False},
-    "chunks": {"chunk_size_feed_forward": 7},
-    "all states": {"output_hidden_states": True},
-    "attentions": {"output_attentions": True},
-    "both": {"output_hidden_states": True, "output_attentions": True},
-    "an attention that is not here": {
-        "attn_implementation": "flash_attention_2",
-        "_attn_implementation": "flash_attention_2",
-    },
-    "an attention of the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
-}
-
-
-@pytest.mark.parametrize("case", SETTINGS)
-def test_what_a_forward_pass_returns_is_ours_to_say(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    case: str,
-) -> None:
-    """They were believed, and five verbs found a tuple where an output should be, or saved a
-    config.json that nobody can read."""
-    assert cli.main(command("detect", model)) == 0
-    plain = capsys.readouterr().out
-    change(model, **SETTINGS[case])
-    assert cli.main(command("detect", model)) == 0
-    assert capsys.readouterr().out == plain
-    assert cli.main(command("evaluate", model)) == 0
-    shutil.rmtree(tmp_path / "out")
-    assert cli.main([*command("finetune", model), "--save-model", "--num-train-epochs", "1"]) == 0
-    saved = next(path.parent for path in (tmp_path / "out").rglob("config.json"))
-    assert (
-        not SETTINGS[case].items()
-        & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
-    )
-
-
-def lots(whole: dict[str, Any]) -> None:
-    ids = {word: i for i, word in enumerate(WORDS)}
-    whole["model"] = {
-        "type": "BPE",
-        "vocab": ids,
-        "merges": [],
-        "dropout": 0.5,
-        "unk_token": "[UNK]",
-    }
-
-
-@pytest.mark.parametrize("verb", VERBS[:3])
-def test_a_tokenizer_that_draws_lots(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-) -> None:
-    """The same text had other tokens each time."""
-    spoil(model, lots)
-    assert "has a dropout of 0.5: a text gives different tokens each time" in refused(
-        capsys, command(verb, model), tmp_path
-    )
 
 
 @pytest.mark.parametrize(("role", "token", "says"), [

@@ -8,11 +8,9 @@ is not repeated here.
 from __future__ import annotations
 
 import gzip
-import json
 import subprocess
 import sys
 import tarfile
-import time
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,6 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.text.corpus import read_manifest
-from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
-from electrify.text.sources import resolve
-from electrify.text.vocabulary import with_ends
 from small import environment, mistake
 from texts import read, write
 
@@ -61,23 +55,6 @@ def test_encodings(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str
 ) -> None:
     assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
-
-
-def test_marks_and_separators_inside_a_text_are_characters_of_it(tmp_path: Path) -> None:
-    """Only what stands at the beginning of a file is a byte order mark, and only \\n, \\r\\n and
-    \\r end a line."""
-    docs, _ = read(
-        write(tmp_path, "a.txt", "\ufeffone\n\n\ufefftwo\u2028three\u0085four\x0bfive\rsix")
-    )
-    assert docs == ["one", "\ufefftwo\u2028three\u0085four\x0bfive\nsix"]
-    docs, _ = read(
-        write(
-            tmp_path,
-            "a.jsonl",
-            json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False) + "\n",
-        )
-    )
-    assert docs == ["one\u2028two\x85three"]
 
 
 @given(data=st.binary(max_size=200))
@@ -124,13 +101,6 @@ def test_rows(
     assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
 
 
-def test_what_is_not_read_does_no_harm(tmp_path: Path) -> None:
-    line = '{"text": "one", "more": {"text": "two"}, "score": NaN, "n": 1, "n": 2}\n'
-    assert read(write(tmp_path, "a.jsonl", line))[0] == ["one"]
-    twice = write(tmp_path, "a.csv", "n,text,n,,\n1,one,2,,\n")
-    assert read(twice)[0] == ["one"]
-
-
 # ------------------------------------------------------------------ archives
 
 
@@ -173,51 +143,6 @@ def test_an_archive_with_another_ending_is_named(
 
 
 # ------------------------------------------------------------------ things that are not files
-
-
-def test_links_that_lead_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Two links to a folder from inside are 2^40 paths to a pattern that follows them."""
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    write(inside, "a.txt", TEXT)
-    for name in ("one", "two"):
-        (inside / name).symlink_to(inside)
-    (tmp_path / "itself.txt").symlink_to(tmp_path / "itself.txt")
-    began = time.monotonic()
-    assert [s.path.name for s in resolve((str(inside),), {})] == ["a.txt"]
-    assert [s.path.name for s in resolve((f"{inside}/**/*.txt",), {})] == ["a.txt"]
-    assert time.monotonic() - began < 5
-    assert "no such file or folder" in refused(capsys, tmp_path / "itself.txt", tmp_path)
-
-
-def test_patterns_find_what_the_shell_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a.txt", "b/c.txt", "b/d/e.txt", ".hidden/f.txt", "b/.g.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path, name, TEXT)
-
-    def found(pattern: str) -> list[str]:
-        return [
-            str(s.path.relative_to(tmp_path) if s.path.is_absolute() else s.path)
-            for s in resolve((pattern,), {})
-        ]
-
-    assert found(f"{tmp_path}/*.txt") == ["a.txt"]
-    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b/c.txt", "b/d/e.txt"]
-    assert found(f"{tmp_path}/.hidden/*.txt") == [".hidden/f.txt"]
-    monkeypatch.chdir(tmp_path)
-    assert found("b/*/e.tx[t]") == ["b/d/e.txt"]
-    assert found("?.txt") == ["a.txt"]
-
-
-def test_names_that_steer_a_terminal_are_shown_cleaned(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = write(tmp_path, "e\x1b[2J\nelectrify: all is well\u202e.txt", b"\xff" * 10)
-    sentence = refused(capsys, path, tmp_path)
-    assert "e\\x1b[2J\\nelectrify: all is well\\u202e.txt" in sentence
-    assert "\x1b" not in sentence
 
 
 # ------------------------------------------------------------------ sizes
@@ -276,55 +201,4 @@ def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
     counts = read_manifest(out).counts
     assert counts["cuts"] > 100
     assert counts["words"] == (1 << 30) // len(words) * 130_000
-    assert done["peak_mb"] < 1500
-
-
-def test_endless_words_are_cut_for_the_training_of_a_tokenizer() -> None:
-    """Elsewhere they stay whole, and no other text is touched."""
-    assert (
-        with_ends("a " + "x" * 2500 + "\nb")
-        == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
-    )
-    assert with_ends("x" * 1000 + " " + TEXT) == "x" * 1000 + " " + TEXT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_a_word_of_five_megabytes(tmp_path: Path, kind: str) -> None:
-    """It takes seconds, and becomes windows of pieces, not [UNK]."""
-    path = write(tmp_path, "a.txt", "x" * 5_000_000 + "\n\n" + TEXT)
-    options = PrepareConfig(
-        inputs=(str(path),),
-        output_dir=str(tmp_path / "out"),
-        vocab_size=512,
-        workers=1,
-        valid_fraction=0.0,
-        tokenizer=kind,
-    )
-    began = time.process_time()
-    manifest = prepare(options)
-    assert time.process_time() - began < 60
-    assert manifest.counts["words"] == 1 + 60 * 11
-    assert manifest.counts["unk_characters"] == 0
-
-
-@pytest.mark.slow
-def test_half_a_million_documents_of_one_word(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", "".join(f"w{i % 99991}\n\n" for i in range(500_000)))
-    done = measured(
-        [
-            "prepare",
-            str(path),
-            "--output-dir",
-            str(tmp_path / "out"),
-            "--vocab-size",
-            "500",
-            "--workers",
-            "1",
-        ],
-        tmp_path,
-    )
-    assert done["status"] == 0, done["err"]
-    counts = read_manifest(tmp_path / "out").counts
-    assert (counts["documents"], counts["duplicates"]) == (99_991, 400_009)
     assert done["peak_mb"] < 1500

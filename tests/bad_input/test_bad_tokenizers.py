@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from electrify.text.corpus import read_manifest
-from small import mistake, run, write_text
+from small import mistake, write_text
 
 ROLES = {
     "unk_token": "[UNK]",
@@ -20,15 +19,6 @@ ROLES = {
     "mask_token": "[MASK]",
 }
 IDS = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a"])}
-BOMB = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
-OTHER_UNK = {
-    "type": "WordPiece",
-    "vocab": IDS,
-    "unk_token": "[NO]",
-    "continuing_subword_prefix": "##",
-    "max_input_chars_per_word": 100,
-}
-DOUBLED = '"the": 5, "the": 9'
 
 
 def whole(*, ids: dict[str, int] | None = None, **parts: Any) -> dict[str, Any]:
@@ -108,94 +98,6 @@ def test_damaged_ones_are_found_before_any_text_is_read(
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-FAILING: dict[str, tuple[dict[str, Any], str]] = {
-    "a regular expression without end": (
-        whole(pre_tokenizer=split("(a+)+$")),
-        "the tokenizer fails on this text",
-    ),
-    "an empty vocabulary": (whole(ids={}), "the tokenizer fails on this text"),
-    "an [UNK] of another name": (whole(model=OTHER_UNK), "the tokenizer fails on this text"),
-    "one that deletes all text": (
-        whole(normalizer={"type": "Replace", "pattern": {"Regex": r"[\s\S]"}, "content": ""}),
-        "every token of a.txt is unknown",
-    ),
-    "one of another language": (
-        whole(ids={k: v for k, v in IDS.items() if k.startswith("[")}),
-        "every token of a.txt is unknown",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FAILING)
-def test_those_that_fail_on_the_text(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, case: str
-) -> None:
-    """In a worker process, where Rust code panics: a BaseException that is no Exception."""
-    content, says = FAILING[case]
-    folder = write_tokenizer(tmp_path / "tokenizer", content)
-    source = write_text(tmp_path / "a.txt", size=2000)
-    with source.open("a", encoding="utf-8") as f:
-        f.write("\n\n" + "a" * 40 + "b\n")
-    assert says in mistake(
-        capsys,
-        "prepare",
-        source,
-        "--output-dir",
-        tmp_path / "out",
-        "--tokenizer",
-        folder,
-        "--workers",
-        "1",
-    )
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-USABLE: dict[str, tuple[dict[str, Any] | str, int]] = {
-    "holes between ids": (whole(ids=IDS | {"of": 50}), 51),
-    "a key that occurs twice": (json.dumps(whole()).replace('"the": 5', DOUBLED), 10),
-    "cutting and padding": (
-        whole(
-            truncation={"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
-             "stride": 0},
-            padding={
-                "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None,
-                "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]",
-            },
-        ),
-        7,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", USABLE)
-def test_odd_ones_that_work(tmp_path: Path, case: str) -> None:
-    """The number of tokens is that of the words and signs, whatever tokenizer.json says about
-    lengths."""
-    content, vocab_size = USABLE[case]
-    folder = write_tokenizer(tmp_path / "tokenizer", content)
-    source = write_text(tmp_path / "a.txt", size=2000)
-    assert (
-        run(
-            "prepare",
-            str(source),
-            "--output-dir",
-            str(tmp_path / "out"),
-            "--tokenizer",
-            str(folder),
-            "--workers",
-            "1",
-            "--allow-unk",  # it knows a few words
-        )
-        == 0
-    )
-    manifest = read_manifest(tmp_path / "out")
-    text = source.read_text(encoding="utf-8")
-    assert (manifest.vocab_size, manifest.counts["tokens"]) == (
-        vocab_size,
-        len(text.replace(".", " .").split()),
-    )
-
-
 def test_code_of_others_never_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     more: dict[str, Any] = {
         "tokenizer_class": "Evil",
@@ -211,34 +113,4 @@ def test_code_of_others_never_runs(capsys: pytest.CaptureFixture[str], tmp_path:
     )
     assert "brings Python code of its own (auto_map), which electrify never runs" in sentence
     assert not (tmp_path / "ran").exists()
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--vocab-size", "1" + "0" * 12], "--vocab-size "),
-        (["--tokenizer", "bpe", "--vocab-size", "1" + "0" * 12], "--vocab-size "),
-        (["--vocab-size", "9" * 5000], "--vocab-size "),
-        (["--vocab-size", "inf"], "--vocab-size "),
-        (["--shard-mb", "1" + "0" * 15], "--shard-mb "),
-        (["--tokenizer-sample-mb", "1" + "0" * 15], "--tokenizer-sample-mb "),
-        (["--min-frequency", "-1"], "--min-frequency "),
-        (["--workers", "100000"], "--workers "),
-        (["--valid-fraction", "nan"], "--valid-fraction "),
-        (["--tokenizer", "\x1b[31m"], "\\x1b[31m"),
-    ],
-    ids=lambda value: (
-        " ".join(value)[:40].replace("\x1b", "ESC") if isinstance(value, list) else ""
-    ),
-)
-def test_numbers_that_nobody_means(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], says: str
-) -> None:
-    """The libraries reserve memory for as many pieces as are asked for, and abort the process where
-    there is none."""
-    source = write_text(tmp_path / "a.txt", size=2000)
-    sentence = mistake(capsys, "prepare", source, "--output-dir", tmp_path / "out", *words)
-    assert says in sentence
-    assert "\x1b" not in sentence
     assert not (tmp_path / "out" / "manifest.json").exists()

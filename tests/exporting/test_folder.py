@@ -115,15 +115,6 @@ def test_both_halves_of_a_run(rtd_run):
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
 
 
-def test_a_generators_own_dropout(tmp_path):
-    config = with_model(RTD, tie="tokens", generator_dropout=0.0)
-    folders = export_run(tmp_path / "run", write_run(tmp_path / "run", config))
-    said = {part: json.loads((f / "config.json").read_text()) for part, f in folders.items()}
-    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    assert [said["discriminator"][name] for name in names] == [0.1, 0.2]
-    assert [said["generator"][name] for name in names] == [0.0, 0.0]
-
-
 def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     run = tmp_path / "run"
     write_run(run, MLM)
@@ -237,16 +228,6 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
         assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
 
 
-def test_the_networks_are_left_as_they_were(tmp_path, capfd):
-    built = write_run(tmp_path / "run", RTD)
-    built.objective.train()
-    before = {n: p.clone() for n, p in built.objective.named_parameters()}
-    export_run(tmp_path / "run", built)
-    assert all(m.training for m in built.objective.modules())
-    assert all(torch.equal(p, before[n]) for n, p in built.objective.named_parameters())
-    assert capfd.readouterr() == ("", ""), "transformers is silenced"
-
-
 def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
     run = tmp_path / "run"
     built = write_run(run, RTD, steps=(5, 10))
@@ -330,25 +311,6 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_finished_run_without_checkpoints_points_to_what_it_exported(tmp_path):
-    """`pretrain` does not continue it."""
-    run = tmp_path / "run"
-    export_run(run, write_run(run, RTD))
-    says = (
-        r"no complete checkpoint .*; copy what it exported at its end \(discriminator, generator\)"
-    )
-    with pytest.raises(UserError, match=says):
-        export(run, output_dir=tmp_path / "out")
-
-
-def test_word_pieces_get_a_vocabulary_file(tmp_path):
-    write_run(tmp_path / "run", MLM, steps=(5,))
-    (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
-    (tmp_path / "out").mkdir()
-    out = export(tmp_path / "run", output_dir=tmp_path / "out")
-    assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
-
-
 SENTENCE = [2, 5, 4, 7, 4, 9, 3]
 
 
@@ -422,22 +384,6 @@ def test_the_card_tells_the_run(tmp_path):
     )
 
 
-def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
-    """Its own numbers, not those of the line before; passes over the corpus are in the log only."""
-    run = tmp_path / "run"
-    built = write_run(run, RTD)
-    model = {n: p.detach() for n, p in built.objective.named_parameters()}
-    used = {"step": 7, "tokens": 5000, "window": {"tokens": [2345.0, 0.0]}, "seconds": 38.0}
-    checkpoint.save(run, 7, {"model": model}, STATE | used, keep=None)
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    log = [json.loads(line) | {"epoch": 2.5} for line in lines]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
-    card = (export(run, output_dir=tmp_path / "out", step=7) / "README.md").read_text()
-    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s"):
-        assert f"| {row} |" in card
-    assert "passes over the corpus" not in card
-
-
 def card_of(tmp_path, config, part="discriminator", *, step=None):
     """The card of a network, which is not exported. step: that of a checkpoint."""
     run = tmp_path / "run"
@@ -448,88 +394,6 @@ def card_of(tmp_path, config, part="discriminator", *, step=None):
     return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
 
 
-@pytest.mark.parametrize(
-    ("objective", "part", "fields", "says"),
-    [
-        ("rtd", "discriminator", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("rtd", "generator", {"init_generator": "me/start"}, "further|me/start"),
-        ("corrective", "corrector", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("selective", "selector", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("rtd", "generator", {"init_discriminator": "me/start"}, "shares|me/start"),
-        ("rtd", "discriminator", {"init_generator": "me/start"}, "shares|me/start"),
-        ("rtd", "generator", {"init_discriminator": "me/start", "tie": "none"}, "raw|"),
-        ("rtd", "discriminator", {}, "raw|"),
-    ],
-)
-def test_a_card_says_from_what_a_network_went_on(tmp_path, objective, part, fields, says):
-    which, _, start = says.partition("|")
-    sentence = {
-        "further": f"Trained further with electrify from {start}.",
-        "shares": f"began as in {start}.",
-        "raw": "Trained from raw text with electrify.",
-    }
-    losses = {"corrective": {"correct": 1.0}, "selective": {"select": 1.0}}.get(objective, {})
-    weights = {"generator": 1.0, "rtd": 1.0} | losses
-    config = override(RTD, {"objective": objective, "term_weights": weights} | fields)
-    card = card_of(tmp_path, config, part)
-    assert {key for key, text in sentence.items() if text in card} == {which}
-    own = which == "further"
-    assert ("base_model: me/start" in card) == own
-
-
-DETECTS = "to say of every token whether it is original or was replaced"
-
-
-@pytest.mark.parametrize(
-    ("objective", "weights", "says", "not_said"),
-    [
-        (
-            "corrective",
-            {"rtd": 50, "correct": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
-            ["predict the original", "METRO", "learned nothing"],
-        ),
-        (
-            "corrective",
-            {"rtd": 0, "correct": 1},
-            [
-                "run: encoder\n",
-                "to predict the original of replaced tokens",
-                "its loss, `rtd`, has weight 0.",
-            ],
-            [DETECTS, "discriminator\n", ".sigmoid()"],
-        ),
-        (
-            "selective",
-            {"rtd": 5, "select": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
-            ["candidates", "TEAMS"],
-        ),
-        (
-            "selective",
-            {"rtd": 0, "select": 2},
-            ["run: encoder\n", "to share all but the last layer with a branch", "has weight 0."],
-            [DETECTS, ".sigmoid()"],
-        ),
-        (
-            "rtd",
-            {"rtd": 0},
-            ["run: encoder\n", "without a task of its own", "AutoModel", "last_hidden_state"],
-            [DETECTS, ".sigmoid()"],
-        ),
-    ],
-)
-def test_a_card_tells_nothing_of_a_loss_without_weight(
-    tmp_path, objective, weights, says, not_said
-):
-    fields = {"objective": objective, "term_weights": {"generator": 1.0} | weights}
-    card = card_of(tmp_path, override(RTD, fields)).partition("## Recipe")[0]
-    for text in says:
-        assert text in card
-    for text in not_said:
-        assert text not in card
-
-
 @pytest.mark.parametrize("corruptor", ["generator", "mixture"])
 def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
@@ -537,12 +401,6 @@ def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
         fields["read_outs"] = [1, 2]
     run = tmp_path / "run"
     assert set(export_run(run, write_run(run, override(RTD, fields)))) == {"discriminator"}
-
-
-@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
-def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
-    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
-    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
 
 
 @pytest.mark.parametrize("step", [4, 8, 9])
@@ -566,13 +424,6 @@ def test_a_checkpoint_before_detection_begins(tmp_path, step):
     assert ".sigmoid()" not in cards["discriminator"]
     assert f"{so_far} It has read [MASK]" in cards["corrector"]
     assert so_far not in cards["generator"]
-
-
-def test_the_recipe_in_the_card_runs_again(tmp_path):
-    from electrify.recipe import parse
-
-    recipe = card_of(tmp_path, RTD).split("```yaml\n")[1].split("```")[0]
-    assert parse(recipe, "card") == RTD
 
 
 # ------------------------------------------------------------------ without electrify

@@ -14,10 +14,7 @@ from torch import nn
 
 from batches import built
 from electrify import cli
-from electrify.errors import UserError
 from electrify.exporting.loading import quiet
-from electrify.recipe import load, override
-from electrify.rules import check
 from electrify.text.corpus import Corpus
 from small import mistake, pretrain_words
 
@@ -109,27 +106,3 @@ def test_a_generator_that_shares_a_norm(
     for way in (["--layer-norm-eps", "0.001"], ["--tie", "tokens"]):
         assert cli.main([*line, *way]) == 0
         line[line.index("--output-dir") + 1] += "-again"
-
-
-@pytest.mark.parametrize("eps", [0.0, -1e-5, 1.0, float("nan")])
-def test_what_is_not_an_epsilon(eps: float) -> None:
-    with pytest.raises(UserError, match="layer_norm_eps should be"):
-        check(override(load("electra-tiny"), {"layer_norm_eps": eps}))
-
-
-def test_a_generator_that_cannot_be_the_encoder(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its own shape is said, before anything runs."""
-    start = folder_of(tmp_path / "start", small_data, "electra")
-    has = json.loads((start / "config.json").read_text())["num_hidden_layers"]
-    fields = {"num_hidden_layers": has + 1, "init_generator": start, "layer_norm_eps": EPS}
-    words = pretrain_words(
-        small_data, tmp_path / "run", **SHORT | fields, tie="all", generator_size=1.0
-    )
-    said = mistake(capsys, *map(str, words))
-    assert (
-        f"cannot share with the encoder what --tie all says (--num-hidden-layers {has} there, "
-        f"{has + 1} in the encoder); give the encoder the same"
-    ) in said
-    assert not (tmp_path / "run").exists()

@@ -21,7 +21,7 @@ from electrify.exporting.loading import quiet
 from electrify.model.heads import LinearHead
 from electrify.model.shape import Shape
 from electrify.recipe import load
-from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
+from electrify.train.start import load_model, may_hold, must_know_the_words, shape_in
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -107,36 +107,6 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     }
     ignored = {"ElectraModel": 0, "ElectraForMaskedLM": 5, "ElectraForTokenClassification": 2}[kind]
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
-
-
-@pytest.mark.parametrize("kind", ["ElectraModel", "ElectraForPreTraining"])
-def test_a_network_that_never_learns_needs_its_head(tmp_path, kind):
-    built = random_built(RTD)
-    own, before = built.exports["generator"], values(built)
-    with pytest.raises(UserError, match="has no head of a masked language model, and a frozen"):
-        load_model(own, folder(tmp_path, kind, SMALL), what="generator", learns=False)
-    assert changed(built, before, "generator") == set()
-    whole = folder(tmp_path / "mlm", "ElectraForMaskedLM", SMALL)
-    load_model(own, whole, what="generator", learns=False)
-    assert changed(built, before, "generator")
-
-
-def test_a_partial_head_is_named(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    start = folder(tmp_path, "ElectraForPreTraining")
-    state = load_file(tmp_path / "model.safetensors")
-    del state["discriminator_predictions.dense.bias"]
-    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    built = random_built(RTD)
-    before = values(built)
-    lines = load_model(built.kept, start, what="discriminator")
-    assert lines == [
-        "it lacks discriminator_predictions.dense.bias; they keep their initial values"
-    ]
-    assert changed(built, before, "discriminator") == set(before["discriminator"]) - {
-        "head.dense.bias"
-    }
 
 
 def test_a_linear_head_does_not_fill_one_of_two_layers(tmp_path):
@@ -230,17 +200,6 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     assert not changed(built, before, "discriminator")
 
 
-def test_embeddings_that_cannot_be_shared(tmp_path):
-    from electrify.build import Vocabulary, build
-
-    start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
-    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=shape_of(start))
-    with pytest.raises(
-        UserError, match="if it is shared with the other network, choose --tie none"
-    ):
-        load_model(built.exports["generator"], start, what="generator")
-
-
 def test_places_that_are_no_model(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "gpt").mkdir()
@@ -308,19 +267,6 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
         must_know_the_words(str(tmp_path / "other"), ours)
 
 
-def test_a_tokenizer_that_cannot_be_compared(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is told, and believed."""
-    start = folder(tmp_path / "start", "ElectraModel")
-    (Path(start) / "vocab.json").write_text("{}")
-    (Path(start) / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
-    must_know_the_words(start, small_data / "tokenizer")
-    said = capsys.readouterr().err
-    assert f"warning: {start}: its tokenizer cannot be loaded" in said
-    assert "were not compared with the corpus's" in said
-
-
 @pytest.mark.parametrize(
     ("tokens", "rows", "fits"),
     [
@@ -337,24 +283,3 @@ def test_a_tokenizer_that_cannot_be_compared(
 )
 def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: bool) -> None:
     assert may_hold(rows, tokens) is fits
-
-
-def test_a_small_padded_table_loses_its_padding(tmp_path: Path) -> None:
-    """By a third, up to a round number: the words are compared one by one all the same."""
-    start = folder(tmp_path / "padded", "ElectraForMaskedLM", SHAPE | {"vocab_size": 32})
-    write_tokenizer(tmp_path / "ours")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (Path(start) / name).write_bytes((tmp_path / "ours" / name).read_bytes())
-    assert shape_of(start, vocab_size=len(WORDS)).vocab_size == len(WORDS)
-    must_know_the_words(start, tmp_path / "ours")
-    lines = load_model(random_built(MLM).kept, start, what="discriminator")
-    assert lines[0].endswith("left out the last 9 of 32 rows of its vocabulary, which no token has")
-
-
-def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:
-    """Positions may be as many as the padded words are."""
-    rows = len(WORDS) + 2
-    names = ("encoder.embeddings.words.weight", "encoder.embeddings.positions.weight")
-    named = {name: torch.ones(rows, 2) for name in (*names, "head.bias_V")}
-    _fit_rows(named, random_built(MLM).kept)
-    assert [len(t) for t in named.values()] == [rows - 2, rows, rows - 2]

@@ -16,12 +16,9 @@ import torch
 
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.objectives.objective import Step
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
-from electrify.train.run import split_batch
 from small import (
     TORCHRUN,
     Process,
@@ -134,20 +131,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_detect_in_a_process_that_has_not_trained(small_data: Path, tmp_path: Path) -> None:
-    """It imports the class that the user names, and none that the folder does."""
-    assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
-    line = ["detect", str(tmp_path / "run" / "discriminator"), "the chef ate"]
-    own = "toy_architecture:Roberta"
-    refused = in_a_process(line, tmp_path).end()
-    assert (refused.status, f"give --architecture {own}" in refused.err) == (2, True)
-    path = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    found = Process([*line, "--architecture", own], tmp_path / "err.txt", variables=path).end()
-    assert found.status == 0, found.err
-    assert found.out.splitlines()[0].startswith("the\t0.")
-
-
 def _ids(folder: Path, text: str) -> list[int]:
     from tokenizers import Tokenizer
 
@@ -165,17 +148,6 @@ def test_accumulation_gives_the_same_numbers(toy: str, small_data: Path, tmp_pat
     parts = words(small_data, tmp_path / "parts", toy, **exact, per_device_train_batch_size=2)
     assert run(*parts) == 0
     same_numbers(tmp_path / "whole", tmp_path / "parts")
-
-
-def test_a_split_that_would_cut_a_group_is_refused(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = mistake(
-        capsys, *words(small_data, tmp_path / "run", "objective", per_device_train_batch_size=1)
-    )
-    assert "objective toy_objective:Margin compares 2 rows with each other" in said
-    assert "forward passes of 1 rows would cut such a group" in said
-    assert not (tmp_path / "run").exists()
 
 
 OWN = "own_objective:"
@@ -204,40 +176,6 @@ def test_a_mistake_is_one_sentence(
     line = pretrain_words(small_data, tmp_path / "run", max_steps=STEPS, **fields)
     assert says in mistake(capsys, *line)
     assert not (tmp_path / "run" / "discriminator").exists()
-
-
-def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
-    """A share of a batch of the schedule may be smaller than a group though the batch is not."""
-    own = {"train_batch_size": 16, "batch_size_schedule": "4=0.2"}
-    fields = MARGIN | {"objective_options": {"group": 4}} | own
-    config = override(load("electra-tiny"), fields)
-    assert split_batch(config, 1)[1] == 16
-    with pytest.raises(UserError, match="2 rows would cut such a group"):
-        split_batch(config, 2)
-
-
-def test_rows_without_text_count_in_no_loss() -> None:
-    """The last batch of a validation may be part empty: its means are those of the rows that hold
-    text."""
-    config = override(load("electra-tiny"), TOYS["corruptor"] | {"dropout": 0})
-    special = SpecialIds(0, 1, 2, 3, 4, others=())
-    step = Step(build(config, Vocabulary(100, special)).objective).eval()
-    rows = [[2, *range(10, 20), 3], [2, *range(30, 36), 3]]
-    found = []
-    for empty in (0, 2):
-        tokens = from_sequences([*rows, *([[]] * empty)], row_length=16, pad=0)
-        draws = draws_for(seed=1, step=0, num_rows=2 + empty, row_length=16)
-        terms = step(tokens, step.objective.plan(tokens, draws))
-        found.append(
-            {
-                name: (one.sum.item(), one.count.item())
-                for name, one in terms.items()
-                if one.kind == "mean"
-            }
-        )
-    assert found[0].keys() >= {"margin", "contrast", "named"}
-    for name, (total, number) in found[0].items():
-        assert found[1][name] == pytest.approx((total, number), rel=1e-5), name
 
 
 def test_options_reach_an_architecture() -> None:

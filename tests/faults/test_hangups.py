@@ -3,20 +3,13 @@ nothing half-written."""
 
 from __future__ import annotations
 
-import os
-import pty
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import breaking
 import pytest
 from breaking import (
-    KILLED,
     SAVED,
     SERVER,
     SHORT,
@@ -24,16 +17,12 @@ from breaking import (
     Broken,
     _main,
     at_call,
-    begin,
     core,
     run,
-    variables,
 )
 
 from small import (
-    environment,
     listing,
-    logged_step,
     pretrain_words,
     same_ending,
     steps_of,
@@ -223,44 +212,3 @@ def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> Non
     assert steps_of(tmp_path / "run") == [7, 11]
     run(words, tmp_path)
     same_ending(unbroken, tmp_path / "run", step=24)
-
-
-@pytest.mark.slow
-def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Whoever ignores SIGHUP for us wants the run to go on."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-        subprocess.run(
-            [sys.executable, breaking.__file__, *words],
-            env=environment(**variables(f"hup@{UPDATE}@11")),
-            check=True,
-            timeout=300,
-        )
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
-@pytest.mark.slow
-def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """The kernel sends SIGHUP, and every line that the run still says is an error from then on."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 2000})
-    pid, terminal = pty.fork()
-    if pid == 0:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        command = [sys.executable, "-m", "electrify", *words]
-        os.execve(sys.executable, command, environment(TERM="dumb"))  # noqa: S606 - the forked side
-    began, ended = time.monotonic(), 0
-    while not ended and time.monotonic() < began + 200:
-        if terminal >= 0 and logged_step(tmp_path / "run") >= 9:
-            os.close(terminal)
-            terminal = -1
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.01)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
-    assert os.waitstatus_to_exitcode(status) == SAVED
-    assert steps_of(tmp_path / "run")[-1] >= 9
-    assert begin(words, tmp_path).kill_after(3) in (KILLED, 0), "it continues"

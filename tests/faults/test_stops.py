@@ -140,17 +140,6 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
     same_ending(tmp_path / "whole", tmp_path / "run", step=8)
 
 
-@pytest.mark.slow
-def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Both before a checkpoint is written: the older ones are whole."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    fault = f"term@{UPDATE}@16,term@electrify.train.checkpoint:save@3"
-    run(words, tmp_path, fault=fault, expect=-signal.SIGTERM)
-    assert steps_of(tmp_path / "run") == [7, 14]
-    run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_text(tmp_path_factory.mktemp("text") / "corpus.txt", size=60_000)

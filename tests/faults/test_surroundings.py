@@ -106,21 +106,6 @@ def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
-@pytest.mark.slow
-def test_foreign_things_in_the_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Named as checkpoints or not: passed over, and left alone."""
-    folder = tmp_path / "run"
-    words = pretrain_words(small_data, folder, **SHORT)
-    run(words, tmp_path, fault=f"kill@{UPDATE}@16", expect=KILLED)
-    (folder / "checkpoint-abc").mkdir()
-    (folder / "notes.txt").write_text("mine")
-    said = run(words, tmp_path)
-    assert "continuing after step 14" in said
-    same_ending(unbroken, folder, step=24)
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert (folder / "checkpoint-abc").is_dir()
-
-
 def test_the_order_of_listings_says_nothing(
     small_data: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from electrify.finetuning.baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, overlap
+from electrify.finetuning.baselines import MAJORITY, OVERLAP, TFIDF, answer, applies
 from electrify.finetuning.tasks import Example, Examples, Kind, Sentence, TaskData
 
 
@@ -80,20 +80,6 @@ def test_words_that_tell_the_class_are_found_by_tfidf_only() -> None:
     assert scores(TFIDF, of) == {"accuracy": 1.0}
 
 
-def test_class_weights_and_further_sets() -> None:
-    """One word in ten texts of class 0 and two of class 1: weights let the rare class win."""
-    train = texts(*[("same", 0)] * 10, *[("same", 1)] * 2, ("other", 0), ("else", 0))
-    of = TaskData(
-        name="t", kind="classification", labels=("no", "yes"), metrics=("accuracy", "ece"),
-        epochs=1, train=train, validation=texts(("same", 1)), also=(("more", texts(("same", 0))),),
-    )  # fmt: skip
-    plain = answer(TFIDF, of, train)
-    assert (plain["accuracy"], plain["accuracy_more"]) == (0.0, 1.0)
-    balanced = answer(TFIDF, of, train, class_weights="balanced")
-    assert (balanced["accuracy"], balanced["accuracy_more"]) == (1.0, 0.0)
-    assert set(plain) == set(of.score_names)
-
-
 def test_pairs_by_their_words_in_common() -> None:
     """By hand: a shares 1 word of 3, b none of 4, c both of 2. The held-out pairs are of new words,
     so that nothing else could tell them apart."""
@@ -110,11 +96,3 @@ def test_pairs_by_their_words_in_common() -> None:
     of = task("classification", pairs(*same[:30]), pairs(*same[30:]))
     assert scores(OVERLAP, of) == {"accuracy": 1.0}
     assert not applies(OVERLAP, task("classification", texts(("a", 1)), texts(("b", 0))))
-
-
-def test_words_in_common() -> None:
-    assert [overlap("x y", other) for other in ("X z", "u v", "y x")] == [1 / 3, 0.0, 1.0]
-    assert overlap("caf\u00e9 stra\u00dfe", "CAFE\u0301, STRASSE!") == 1.0, "forms of one word"
-    assert overlap("हिन्दी में", "हानि मे") == 0.0, "vowel signs belong to the word"
-    assert overlap("\u00adhy\u00adphen", "hyphen") == 1.0, "invisible characters"
-    assert overlap("don't", "don’t") == 1.0

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from electrify import UserError
 from electrify.finetuning import new_texts
-from electrify.finetuning.embed import embed, embed_files, fitted
+from electrify.finetuning.embed import embed, embed_files
 from electrify.finetuning.options import EmbedConfig
 from small import run
 
@@ -56,15 +56,6 @@ def test_centring_and_whitening(zoo: Path) -> None:
         embed(zoo / "bert", TEXTS, whiten=TEXTS)
     with pytest.raises(UserError, match="center and whiten exclude each other"):
         embed(zoo / "bert", TEXTS, whiten=TEXTS, center=TEXTS)
-
-
-def test_a_transform_does_not_depend_on_blocks() -> None:
-    vectors_ND = np.random.default_rng(0).normal(100, 3, (300, 6)).astype(np.float32)
-    one = fitted([vectors_ND], width=6, whiten=True, shown="x")(vectors_ND)
-    blocks = np.split(vectors_ND, range(7, 300, 7))
-    many = fitted(blocks, width=6, whiten=True, shown="x")(vectors_ND)
-    np.testing.assert_allclose(np.abs(one), np.abs(many), atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(np.cov(one.T, bias=True), np.eye(6), atol=1e-4)
 
 
 def test_files(

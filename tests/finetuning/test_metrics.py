@@ -3,7 +3,6 @@ compute them."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
@@ -14,9 +13,8 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.errors import UserError
 from electrify.finetuning import metrics
-from electrify.finetuning.metrics import METRICS, UNKNOWN, better, chosen
+from electrify.finetuning.metrics import UNKNOWN
 from electrify.finetuning.tasks import Example
 
 classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
@@ -162,27 +160,3 @@ def test_unknown_labels_are_not_scored() -> None:
 
 
 # ------------------------------------------------------------------ the table
-
-
-def test_what_is_better() -> None:
-    assert better("accuracy", 0.6, 0.5)
-    assert not better("accuracy", 0.5, 0.5)
-    assert better("ece", 0.1, 0.2)
-    assert better("accuracy", 0.1, math.nan)
-    assert not better("accuracy", math.nan, 0.1)
-
-
-def test_metrics_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(["roc_auc", "ece", "roc_auc"], "classification") == ("roc_auc", "ece")
-    with pytest.raises(UserError, match=r"multilabel has no metric 'ece'\. Choose from accuracy,"):
-        chosen(["ece"], "multilabel")
-    with pytest.raises(UserError, match="tagging has no metric 'f1'"):
-        chosen(["f1"], "tagging")
-    metrics.require(list(METRICS))
-
-    def absent(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(UserError, match=r"scipy, which is not installed: pip install 'electrify\["):
-        metrics.require(("spearman",))

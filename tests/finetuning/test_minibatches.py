@@ -75,27 +75,6 @@ def test_epochs_differ_and_lengths_are_similar_in_a_batch() -> None:
     assert not sets[0] & sets[1]
 
 
-def test_neither_the_incomplete_batch_nor_the_first_one_is_long_or_short() -> None:
-    lengths_N = torch.arange(1, 101)
-    left, opening = [], []
-    for seed in range(200):
-        batches = loop.epoch_batches(lengths_N, batch_size=32, seed=seed, epoch=0)
-        left += [float(lengths_N[b].float().mean()) for b in batches if len(b) == 4]
-        opening.append(float(lengths_N[batches[0]].float().mean()))
-    # Means of 4 of 1..100 over 200 seeds have a standard error of 1, those of the first batch of 2.
-    assert len(left) == 200
-    assert abs(sum(left) / 200 - 50.5) < 4
-    assert abs(sum(opening) / 200 - 50.5) < 7
-
-
-def test_batches_of_any_length_and_a_permutation_of_any_machine() -> None:
-    assert loop.shuffled(8, 3, loop.SUBSET).tolist() == [7, 4, 5, 1, 0, 3, 2, 6]
-    lengths_N = torch.arange(100)
-    batches = loop.epoch_batches(lengths_N, batch_size=32, seed=0, epoch=0, by_length=False)
-    assert [len(b) for b in batches] == [32, 32, 32, 4]
-    assert torch.cat(batches).tolist() == loop.shuffled(100, 0, loop.ORDER, 0).tolist()
-
-
 def test_pieces_hold_every_row_once_and_few_tokens() -> None:
     lengths_N = torch.tensor([5, 9, 3, 12, 7, 30])
     found = list(loop.pieces(torch.tensor([5, 3, 1, 0, 2]), lengths_N, 20))
@@ -182,12 +161,6 @@ def test_each_part_moves_by_its_learning_rate(zoo: Path) -> None:
     assert sorted(moved) == pytest.approx([1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3])
     for rate, most in moved.items():
         assert most == pytest.approx(0.5 * rate, rel=0.02)
-
-
-def test_a_loss_that_is_not_a_number(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Texts, "loss", lambda self, net, batch: net(batch.inputs).sum() * math.nan)
-    with pytest.raises(UserError, match=r"the loss is nan after 1 updates \(seed 7\)"):
-        trained_once(zoo)
 
 
 @pytest.mark.parametrize(
@@ -530,12 +503,3 @@ def test_the_loss_with_weights(zoo: Path) -> None:
     loss = problem.loss(lambda inputs: logits[:2], batch)
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     assert float(problem.weight(batch)) == pytest.approx(2 / 3 + 1 / 3)
-
-
-def test_devices_and_precision() -> None:
-    assert loop.device_named("cpu") == CPU
-    for absent in ("cuda:99", "gpu"):
-        with pytest.raises(UserError, match=f"device '{absent}' is not here"):
-            loop.device_named(absent)
-    assert loop.computes_in_bf16("true", CPU)
-    assert not loop.computes_in_bf16("false", CPU)

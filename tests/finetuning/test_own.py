@@ -124,13 +124,6 @@ def test_kinds_of_labels(
     assert (found.kind, found.labels) == (kind, names)
 
 
-def test_a_vector_has_a_place_for_each_class_also_in_validation(tmp_path: Path) -> None:
-    found = own(tmp_path, jsonl([0, 1, 0], [0, 0, 0]), jsonl([1, 0, 1]), name="t.jsonl")
-    assert [e.label for e in (*found.train, *found.validation)] == [(1,), (), (0, 2)]  # type: ignore[union-attr]
-    with pytest.raises(UserError, match=r"v.jsonl, line 1: label '1' is none of the classes label"):
-        own(tmp_path, jsonl([0, 1, 0], [0, 0, 0]), jsonl([1, 0]), name="t.jsonl")
-
-
 def test_a_column_for_each_class(tmp_path: Path) -> None:
     text = "text,x,y\na,1,\nb,0,1\nc,,0\nd,nan,\ne,1.0,false\n"
     found = own(tmp_path, text, label_column="x,y")
@@ -189,20 +182,6 @@ def test_mistakes(tmp_path: Path, name: str, text: str, given: dict[str, Any], s
         own(tmp_path, text, name=name, **given)
 
 
-@pytest.mark.parametrize("odd", ["n/a", "0,5", "10.5 %"])
-def test_a_label_that_is_not_a_number_among_numbers(tmp_path: Path, odd: str) -> None:
-    """It would make a class of each number."""
-    labels = [f"{k / 4}" for k in range(20)]
-    labels[5] = odd
-    with pytest.raises(UserError, match=f"line 6: label '{odd}' is not a number, and most others"):
-        own(tmp_path, jsonl(*labels), name="t.jsonl")
-    found = own(tmp_path, jsonl(*labels), name="t.jsonl", problem_type="classification")
-    assert len(found.labels) == 20
-    people = [f"{k},5" for k in range(20)]
-    with pytest.raises(UserError, match="line 1: label '0,5' is not a number"):
-        own(tmp_path, jsonl(*people), name="t.jsonl")
-
-
 def test_notes_on_the_two_files(tmp_path: Path) -> None:
     train = "text,label\none,a\ntwo,b\nthree,c\n"
     found = own(tmp_path, train, "text,label\ntwo,b\nfour,a\n")
@@ -225,13 +204,6 @@ def test_tags_of_two_files(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"none of the validation tags \(X, Y\) is a training tag"):
         own(tmp_path, "the D\nchef N\n", "the X\ncooks Y\n", name="t.conll")
-
-
-def test_the_name_of_the_task(tmp_path: Path) -> None:
-    (tmp_path / "bbbp").mkdir()
-    for name, wanted in (("train.csv", "bbbp"), ("cola.csv", "own-cola"), ("m.v2.csv", "m")):
-        (tmp_path / "bbbp" / name).write_text("text,label\na,1\nb,0\n")
-        assert read(tmp_path / "bbbp" / name).name == wanted
 
 
 def test_from_one_file(tmp_path: Path) -> None:
@@ -278,9 +250,6 @@ def test_a_spoilt_file_is_examples_or_one_sentence(
 
 
 MULTI_HOT = '"[1, 0, 1]"', '"[0, 0, 1]"', '"[0, 0, 0]"'
-SENTIMENT140 = (
-    '"0","1","Mon Apr 06","NO_QUERY","me","so sad"\n"4","2","Mon Apr 07","NO_QUERY","me","fine"\n'
-)
 
 
 @pytest.mark.parametrize(
@@ -331,80 +300,6 @@ def test_files_of_other_tools(
     assert (found.kind, found.labels, found.train) == (kind, labels, train)
 
 
-def test_notes_on_the_columns(tmp_path: Path) -> None:
-    found = own(tmp_path, ",text,label,id\n0,a,x,7\n1,b,y,8\n2,c,,9\n", name="a.csv")
-    assert found.notes == (
-        "columns: text 'text', label 'label'; not read: '', 'id'",
-        "1 examples without a label are left out",
-        "task: classification, 2 classes (x, y)",
-    )
-    rows = (
-        {"query": "a", "document": "b", "label": 0.5},
-        {"query": "c", "document": "d", "label": 2},
-    )
-    found = own(tmp_path, records(*rows), name="b.jsonl")
-    assert found.notes == (
-        "columns: text 'query', second text 'document', label 'label'",
-        "task: regression, labels from 0.5 to 2",
-    )
-
-
-def test_tags_of_other_tools(tmp_path: Path) -> None:
-    iob = "Ada NNP B-PER\nsleeps VBZ O\n\nLovelace NNP I-PER\n"
-    assert own(tmp_path, iob, name="spacy.iob").train == (
-        Sentence(("Ada", "sleeps"), ("B-PER", "O")),
-        Sentence(("Lovelace",), ("B-PER",)),
-    )
-    row = {"id": "0", "tokens": ["Ada", "sleeps"], "pos_tags": [22, 42], "ner_tags": [1, 0]}
-    with pytest.raises(
-        UserError, match=r"line 1: column 'ner_tags' must be a list of texts .* not n"
-    ):
-        own(tmp_path, records(row), name="hub.jsonl")
-    found = own(tmp_path, records(row | {"ner_tags": ["B-PER", "O"]}), name="named.jsonl")
-    assert (found.kind, found.labels) == ("tagging", ("B-PER", "O"))
-    frame = "sentence_id,words,labels\n0,Ada,B-PER\n0,sleeps,O\n"
-    with pytest.raises(UserError, match=r"frame.csv: a word in each row; write .*\.conll"):
-        own(tmp_path, frame, name="frame.csv")
-
-
-def test_questions_of_other_tools(tmp_path: Path) -> None:
-    qas = [
-        {"id": "1", "question": "who?", "is_impossible": False,
-         "answers": [{"text": "Ada", "answer_start": 0}]},
-        {"id": "2", "question": "why?", "is_impossible": True, "answers": []},
-    ]  # fmt: skip
-    paragraphs = [{"context": "Ada sleeps", "qas": qas}]
-    wanted = (
-        Question("1", "who?", "Ada sleeps", (Answer("Ada", 0),)),
-        Question("2", "why?", "Ada sleeps", ()),
-    )
-    for name, layout in (
-        ("squad.json", {"data": [{"title": "x", "paragraphs": paragraphs}]}),
-        ("simple.json", paragraphs),
-    ):
-        found = own(tmp_path, json.dumps(layout), name=name)
-        assert (found.kind, found.train, found.metrics[0]) == ("answering", wanted, "best_exact")
-    lines = records({"sentence1": "a", "sentence2": "b", "label": 1}) * 2
-    with pytest.raises(UserError, match=r"run_glue.json: not .* SQuAD.*each line end in .jsonl"):
-        own(tmp_path, lines, name="run_glue.json")
-
-
-def test_no_header(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--no-header if the first line is an example"):
-        own(tmp_path, SENTIMENT140, name="s.csv")
-    found = own(
-        tmp_path, SENTIMENT140, name="s.csv", header=False, text_column="5", label_column="0"
-    )
-    assert (found.labels, found.train[0]) == (("0", "4"), Example("so sad", None, 0))
-
-
-def test_two_columns_with_labels_are_a_question(tmp_path: Path) -> None:
-    text = "text,label,category\na,1,x\nb,0,y\n"
-    with pytest.raises(UserError, match=r"'label' and 'category' may both .*--label-column"):
-        own(tmp_path, text, name="two.csv")
-    assert own(tmp_path, text, name="two.csv", label_column="category").labels == ("x", "y")
-
-
 def test_parquet(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -425,22 +320,3 @@ def test_parquet(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and more")
     with pytest.raises(UserError, match=r"bad.parquet is truncated, damaged or not a parquet"):
         read(tmp_path / "bad.parquet")
-
-
-def test_a_tsv_of_words_and_tags(tmp_path: Path) -> None:
-    """A blank line between sentences tells it from a table of texts and labels."""
-    words = "".join(f"New York\tB-LOC\nis\tO\nbig{n}\tO\n\n" for n in range(9))
-    task = own(tmp_path, words, name="t.tsv")
-    assert task.kind == "tagging"
-    assert task.train[0] == Sentence(("New York", "is", "big0"), ("B-LOC", "O", "O"))
-    table = "".join(f"text {n}\t{n % 2}\n" for n in range(9))
-    assert own(tmp_path, table + "\n", name="t.tsv", header=False).kind == "classification"
-
-
-def test_several_label_columns_are_given_with_commas(tmp_path: Path) -> None:
-    text = "text,toxic,rude\n" + "".join(f"t{n},{n % 2},1\n" for n in range(9))
-    with pytest.raises(UserError, match=r"as --label-column a,b,c\)"):
-        own(tmp_path, text)
-    task = own(tmp_path, text, label_column="toxic,rude")
-    assert (task.kind, task.labels) == ("multilabel", ("toxic", "rude"))
-    assert task.train[1] == Example("t1", None, (0, 1))

@@ -17,8 +17,6 @@ from transformers import (
     AutoTokenizer,
 )
 
-from electrify import UserError
-from electrify.finetuning import new_texts
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict, predict_files
@@ -150,22 +148,6 @@ def test_models_of_the_library(models: dict[str, str]) -> None:
     assert found == [{"predicted_tags": [f"LABEL_{k}" for k in logits_LC.argmax(-1)]}]
 
 
-@pytest.mark.parametrize(
-    ("model", "texts", "pairs", "says"),
-    [
-        ("tags", [["a"], "a film"], None, "the model tags words"),
-        ("tags", [["a"]], ["one"], "the model tags words"),
-        ("classes", "a film", None, "texts must be a list"),
-        ("classes", ["a"], ["b", "c"], "1 texts and 2 pairs"),
-    ],
-)
-def test_mistakes_in_python(
-    models: dict[str, str], model: str, texts: Any, pairs: Any, says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        predict(models[model], texts, pairs=pairs)
-
-
 # ------------------------------------------------------------------ files
 
 
@@ -228,47 +210,6 @@ def test_layouts_of_tags(
     assert [json.loads(x)["words"] for x in found] == [
         ["The", "film", "isn't", "good", "."], [], ["was", "it", "?"],
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-def test_warnings_about_pairs(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: bool
-) -> None:
-    saved = tmp_path / "saved"
-    shutil.copytree(models["classes"], saved)
-    config = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps(config | {"electrify": {"pairs": pairs}}))
-    path = tmp_path / "new.csv"
-    path.write_text("sentence1,sentence2\nthe film was good,it is not very fine\n")
-    for column in (None, "sentence2"):
-        found = predicted(str(saved), path, ".jsonl", pair_column=column)
-        said = capsys.readouterr().err
-        assert ("sentence2 is not read" in said) == (not pairs and column is None)
-        assert ("warning: " in said) == (not pairs and column is not None)
-        second = ["it is not very fine"] if pairs or column else None
-        (one,) = predict(saved, ["the film was good"], pairs=second)
-        assert ("warning: " in capsys.readouterr().err) == ((second is not None) != pairs)
-        assert json.loads(found)["probability"] == pytest.approx(one["probability"], abs=1e-5)
-
-
-def test_notes_and_blocks(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Truncated texts are counted over all blocks, unknown words reported; blocks do not change
-    labels."""
-    path = tmp_path / "long.txt"
-    path.write_text("very " * 18 + "\ngood\n" + "xyz " * 70 + "\nbad\n")
-    one = predicted(models["classes"], path, ".csv", max_seq_length=16)
-    monkeypatch.setattr(new_texts, "BLOCK_ITEMS", 1)
-    capsys.readouterr()
-    two = predicted(models["classes"], path, ".csv", max_seq_length=16)
-    said = capsys.readouterr().err
-    assert "50.0% of the texts (2 of 4) were truncated to 16 tokens" in said
-    first, second = (list(csv.DictReader(x.splitlines())) for x in (one, two))
-    assert [r["predicted_label"] for r in first] == [r["predicted_label"] for r in second]
-    predict(models["classes"], ["xyz xyz"])
-    assert "[UNK]" in capsys.readouterr().err
 
 
 def test_a_folder_of_finetune_and_standard_output(

@@ -32,7 +32,6 @@ from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
 from electrify.finetuning.texts import Texts
-from electrify.hub import file_of, must_be_reachable
 from small import listing, pretrain_words
 
 Files = tuple[str, str]
@@ -160,49 +159,6 @@ def test_other_settings_examples_or_models_are_refused(
     assert not (tmp_path / "o" / "scores.jsonl").exists()
 
 
-def test_one_model_by_several_names_is_one(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(zoo)
-    (tmp_path / "link").symlink_to(zoo / "bert")
-    names = ("bert", "./bert", str(zoo / "bert"), str(tmp_path / "link"))
-    report = finetune(options(zoo, reviews, tmp_path / "out", models=names))
-    assert {row.seeds for row in report.rows} == {1}
-    assert len(records(tmp_path / "out")) == 1
-
-
-def test_other_metrics_are_other_settings(zoo: Path, reviews: Files, tmp_path: Path) -> None:
-    """Records hold the metrics that were asked for, and the first one chooses an evaluation."""
-    out = tmp_path / "out"
-    finetune(options(zoo, reviews, out, metrics=("accuracy", "ece")))
-    for metrics in (("ece", "accuracy"), ("accuracy", "roc_auc"), ()):
-        with pytest.raises(UserError, match="holds runs with metrics"):
-            finetune(options(zoo, reviews, out, metrics=metrics))
-    assert len(finetune(options(zoo, reviews, out, metrics=("accuracy", "ece"))).rows) == 2
-
-
-def test_another_commit_of_the_hub_is_another_model(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest in the cache, where the Hub cannot be reached."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    top = tmp_path / "hub" / "models--me--model"
-    (top / "refs").mkdir(parents=True)
-    asked = options(zoo, reviews, tmp_path / "out", models=("me/model",))
-    for commit in ("1" * 40, "2" * 40):
-        shutil.copytree(zoo / "bert", top / "snapshots" / commit)
-        (top / "refs" / "main").write_text(commit)
-        for asked_once in (file_of, must_be_reachable):
-            asked_once.cache_clear()
-        if commit.startswith("1"):
-            finetune(asked)
-            assert records(tmp_path / "out")[0]["weights"] == f"me/model@{commit}"
-            continue
-        with pytest.raises(UserError, match="and the model changed since"):
-            finetune(asked)
-
-
 def test_scores_that_are_not_numbers(
     zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,20 +174,6 @@ def test_scores_that_are_not_numbers(
         for name in ("report.json", "scores.jsonl"):
             json.loads((out / name).read_text(), parse_constant=pytest.fail)
     assert records(out)[0]["scores"]["accuracy"] is None
-
-
-def test_a_score_outlives_a_model_that_cannot_be_saved(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saving = replace(options(zoo, reviews, tmp_path / "out"), save_model=True)
-    with monkeypatch.context() as m:
-        m.setattr(transformers.PreTrainedModel, "save_pretrained", lambda *_: 1 / 0)
-        with pytest.raises(UserError, match="could not be written"):
-            finetune(saving)
-    before = records(tmp_path / "out")
-    finetune(saving)
-    assert before[0]["scores"] == records(tmp_path / "out")[0]["scores"]
-    assert (tmp_path / "out" / "models").is_dir()
 
 
 # ------------------------------------------------------------------ the best evaluation
@@ -295,18 +237,6 @@ def test_early_stopping(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(done) == pytest.approx(one_run.expected_updates(task, settings))
 
 
-def test_an_evaluation_without_a_score_is_not_preferred(
-    zoo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one counts, a run is not stopped for it, and a note tells it."""
-    scripted(monkeypatch, math.nan)
-    settings = replace(SELECTING, early_stopping_patience=1)
-    found = finetune_one(str(zoo / "bert"), reviews_task(), seed=0, settings=settings)
-    assert found.scores == found.curve[-1].metrics
-    assert len(found.curve) > 3
-    assert any("is not a number on the held-out" in note for note in found.notes)
-
-
 def test_held_out_examples_are_not_trained_on() -> None:
     task = reviews_task()
     shown, held = shown_examples(task, seed=0, settings=SELECTING)
@@ -322,34 +252,6 @@ def test_held_out_examples_are_not_trained_on() -> None:
         _, held = shown_examples(task_of("classification", own), seed=seed, settings=tenth)
         assert [e.label for e in held].count(1) == 1
         assert len(held) == 21
-
-
-def test_held_out_values_among_which_nothing_can_be_chosen(tmp_path: Path) -> None:
-    """Of every seed, before the first run."""
-    values = [0.0, 1.0, 2.0, 3.0, 4.0, *[5.5] * 15]
-    tenth = replace(SELECTING, selection_fraction=0.1)
-    own = task_of("regression", [Example(f"t{k}", None, v) for k, v in enumerate(values)])
-    odd = []
-    for seed in range(10):
-        try:
-            shown_examples(own, seed=seed, settings=tenth)
-        except UserError as e:
-            assert "all held-out labels are equal" in str(e)  # noqa: PT017
-            odd.append(seed)
-    assert 0 < len(odd) < 10
-    first = next(k for k in range(9) if k not in odd and k + 1 in odd)
-    asked = FinetuneConfig(
-        models=(str(tmp_path / "none"),),
-        output_dir=str(tmp_path / "out"),
-        train_file="a.csv",
-        validation_file="b.csv",
-        seed=first,
-        seeds=2,
-        settings=tenth,
-    )
-    with pytest.raises(UserError, match="all held-out labels are equal"):
-        finetune(asked, [own])
-    assert not (tmp_path / "out").exists()
 
 
 # ------------------------------------------------------------------ search
@@ -416,52 +318,6 @@ def test_a_search_reports_the_best_and_writes_the_grid(
 
 
 # ------------------------------------------------------------------ options and notes
-
-
-def test_options_that_no_task_uses(zoo: Path, reviews: Files, tmp_path: Path) -> None:
-    for name, fields in (
-        ("doc_stride", {"doc_stride": 64}),
-        ("max_seq_length|most 40", {"max_seq_length": 41}),
-    ):
-        with pytest.raises(UserError, match=name):
-            finetune(options(zoo, reviews, tmp_path / "out", settings=replace(QUICK, **fields)))
-    values = tmp_path / "values.csv"
-    values.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
-    weighted = replace(QUICK, class_weights="balanced")
-    with pytest.raises(UserError, match="class_weights is for"):
-        finetune(options(zoo, (str(values),) * 2, tmp_path / "out", settings=weighted))
-    for given, fault in (
-        ({"early_stopping_patience": 3}, "needs load_best"),
-        ({"selection_fraction": 0.2}, "needs load_best"),
-        ({"load_best_model_at_end": True, "selection_fraction": 1.0}, "selection_fraction "),
-        ({"min_train_steps": 5, "num_train_epochs": 2.0}, "exclude each other"),
-        ({"frozen_encoder": "last", "layerwise_lr_decay": 0.9}, "exclude each other"),
-        ({"frozen_encoder": "last", "protocol": "published"}, "exclude each other"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"max_seq_length": 3}, "max_seq_length"),
-    ):
-        with pytest.raises(UserError, match=fault):
-            FinetuneSettings(**given)  # type: ignore[arg-type]
-    published = replace(QUICK, protocol="published")
-    with pytest.raises(UserError, match="save_model and protocol exclude each other"):
-        options(zoo, reviews, tmp_path / "out", settings=published, save_model=True)
-
-
-def test_truncated_texts_and_unknown_words_are_told(zoo: Path) -> None:
-    """The share, and the length that holds all: 30 words and two special tokens."""
-    made = [Example("very " * (30 if k % 4 == 0 else 3), None, k % 2) for k in range(40)]
-    task = task_of("classification", made)
-    settings = replace(QUICK, max_train_samples=None)
-    (note,) = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings).notes
-    wanted = "25.0% of the texts (10 of 40) were truncated to 16 tokens. --max-seq-length 32 "
-    assert note == f"training: {wanted}holds all of them"
-    frozen = replace(settings, frozen_encoder="last")
-    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=frozen).notes == (note,)
-    longer = replace(settings, max_seq_length=40)
-    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=longer).notes == ()
-    strange = task_of("classification", [replace(e, text="кино good") for e in made])
-    (note,) = finetune_one(str(zoo / "electra"), strange, seed=0, settings=settings).notes
-    assert "50.0% of the characters are unknown" in note
 
 
 # ------------------------------------------------------------------ saved models, initial values
@@ -582,17 +438,6 @@ def test_no_absolute_path_is_written(tmp_path: Path, name: str) -> None:
         assert f",{name}," not in text
         assert f'"{name}"' not in text
     assert [row.model for row in report.rows] == [label]
-
-
-def test_resources() -> None:
-    runs = [
-        record("../m", s, 0.5, seconds=x, parameters=13_548_800, peak_memory_bytes=2**30 + x)
-        | {"updates": 1200, "curve": [{"epoch": 1.0}, {"epoch": 2.5}]}
-        for s, x in enumerate((9, 3, 4))
-    ]
-    page = reported([*runs, record("majority", 0, 0.4)], **{"../m": "m"}).markdown()
-    assert "| sst2 | m | 13.5 M | 1,200 | 2.5 | 4.0 | 1,024 MiB |" in page
-    assert "| sst2 | majority | 13.5 M" not in page
 
 
 # ------------------------------------------------------------------ GLUE

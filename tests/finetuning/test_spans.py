@@ -164,16 +164,6 @@ def tagged_words(file: str) -> list[list[tuple[str, str]]]:
     return [list(zip(column[1], column[-1], strict=True)) for column in columns]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("file", ["conll2003/eng.testb", "wnut17/test.conll"])
-def test_real_tags_against_shifted_ones(file: str) -> None:
-    """In a third of the sentences every predicted chunk is one word too late."""
-    gold = [[tag for _, tag in words] for words in tagged_words(file)]
-    predicted = [["O", *tags[:-1]] if i % 3 == 0 else tags for i, tags in enumerate(gold)]
-    agree_with_seqeval(gold, predicted)
-    agree_with_conlleval(gold, predicted)
-
-
 def test_the_published_baseline_of_conll2000() -> None:
     """Each part of speech gets its most frequent chunk tag: precision 72.58, recall 82.14, F 77.07
     in Tjong Kim Sang and Buchholz (2000)."""

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.finetuning.split import parted, split, validated
+from electrify.finetuning.split import split
 from electrify.finetuning.tasks import Answer, Example, Kind, Question, TaskData
 
 
@@ -65,27 +64,6 @@ def test_equal_texts_stay_in_one_part(
     assert len(found.train) + len(found.validation) == len(rows)
 
 
-def test_few_distinct_texts_and_missing_classes_are_reported() -> None:
-    rows = [Example(f"text {k % 4}", None, k % 2) for k in range(300)]
-    found = validated(split(task(rows, labels=2), 0.2, seed=0))
-    assert found.notes == (
-        "the 300 examples have only 4 distinct texts, and equal texts stay in one part",
-        "no validation example has the class 0: no score shows how it is learnt",
-    )
-    assert validated(split(task(texts([0, 1] * 50)), 0.2, seed=0)).notes == ()
-
-
-def test_classes_of_one_example_do_not_take_from_the_others() -> None:
-    rows = texts([min(k, 40) for k in range(80)])
-    assert held(split(task(rows, labels=41), 0.5, seed=0)) == {40: 20}
-
-
-def test_every_class_is_held_out_if_asked() -> None:
-    rows = texts([0] * 90 + [1] * 4 + [2] * 2)
-    _, chosen = parted("classification", rows, 0.1, seed=0, flag="--x", every_class=True)
-    assert {e.label for e in chosen} == {0, 1, 2}
-
-
 def test_questions_about_a_context_stay_together() -> None:
     answers = (Answer("context", 0),)
     rows = [
@@ -93,15 +71,6 @@ def test_questions_about_a_context_stay_together() -> None:
     ]
     found = split(task(rows, "answering"), 0.3, seed=0)
     assert sorted(Counter(q.context for q in found.validation).values()) == [5, 5, 5]  # type: ignore[union-attr]
-
-
-def test_what_cannot_be_divided() -> None:
-    asked = [Question(str(k), "who?", "a", (Answer("a", 0),)) for k in range(9)]
-    with pytest.raises(UserError, match=r"--x 0.5 of 9 .* since questions about one context stay"):
-        parted("answering", asked, 0.5, seed=0, flag="--x")
-    same = [Example("equal", None, k % 3) for k in range(9)]
-    with pytest.raises(UserError, match=r"--validation-fraction .* since equal texts stay"):
-        split(task(same), 0.5, seed=0)
 
 
 def test_values_keep_their_distribution() -> None:

@@ -20,7 +20,7 @@ from electrify.errors import UserError
 from electrify.finetuning.metrics import spans
 from electrify.finetuning.sentences import has_chunks, read_sentences, to_iob2
 from electrify.finetuning.tasks import Sentence
-from electrify.text.tables import lines, rows
+from electrify.text.tables import rows
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -38,7 +38,6 @@ UD = """# newdoc id = a
 
 1\t10 000\t10000\tNUM\tCD\t_\t0\troot\t_\t_
 """
-UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
 
 
 def written(folder: Path, name: str, content: str | bytes) -> str:
@@ -105,24 +104,6 @@ def test_broken_files(tmp_path: Path, name: str, content: str | bytes, says: str
         list(rows(written(tmp_path, name, content)))
 
 
-def test_missing_files_folders_and_headers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.csv cannot be read: No such file"):
-        list(rows(str(tmp_path / "none.csv")))
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(UserError, match=r"folder\.csv cannot be read: Is a directory"):
-        list(rows(str(tmp_path / "folder.csv")))
-    with pytest.raises(UserError, match=r"--no-header is for \.csv and \.tsv"):
-        rows("t.jsonl", header=False)
-
-
-def test_lines_of_any_length_are_whole(tmp_path: Path) -> None:
-    wanted = ["a" * (3 << 20), "", "b" * 100, "c"]
-    read: list[int] = []
-    path = written(tmp_path, "t.txt", "\n".join(wanted))
-    assert list(lines(path, read.append)) == wanted
-    assert sum(read) == Path(path).stat().st_size
-
-
 @pytest.mark.parametrize(
     ("text", "given", "found"),
     [
@@ -168,30 +149,6 @@ def test_rows_of_words_and_tags(tmp_path: Path) -> None:
     text = "\ufeff" + "\r\n\n".join(map(json.dumps, given))
     wanted = (sentence("a/O", "New York/B-X"), sentence("b/O"), sentence("c/O"))
     assert sentences(tmp_path, text, "t.jsonl") == wanted
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "given", "says"),
-    [
-        ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3"),
-        ("t.txt", "\na\nb\n", {}, r"line 2: one column; words need tags"),
-        ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
-        ("t.txt", "a\tX\n  \tY\n", {}, r"line 1: column '0' must be a list of texts that are not"),
-        ("t.txt", "a N X\n", {"tag": "3"}, r"no column '3'; known: 0, 1, 2"),
-        ("t.txt", "a N X\n", {"tag": "upos"}, r"no column 'upos'; known: 0, 1, 2"),
-        ("t.conllu", UD_LINE + "a\tNOUN\n", {}, r"line 2: 2 columns, expected 10"),
-        ("t.conllu", UD_LINE.replace("NN", "_"), {"tag": "xpos"}, r"line 1: a tag is '_'"),
-        ("t.jsonl", '{"text": "a", "tags": ["X"]}', {}, r"line 1: no column 'tokens'; found: text"),
-        ("t.jsonl", '\n{"tokens": "a b", "tags": ["X"]}', {}, r"line 2: column 'tokens' must be a"),
-        ("t.jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}', {}, r"2 words, but 1 tags"),
-        ("t.jsonl", '{"tokens": [], "tags": []}', {}, r"0 words, but 0 tags"),
-    ],
-)  # fmt: skip
-def test_broken_sentences(
-    tmp_path: Path, name: str, text: str, given: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        sentences(tmp_path, text, name, **given)
 
 
 @pytest.mark.parametrize(
@@ -250,15 +207,3 @@ def test_the_published_numbers_of_entities() -> None:
     found = read_sentences(real("conll2003/eng.testb"))
     counts = Counter(kind for s in found for kind, _, _ in spans(s.tags))
     assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
-
-
-def test_a_key_or_column_twice_would_lose_its_first_value(tmp_path: Path) -> None:
-    text = '{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 0}\n'
-    _, row = rows(written(tmp_path, "t.jsonl", text))
-    assert row.text("text") == "b"
-    with pytest.raises(UserError, match=r"t\.jsonl, line 2: 'label' occurs twice"):
-        row.value("label")
-    (row,) = rows(written(tmp_path, "t.csv", "text,n,n\na,1,2\n"))
-    assert row.text("text") == "a"
-    with pytest.raises(UserError, match=r"line 2: 'n' occurs twice"):
-        row.value("n")

@@ -173,14 +173,6 @@ def test_chunks_are_learnt(zoo: Path) -> None:
     )
 
 
-def test_a_tag_that_training_never_showed_is_a_mistake(zoo: Path) -> None:
-    shown, held = (Sentence(("the", "film"), ("D", tag)) for tag in ("N", "X"))
-    task = task_of("tagging", [shown], validation=(held,), metrics=("accuracy",))
-    settings = replace(THOROUGH, num_train_epochs=1.0)
-    found = finetune_one(str(zoo / "bert"), task, seed=0, settings=settings)
-    assert found.scores["accuracy"] <= 0.5
-
-
 def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
     """`good film` is one word or two, of the same tokens, which the first token alone cannot tell.
     The saved model predicts as it was scored."""

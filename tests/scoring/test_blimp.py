@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from electrify.cli import main
 from electrify.errors import UserError
@@ -69,24 +68,6 @@ def test_files_and_terms(data: Path):
     assert "\n" in found[3].pairs[0].good
     data.rename(data.parent / "blimp")
     assert read_blimp(data.parent) == found
-
-
-def test_the_output_folder_of_an_earlier_call_is_not_taken_for_the_data(tmp_path: Path):
-    """`evaluate --data-dir . --output-dir blimp`, twice. Files of something else beside a blimp/
-    that holds pairs are not read."""
-    write(tmp_path, "order", [("the chef ate", "ate the chef")])
-    inside = tmp_path / "blimp"
-    inside.mkdir()
-    (inside / "blimp.json").write_text("{}")
-    assert [p.name for p in read_blimp(tmp_path)] == ["order"]
-    write(inside / "supplement", "turns", [("the meal", "meal the")])
-    assert [p.name for p in read_blimp(tmp_path)] == ["turns"]
-    (tmp_path / "order.jsonl").unlink()
-    (inside / "supplement" / "turns.jsonl").unlink()
-    with pytest.raises(
-        UserError, match=r": no \.jsonl file there, nor in blimp/ or blimp_filtered/; "
-    ):
-        read_blimp(tmp_path)
 
 
 @pytest.mark.parametrize("above", ["", "full_eval", "babylm", "babylm/full_eval"])
@@ -228,51 +209,6 @@ def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [("blimp.json", "is not JSON"), ("blimp.md", "holds no blimp.json, so it is not ours")],
-)
-def test_files_of_the_user_are_not_replaced(
-    models_root: Path, data: Path, tmp_path: Path, name: str, says: str
-):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / name).write_text("mine")
-    with pytest.raises(UserError, match=says):
-        evaluate_to(out, data, models_root / "bert")
-    assert (out / name).read_text() == "mine"
-
-
-def test_scores_that_are_not_numbers(
-    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """Weights that are finite and a sum that is not: a sentence, and neither 0.0 nor NaN."""
-    for half, verb in (
-        ("generator", "evaluate"),
-        ("discriminator", "evaluate"),
-        ("discriminator", "detect"),
-    ):
-        model = Path(shutil.copytree(models_root / "run" / half, tmp_path / f"{half}-{verb}"))
-        tensors = load_file(model / "model.safetensors")
-        name = next(n for n in tensors if n.endswith("LayerNorm.weight"))
-        save_file(
-            tensors | {name: tensors[name] * 0 + 3e38},
-            model / "model.safetensors",
-            metadata={"format": "pt"},
-        )
-        words = (
-            [str(model), "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]
-            if verb == "evaluate"
-            else [str(model), "the chef", "--json"]
-        )
-        capsys.readouterr()
-        assert main([verb, *words]) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert "the model is damaged or diverged" in err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"sentence_good": "a"}\n', r"p.jsonl, line 1: no text under 'sentence_bad'"),
@@ -311,26 +247,3 @@ def test_the_real_files():
     assert all(len(p.pairs) == 1000 for p in parts[0])
     assert sum(len(p.pairs) for p in parts[1]) == 5218
     assert len({p.phenomenon for p in parts[0]}) == 12
-
-
-def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
-    """Chosen before anything is scored, and given back."""
-    import torch
-
-    from electrify.scoring import blimp as verb
-    from electrify.train import machine
-
-    inside: list[int] = []
-    monkeypatch.setattr(machine, "choose", lambda given, **_: machine.Threads(int(given), "user"))
-    monkeypatch.setattr(
-        verb, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or []
-    )
-    before = torch.get_num_threads()
-    evaluate(
-        EvaluateConfig(
-            models=(str(models_root / "run" / "generator"),),
-            data_dir=str(data),
-            threads=str(before + 1),
-        )
-    )
-    assert (inside, torch.get_num_threads()) == ([before + 1], before)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
-from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import batches_of, detect, show_detection, windows_of
+from electrify.scoring.detect import detect, show_detection, windows_of
 from electrify.scoring.options import DetectConfig, given_text
 
 
@@ -34,14 +33,6 @@ def by_hand(folder: str, ids: list[int]) -> list[float]:
     model = ElectraForPreTraining.from_pretrained(folder).eval()
     with torch.no_grad():
         return model(input_ids=torch.tensor([[2, *ids, 3]])).logits.sigmoid()[0, 1:-1].tolist()
-
-
-def test_long_windows_are_read_one_by_one() -> None:
-    """A pass has 8,192 slots, unless the user says how many windows it has."""
-    windows = [(0, 0, 8190), (1, 0, 100), (2, 0, 8190), *((k, 0, 510) for k in range(3, 20))]
-    found = [[stop - start for _, start, stop in b] for b in batches_of(windows, None)]
-    assert found == [[100, *[510] * 15], [510, 510], [8190], [8190]]
-    assert [len(batch) for batch in batches_of(windows, 16)] == [16, 4]
 
 
 def test_special_tokens_in_a_text_are_text(discriminator: str):
@@ -178,11 +169,6 @@ def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(
     assert "\x1b" not in run(discriminator, text=text, out=Terminal())
 
 
-def test_harmless_keeps_ordinary_text():
-    assert harmless("naïve 漢字 👩\u200d🔬 می\u200cخواهم") == "naïve 漢字 👩\u200d🔬 می\u200cخواهم"
-    assert harmless("a\tb\nc\r\x7f\u2028") == "a\\tb\\nc\\r\\x7f\\u2028"
-
-
 def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
@@ -212,19 +198,6 @@ def test_bad_texts(discriminator: str, tmp_path: Path, data: bytes, said: str):
         run(discriminator, stdin=data)
 
 
-def test_bad_calls(discriminator: str, tmp_path: Path):
-    with pytest.raises(UserError, match="No such file"):
-        run(discriminator, file=str(tmp_path / "none"))
-    with pytest.raises(UserError, match="exclude each other"):
-        DetectConfig(model=discriminator, text="a", file="b")
-    with pytest.raises(UserError, match="threshold "):
-        DetectConfig(model=discriminator, threshold=2)
-    with pytest.raises(UserError, match=r"max_seq_length must be 8 to 16"):
-        detect(discriminator, ["a"], max_seq_length=17)
-    with pytest.raises(UserError, match="text 2 is empty"):
-        detect(discriminator, ["a", " "])
-
-
 def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
     for name, said in (
         ("run", "holds no config.json, .*; did you mean .*run/discriminator"),
@@ -252,37 +225,3 @@ def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
     (broken / "model.safetensors").write_bytes(b"1234")
     with pytest.raises(UserError, match="its weights cannot be loaded"):
         detect(str(broken), ["a"])
-
-
-def test_threads_are_measured_for_long_texts_only(
-    discriminator: str, monkeypatch: pytest.MonkeyPatch
-):
-    """A sentence is read before a measurement is done; a number that is given counts for both."""
-    from electrify.scoring import detect as module
-    from electrify.train.machine import Threads
-
-    asked: list[str] = []
-    inside: list[int] = []
-    read = module.read_windows
-    monkeypatch.setattr(
-        module, "choose", lambda given, **_: asked.append(given) or Threads(2, "user")
-    )
-    monkeypatch.setattr(
-        module, "read_windows", lambda *a: inside.append(torch.get_num_threads()) or read(*a)
-    )
-    before = torch.get_num_threads()
-    detect(discriminator, ["the chef"])
-    detect(discriminator, ["the chef"], threads="2")
-    monkeypatch.setattr(module, "MANY_TOKENS", 2)
-    detect(discriminator, ["the chef"])
-    assert (asked, inside) == (["2", "auto"], [before, 2, 2])
-    assert torch.get_num_threads() == before
-
-
-def test_texts_that_the_tokenizer_does_not_know(
-    discriminator: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    detect(discriminator, ["the the"])
-    assert "unknown" not in capsys.readouterr().err
-    detect(discriminator, ["สวัสดี"])
-    assert "of the characters are unknown to the tokenizer" in capsys.readouterr().err

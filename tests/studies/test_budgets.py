@@ -137,21 +137,6 @@ def test_a_first_stage_goes_through_its_own_schedule() -> None:
     assert PASSES.epochs(config) == pytest.approx(tokens_of(config) / 4_000_000)
 
 
-def test_what_is_counted_is_the_batch_that_is_trained() -> None:
-    """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
-    split = "electra-tiny:per_device_train_batch_size=8,gradient_accumulation_steps=2"
-    costs = cells([split, "electra-tiny:train_batch_size=16"], [1e13])
-    assert [c.recipe.train.train_batch_size for c in costs] == [16, 16]
-    assert (costs[0].steps, costs[0].flops) == (costs[1].steps, costs[1].flops)
-
-
-def test_recipes_of_equal_text_differ_in_flops() -> None:
-    bert, electra = cells(["bert-tiny", "electra-tiny"], [10.0], cost=PASSES)
-    assert bert.budget == electra.budget == 10.0
-    assert bert.steps == electra.steps
-    assert electra.flops > 1.1 * bert.flops
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     short=st.integers(20, 5000),

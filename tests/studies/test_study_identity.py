@@ -14,14 +14,12 @@ from safetensors.torch import load_file
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
-from electrify.finetuning.tasks import TASKS
 from electrify.recipe import entry, load, override
 from electrify.studies.budgets import UNTRAINED, Cost, trials_of
-from electrify.studies.measures import digest_of, measure_named, network_of
+from electrify.studies.measures import measure_named, network_of
 from electrify.studies.options import CompareConfig
 from electrify.studies.study import (
     PRETRAIN,
-    RESULTS,
     STUDY,
     Result,
     Study,
@@ -79,16 +77,6 @@ def line(study: Study, k: int, **fields: Any) -> Result:
 
 
 # ------------------------------------------------------------------ what is asked for
-
-
-def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
-    words = ("bert-tiny", "electra-tiny:mask_rate=.3", "tie=all", "electra-15-tiny")
-    found = entries_of(config(small_data, tmp_path, recipes=words))
-    assert [(e.name, e.changes) for e in found] == [
-        ("bert-tiny", {}),
-        ("electra-tiny:mask_rate=.3,tie=all", {"mask_rate": ".3", "tie": "all"}),
-        ("electra-15-tiny", {}),
-    ]
 
 
 def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
@@ -279,23 +267,6 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
         plan_study(config(small_data, tmp_path))
 
 
-def test_the_order_and_the_spelling_of_tasks_change_no_study(
-    small_data: Path, tmp_path: Path
-) -> None:
-    """Nor does a supplement beside BLiMP, of which no task is made."""
-    one = {"recipes": (f"bert-tiny:{TINY}",)}
-    first = plan_study(config(small_data, tmp_path, **one, tasks=("blimp", "blimp:mlm")))
-    first.out.mkdir()
-    write_study(first)
-    supplement = tmp_path / "tasks" / "blimp" / "supplement"
-    supplement.mkdir()
-    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
-    (supplement / "turns.jsonl").write_text(json.dumps(pair) + "\n")
-    again = plan_study(config(small_data, tmp_path, **one, tasks=("BLiMP:mlm", "blimp:")))
-    assert again.tasks == ["blimp:mlm", "blimp"]
-    assert again.trials == first.trials
-
-
 def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
@@ -303,41 +274,7 @@ def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> No
         plan_study(config(small_data, tmp_path))
 
 
-def test_what_a_task_says_of_its_examples_belongs_to_a_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """BabyLM's rows name the metric that counts, the epochs and the length."""
-    row = TASKS["babylm_mrpc"]
-    text = json.dumps({"sentence1": "a", "sentence2": "b", "label": 1}) + "\n"
-    for name in (*row.train, *row.validation):
-        (tmp_path / name).write_text(text)
-    found = set[str]()
-    for changed in ({}, {"metrics": ("accuracy", "f1")}, {"epochs": 3}, {"max_seq_length": 128}):
-        monkeypatch.setitem(TASKS, row.name, replace(row, **changed))
-        found.add(digest_of(measure_named(row.name, str(tmp_path)), tmp_path))
-    assert len(found) == 4
-
-
 # ------------------------------------------------------------------ results.jsonl
-
-
-def test_results_alone_are_enough_to_go_on(small_data: Path, tmp_path: Path) -> None:
-    first = plan_study(config(small_data, tmp_path))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    write_results(elsewhere, [line(first, 0)])
-    study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
-    assert study.finished(read_results(elsewhere)) == {key_of(study.trials[0])}
-
-
-def test_a_damaged_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0), line(study, 1)])
-    text = (study.out / RESULTS).read_text()
-    (study.out / RESULTS).write_text(text[:-30])
-    with pytest.raises(UserError, match=r"results\.jsonl, line 2 is damaged. Remove it, and its r"):
-        read_results(study.out)
 
 
 def attempt(failed: dict[str, str], steps: int = 10, **scores: float) -> Result:

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from electrify.finetuning.plot import named
 from electrify.studies.options import with_unit
 from electrify.studies.plot import drawn, fill
 from electrify.studies.report import (
     HELD_OUT,
     SCORE,
     WON,
-    Curve,
     Row,
     Table,
     in_csv,
@@ -108,35 +106,6 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
     assert not other.difference.excludes_zero
 
 
-def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
-    results = [result("first", 1e14, 0, a=0.5), result("other", 1e14, 1, a=0.6)]
-    table = table_of(results, recipes=["first", "other"], tasks=["a"])
-    other = row(table, "other", 1e14, SCORE)
-    assert (other.mean.value, row(table, "first", 1e14, SCORE).mean.value) == (1.0, 2.0)
-    assert other.difference is None
-    assert math.isinf(other.mean.high)
-
-
-def test_one_seed_gives_no_interval_of_a_crossing() -> None:
-    """Several seeds that differ widely give one without bounds, which is said otherwise."""
-    alone = table_of(
-        [r for r in made_results() if r.seed == 0], recipes=["first", "late"], tasks=["a"]
-    )
-    (found,) = alone.curves
-    assert (found.crosses.low, found.crosses.high) == (-math.inf, math.inf)
-    assert found.since("FLOPs").endswith(" on (one seed)")
-    assert replace(found, seeds=5).since("FLOPs").endswith(" on (below the range to beyond it)")
-
-
-def test_a_name_that_was_cut_is_explained() -> None:
-    names = ["first:" + "x" * 40 + end for end in "ab"]
-    results = [result(name, 1e14, seed, a=0.5) for name in names for seed in range(2)]
-    page = markdown(table_of(results, recipes=names, tasks=["a"]))
-    for number, name in zip(("", " #2"), names, strict=True):
-        assert f"- {name[:36]} ...{number} stands for {name}\n" in page
-    assert "stands for" not in markdown(made())
-
-
 def test_where_the_curves_cross() -> None:
     a, b = made().curves
     assert (a.task, a.ahead > 0) == ("a", True)
@@ -170,13 +139,6 @@ def test_tasks_won_do_not_depend_on_other_recipes() -> None:
     difference = row(beside, "late", 1e14, SCORE).difference
     assert difference is not None
     assert difference.value == pytest.approx(-1 / 3)
-
-
-def test_a_name_that_a_spreadsheet_would_calculate() -> None:
-    names = ["first", "=1+1"]
-    results = [result(name, 1e8, seed, a=0.5) for name in names for seed in range(2)]
-    rows = list(csv.DictReader(io.StringIO(in_csv(table_of(results, recipes=names, tasks=["a"])))))
-    assert {row["recipe"] for row in rows} == {"first", "'=1+1"}
 
 
 @pytest.mark.parametrize(
@@ -251,49 +213,11 @@ def test_one_budget_and_one_seed_have_no_intervals() -> None:
     assert "| late | 60.0 | 1.00 | 1.0 of 1 |" in markdown(table)
 
 
-def test_failures_are_told() -> None:
-    bad = Result("late", 1e14, 0, "x", 1, 1.0, 0.0, 0.0, 0, {}, {"pretrain": "no | space"})
-    table = table_of([result("first", 1e14, 0, a=0.5), bad], recipes=["first", "late"], tasks=["a"])
-    assert sentences(table) == ["failed: late at 1e+14 FLOPs, seed 0: pretrain: no | space"]
-    assert "no \\| space" in markdown(table)
-    assert "| late | - | - | - |" in markdown(table)
-
-
 def test_long_names_are_cut_and_stay_apart() -> None:
     names = [f"electra-tiny:{'x' * 50}={k}" for k in range(3)]
     table = table_of([result(n, 1.0, 0, a=0.1) for n in names], recipes=names, tasks=["a"])
     assert len(set(table.shown.values())) == 3
     assert max(map(len, table.shown.values())) < 45
-
-
-def test_where_a_crossing_lies_in_words() -> None:
-    inf = math.inf
-
-    def words(at: Interval, *, always: bool, grows: float = 1.0) -> str:
-        nowhere = Interval(inf, inf, inf)
-        return Curve("late", "a", 0.1, always, grows, 3, at, 0.5, nowhere, 0.0).since("FLOPs")
-
-    never = Interval(inf, -inf, inf)
-    for at, grows, more in ((Interval(-inf, -inf, -inf), 1.0, "more"), (never, -1.0, "less")):
-        assert words(at, always=True, grows=grows) == (
-            f"at every budget, by {more} at the largest than at the smallest: where they cross is "
-            "not within the range"
-        )
-    assert "otherwise in between" in words(never, always=False)
-    found = words(Interval(2e14, 1e14, inf), always=False)
-    assert found == "from 2e+14 FLOPs on (1e+14 to beyond it)"
-
-
-def test_a_lead_that_changes_twice_is_not_called_a_lead_everywhere() -> None:
-    results = []
-    for budget, ahead in zip(BUDGETS, (-0.1, 0.3, -0.05), strict=True):
-        for seed in range(3):
-            results.append(result("first", budget, seed, a=0.5))
-            results.append(result("late", budget, seed, a=0.5 + ahead + 0.001 * seed))
-    table = table_of(results, recipes=["first", "late"], tasks=["a"])
-    (found,) = table.curves
-    assert not found.always
-    assert "every budget" not in found.since("FLOPs")
 
 
 def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
@@ -333,18 +257,6 @@ def test_the_figures_on_held_out_text() -> None:
     assert (last["task"], last["metric"], last["mean"]) == ("held-out text", "mlm", "3.1")
 
 
-def test_a_study_in_which_everything_failed_has_a_report(tmp_path: Path) -> None:
-    """Without a picture, and with the reasons."""
-    bad = Result("first", 1e14, 0, "x", 0, 1e14, 0, 0, 0, {}, {"pretrain": "no room"})
-    table = table_of([bad], recipes=["first"], tasks=["a"])
-    write_report(table, tmp_path, against="flops")
-    assert "no room" in (tmp_path / "report.md").read_text()
-    assert not (tmp_path / "report.png").exists()
-    only = result("untrained", 0.0, 0, a=0.3)
-    write_report(table_of([bad, only], recipes=["first"], tasks=["a"]), tmp_path, against="flops")
-    assert (tmp_path / "report.png").is_file()
-
-
 def test_rows_of_a_single_budget() -> None:
     """Each recipe is a row: its interval, its mean and its seeds stand where the table says."""
     figures = pytest.importorskip("matplotlib.figure")
@@ -371,53 +283,6 @@ def test_rows_of_a_single_budget() -> None:
     ]
 
 
-def test_no_line_between_ranks_among_different_recipes() -> None:
-    """A mean rank among three recipes says nothing beside one among two: the line breaks there."""
-    figures = pytest.importorskip("matplotlib.figure")
-    results = [
-        result(name, budget, s, a=0.1 + 0.1 * k)
-        for k, name in enumerate(("first", "second", "small"))
-        for budget in (1e14, 4e14, 1e15)
-        for s in range(2)
-        if name != "small" or budget < 1e15
-    ]
-    figure = figures.Figure()
-    fill(figure, table_of(results, recipes=["first", "second", "small"], tasks=["a"]), "flops")
-    task, ranks, won = (
-        [len(line.get_xdata()) for line in axis.lines if line.get_marker() not in (".", "None")]
-        for axis in figure.axes[:3]
-    )
-    assert task == [3, 3, 2]
-    assert [n for n in ranks if n] == [2, 1, 2, 1, 2]
-    assert [n for n in won if n] == [3, 2]
-
-
-def test_a_band_ends_before_a_single_seed() -> None:
-    """The largest budget of a study that is not finished."""
-    figure_of = pytest.importorskip("matplotlib.figure")
-    for whole in range(len(BUDGETS) + 1):
-        results = [
-            result("first", budget, seed, a=0.5 + 0.1 * seed)
-            for k, budget in enumerate(BUDGETS)
-            for seed in range(3 if k < whole else 1)
-        ]
-        figure = figure_of.Figure()
-        fill(figure, table_of(results, recipes=["first"], tasks=["a"]), "flops")
-        bands = [path for band in figure.axes[0].collections for path in band.get_paths()]
-        assert {x for path in bands for x, _ in path.vertices} == set(BUDGETS[:whole])
-
-
-def test_a_name_is_not_a_formula() -> None:
-    name = r"$\frac$"
-    results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
-    assert drawn(table_of(results, recipes=[name], tasks=["a"]), against="flops")
-
-
-def test_matplotlib_hides_no_name() -> None:
-    assert named("_mine") == " _mine"
-    assert named("a\x1bb") == r"a\x1bb"
-
-
 def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
     """Matthews of 0 is what every encoder has that says one class."""
 
@@ -435,17 +300,3 @@ def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
     assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
     assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
     assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]
-
-
-@pytest.mark.parametrize("against", ["flops", "seconds", "tokens"])
-@pytest.mark.parametrize("number", [2, 7])
-def test_a_panel_without_a_trained_point_is_drawn(against: str, number: int) -> None:
-    """The first recipe failed a task everywhere, so that no rank has a second one; only the
-    untrained row has another task."""
-    pytest.importorskip("matplotlib")
-    results = [result("untrained", 0.0, 0, a=0.1, b=0.2, c=0.3)]
-    for budget in [1e14 * (1 + k) for k in range(number)]:
-        results += [result("first", budget, seed, a=0.5) for seed in range(2)]
-        results += [result("late", budget, seed, b=0.6) for seed in range(2)]
-    table = table_of(results, recipes=["first", "late"], tasks=["a", "b", "c"])
-    assert (drawn(table, against=against) or b"").startswith(b"\x89PNG")

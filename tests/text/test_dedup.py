@@ -25,14 +25,6 @@ def test_like_a_set(batches: list[list[bytes]]) -> None:
         assert seen.add(batch) == expected
 
 
-def test_many_single_additions_keep_few_runs() -> None:
-    seen = Seen()
-    for i in range(1000):
-        assert seen.add([digest(str(i).encode())]) == [True]
-    assert len(seen._runs) <= 10
-    assert not any(seen.add([digest(str(i).encode()) for i in range(1000)]))
-
-
 def test_fractions_are_uniform_and_independent() -> None:
     pairs = [
         (fraction(d, stream=0), fraction(d, stream=1))

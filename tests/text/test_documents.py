@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.text import documents, streams, tables
+from electrify.text import documents, streams
 from electrify.text.options import PrepareConfig
 from electrify.text.sources import Source
-from electrify.text.tables import rows
 from texts import read, write
 
 
@@ -55,22 +54,6 @@ def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> N
     chunks = [text[i : i + size] for i in range(0, len(text), size)]
     found = [d.strip() for d in documents.split(chunks, blank, Counter()) if d.strip()]
     assert found == expected
-
-
-def test_long_documents_are_cut_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
-    monkeypatch.setattr(streams, "CHUNK", 64)
-    words = " ".join(f"wörd{i}" for i in range(200))
-    docs, counts = read(write(tmp_path, "a.txt", words))
-    assert " ".join(docs) == words
-    assert len(docs) > 10
-    assert all(len(d) <= 100 for d in docs)
-    assert counts["cuts"] == len(docs) - 1
-    one_word = "é中😀" * 300
-    assert "".join(read(write(tmp_path, "b.txt", one_word))[0]) == one_word
-    assert "".join(read(write(tmp_path, "c.jsonl", json.dumps({"text": one_word})))[0]) == one_word
 
 
 # ------------------------------------------------------------------ encodings
@@ -167,25 +150,6 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
         read(write(tmp_path, "b.csv", "id,text\n1,x\n2\n"))
     with pytest.raises(UserError, match=r"c\.csv, line 3: broken CSV"):
         read(write(tmp_path, "c.csv", 'id,text\n1,"open\nx\n'))
-
-
-@pytest.mark.parametrize(("ending", "sign"), [("csv", ","), ("tsv", "\t")])
-def test_tables_without_a_header(tmp_path: Path, ending: str, sign: str) -> None:
-    """As `finetune` reads them: columns are called by their numbers."""
-    path = write(tmp_path, f"a.{ending}", f"1{sign}one\n2{sign}two\n")
-    assert read(path, header=False, text_column="1")[0] == ["one", "two"]
-    assert [row.cells["1"] for row in rows(path, header=False)] == ["one", "two"]
-    with pytest.raises(UserError, match=r"none of its columns .*name it with --text-column"):
-        read(path, header=False)
-    single = write(tmp_path, f"b.{ending}", "one\ntwo\n")
-    assert read(single, header=False)[0] == ["one", "two"]
-
-
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_LINE", 100)
-    monkeypatch.setattr(streams, "CHUNK", 64)
-    with pytest.raises(UserError, match=r"line 1 is longer than"):
-        read(write(tmp_path, "a.jsonl", '{"text": "' + "x" * 500 + '"}'))
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -302,20 +266,6 @@ LETTERS = st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_chara
 LETTERS |= st.sampled_from("\x85\x0b\x0c\t")
 
 
-@given(st.lists(st.text(LETTERS, max_size=9)), st.sampled_from(["\n", "\r\n", "\r"]))
-@settings(max_examples=60, deadline=None)
-def test_prepare_and_predict_read_the_same(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
-) -> None:
-    """Whatever white space Unicode knows."""
-    folder = tmp_path_factory.mktemp("x")
-    fasta = write(folder, "a.fa", end.join([">x", *lines, ">y", "A"]).encode())
-    smiles = write(folder, "a.smi", end.join(lines).encode())
-    for path, column in ((fasta, "sequence"), (smiles, "smiles")):
-        texts = [row.cells[column].strip() for row in rows(str(path))]
-        assert [text for text in texts if text] == read(path)[0]
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     sequences=st.lists(st.text(alphabet="ACGT", min_size=1, max_size=90), max_size=6),
@@ -338,9 +288,3 @@ def test_nothing_of_a_sequence_is_lost(
     assert "".join(pieces) == "".join(sequences)
     assert all(len(piece) <= longest for piece in pieces)
     assert (counts["cuts"] > 0) == any(len(sequence) > longest for sequence in sequences)
-
-
-def test_molecules_without_names(tmp_path: Path) -> None:
-    text = "smiles\tname\nCCO\tethanol\n\nc1ccccc1 benzene 71-43-2\nSmiles\n"
-    assert read(write(tmp_path, "a.smi", text))[0] == ["CCO", "c1ccccc1", "Smiles"]
-    assert read(write(tmp_path, "b.smiles", "[Na+].[Cl-]"))[0] == ["[Na+].[Cl-]"]

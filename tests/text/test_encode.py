@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers
 
 from electrify.text import encode
 from electrify.text.encode import Encoder, Start, Task, read_part, start, write_part
-from electrify.text.vocabulary import Splitting, train, windows
+from electrify.text.vocabulary import Splitting, train
 
 TEXTS = [
     "The naïve café, 中文 and don't; 12.5% of [MASK]!",
@@ -72,20 +71,6 @@ def test_remembering_changes_nothing(texts: list[str]) -> None:
         assert np.array_equal(a, b)
 
 
-def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"word{i} the café {i}" for i in range(200)]
-    expected = Encoder(tokenizer_json(), remember=False)(texts)
-    monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
-    monkeypatch.setattr(encode, "_BATCH", 100)
-    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
-        assert np.array_equal(a, b)
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_other_kinds_do_not_remember(kind: str) -> None:
-    assert Encoder(tokenizer_json(kind))._known is None
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_long_texts_in_pieces_have_the_ids_of_the_whole(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -126,17 +111,6 @@ def test_pieces_end_where_windows_do(
         lengths, ids, _ = Encoder(made.to_str())([text])
         assert ids.tolist() == expected
         assert lengths.tolist() == [len(expected)]
-
-
-def test_a_given_normalizer_may_delete_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Tokenizer(models.WordPiece({"[UNK]": 0, "A": 1, "AC": 2, "C": 3, "CA": 4}))
-    made.model.continuing_subword_prefix = ""
-    made.normalizer = normalizers.Replace("-", "")
-    made.pre_tokenizer = windows(5)
-    text = "".join(random.Random(0).choices("AC-", k=3000))
-    monkeypatch.setattr(encode, "PIECE", 300)
-    _, ids, _ = Encoder(made.to_str())([text])
-    assert ids.tolist() == made.encode(text).ids
 
 
 def part(tmp_path: Path) -> tuple[Path, dict[str, int]]:

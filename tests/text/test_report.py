@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from vocabularies import some_texts
 
-from electrify.cli import main
 from electrify.errors import UserError
 from electrify.text.corpus import Corpus, read_manifest
-from electrify.text.dedup import digest, fraction
 from electrify.text.encode import Encoder
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.report import advice, case_has_meaning, kind_of, look, report
+from electrify.text.report import advice, kind_of, look, report
 from electrify.text.sources import choose_sources
 from electrify.text.vocabulary import train
-from small import mistake, write_text
+from small import mistake
 
 
 def lines_of(pieces: list[str], *, size: int, lines: int = 200, end: str = "") -> str:
@@ -78,11 +73,6 @@ def test_kinds_of_text(text: str, kind: str | None) -> None:
     assert kind_of(text) == kind
 
 
-def test_case_that_carries_meaning() -> None:
-    assert not case_has_meaning(PROSE)
-    assert case_has_meaning("getValueOf(theItem) NaCl + KBr HTTPServer " * 20)
-
-
 def looks(folder: Path, *texts: str, ending: str = "txt", **changes: Any) -> list[str]:
     """What is said of files a.txt, b.txt, ... with these texts."""
     for name, text in zip("abcdef", texts, strict=False):
@@ -105,17 +95,6 @@ def test_advice_names_what_differs(tmp_path: Path) -> None:
     assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
 
 
-def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:
-    assert advised(tmp_path, PROSE) == ""
-    assert advised(tmp_path, "too short") == ""
-    lines = PROSE.replace("\n\n", "\n")
-    assert "consider --document-boundary line" in advised(tmp_path, lines)
-    assert advised(tmp_path, lines, document_boundary="file") == ""
-    assert "\n" not in advised(tmp_path, lines)
-    generated = write_text(tmp_path / "g.txt", size=20_000).read_text(encoding="utf-8")
-    assert advised(tmp_path, generated) == ""
-
-
 def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
     chinese = "\n\n".join(
         "我们在北京大学学习汉语。今天的天气很好,我想去公园散步。" for _ in range(40)
@@ -131,34 +110,11 @@ def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
     assert advised(tmp_path, PROSE + "北京" * 20) == ""
 
 
-def test_advice_for_a_script_with_marks_and_few_spaces(tmp_path: Path) -> None:
-    """Vowels and tones of Thai are marks, which are not letters to Python."""
-    thai = "\n\n".join(
-        "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e01\u0e34\u0e19" * 20 for _ in range(9)
-    )
-    said = advised(tmp_path, thai)
-    assert "no spaces between words" in said
-    assert "consider --tokenizer bpe --pre-tokenizer none" in said
-    assert "no spaces" not in advised(tmp_path, "/usr/share/doc/" * 99)
-
-
 GERMAN = "\n\n".join(
     f"Der Zug aus Köln kam um {n} Uhr an, und niemand war dort. Die Leute gingen nach Hause "
     "und lasen ein Buch über den Fluss."
     for n in range(40)
 )
-
-
-def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:
-    """German was written without its umlauts, and nothing said so."""
-    said = advised(tmp_path, GERMAN)
-    assert said.startswith("a.txt looks as if accents carried a meaning (8.0% of the words")
-    assert "consider --no-strip-accents, or --no-lowercase, which keeps case, too (docs/" in said
-    assert advised(tmp_path, GERMAN, strip_accents=False) == ""
-    assert advised(tmp_path, GERMAN, lowercase=False) == ""
-    only = advised(tmp_path, GERMAN, lowercase=False, strip_accents=True)
-    assert only.endswith("consider --no-strip-accents (docs/other_text.md)")
-    assert advised(tmp_path, GERMAN.encode("ascii", "ignore").decode() + " Café" * 3) == ""
 
 
 def test_every_source_is_looked_at_and_named(tmp_path: Path) -> None:
@@ -172,12 +128,6 @@ def test_every_source_is_looked_at_and_named(tmp_path: Path) -> None:
     assert chinese.startswith("b.txt looks as if it had no spaces between words")
     (short,) = looks(tmp_path, *GERMAN.split("\n\n")[:6])
     assert short.startswith("a.txt, b.txt, c.txt and 3 more look as if accents carried")
-
-
-def test_rows_have_their_boundaries(tmp_path: Path) -> None:
-    (said,) = looks(tmp_path, "text\n" + SMILES, ending="csv")
-    assert "--preset smiles" in said
-    assert "--document-boundary" not in said
 
 
 def config(source: Path, out: Path, **changes: Any) -> PrepareConfig:
@@ -225,15 +175,6 @@ def test_characters_of_unknown_words(remember: bool) -> None:
     """A word of ten thousand letters counts as one token, and as ten thousand characters."""
     texts = ["known words", "known " + "q" * 10_000, "ξψω known ξψω ξ", "", "known"]
     assert counts_of(texts, remember=remember) == [0, 10_000, 7, 0, 0]
-
-
-def test_forgetting_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"known q{i}z known" for i in range(200)]
-    expected = counts_of(texts, remember=False)
-    assert np.all(np.array(expected) > 1)
-    monkeypatch.setattr("electrify.text.encode._MAX_KNOWN", 10)
-    monkeypatch.setattr("electrify.text.encode._BATCH", 100)
-    assert counts_of(texts, remember=True) == expected
 
 
 def test_a_warning_above_a_hundredth(
@@ -337,39 +278,3 @@ def test_a_smaller_vocabulary_that_is_advised_can_be_had(
         capsys.readouterr()
         said_of(replace(options, output_dir=str(tmp_path / "b"), vocab_size=advised))
         assert "WARNING" not in capsys.readouterr().err
-
-
-def test_what_shows_only_afterwards_is_said_at_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing was said: not that no document was held out, and not that the vocabulary was too
-    large, which `doctor` says. The share that is named works for this number of documents."""
-    texts = [t for t in some_texts(50) if fraction(digest(t.encode()), stream=0) >= 0.01]
-    text = "\n\n".join(texts[:40])
-    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-
-    def prepared(name: str, *words: str) -> str:
-        folder = str(tmp_path / name)
-        every = ["prepare", str(tmp_path / "a.txt"), "--output-dir", folder, *words]
-        assert main([*every, "--vocab-size", "600", "--workers", "1"]) == 0
-        return capsys.readouterr().err
-
-    said = prepared("one")
-    wanted = "prepare with --valid-fraction 0.13, into another folder, or remove this corpus first"
-    assert "nothing is set aside for validation, so a run can warn neither" in said
-    assert wanted in said
-    assert re.search(r"of \d+ entries .* fewer than 20 times, .*: .*--vocab-size 256 or so", said)
-    assert "set aside" not in prepared("two", "--valid-fraction", "0.13")
-    assert "set aside" not in prepared("three", "--valid-fraction", "0")
-
-
-def test_rows_without_text_are_counted(tmp_path: Path) -> None:
-    """Null, blank and missing; of a text, blank lines are none."""
-    path = tmp_path / "a.jsonl"
-    rows = [{"text": f"words of row {i}"} for i in range(20)] + [{"text": None}, {"text": " "}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = report(prepare(config(path, tmp_path / "rows", tokenizer="byte")))
-    assert re.search(r"rows without text +2\b", shown)
-    (tmp_path / "a.txt").write_text("one line\n\n\n\nanother line\n")
-    shown = report(prepare(config(tmp_path / "a.txt", tmp_path / "lines", tokenizer="byte")))
-    assert "rows without text" not in shown

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from electrify.recipe import Recipe, load, override
-from electrify.train.optim import clip, clip_groups, parameter_groups, planned
+from electrify.train.optim import clip, clip_groups, parameter_groups
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 
@@ -42,14 +42,6 @@ def test_each_group_by_its_own_norm() -> None:
     named = {"d": with_gradient(3.0, 4.0), "g": with_gradient(0.3, 0.4)}
     assert float(clip(clip_groups(named, {"d"}, apart=False), 1.0)) == pytest.approx(both)
     assert norm_of(named["g"].grad) == pytest.approx(0.5 / both, rel=1e-5)
-
-
-def test_a_warm_up_of_its_own() -> None:
-    train = recipe(warmup_steps=4, generator_warmup_steps=8, lr_scheduler_type="constant").train
-    assert [planned(train, s) for s in (2, 4, 8)] == [0.5, 1.0, 1.0]
-    assert [planned(train, s, generator=True) for s in (2, 4, 8)] == [0.25, 0.5, 1.0]
-    plain = recipe(warmup_steps=4).train
-    assert planned(plain, 2, generator=True) == planned(plain, 2)
 
 
 def test_groups_of_the_generator_stand_apart() -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from electrify.errors import UserError
 from electrify.train import dist
 
 CPU = torch.device("cpu")
@@ -64,25 +61,6 @@ WORKER = """
     Path(sys.argv[1], f"{r}.json").write_text(json.dumps(out))
     dist.stop()
     sys.exit(0 if torch.distributed.is_initialized() is False else 1)
-"""
-
-# A worker that waits for a signal, "saves", and says so.
-WAITER = """
-    import os, sys, time
-    from pathlib import Path
-    import torch
-    from electrify.train import dist
-    from electrify.train.signals import SAVED_EXIT, Stop
-    world = dist.start(torch.device("cpu"), timeout_s=60.0)
-    with Stop() as stop:
-        Path(sys.argv[1], f"ready-{world.rank}").touch()
-        while not dist.any_across(stop.requested):
-            time.sleep(0.02)
-        time.sleep(0.5)
-        Path(sys.argv[1], f"saved-{world.rank}").touch()
-        torch.distributed.barrier()
-    dist.stop()
-    sys.exit(SAVED_EXIT)
 """
 
 
@@ -158,19 +136,6 @@ def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> N
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_torchrun_lets_every_rank_save(tmp_path: Path, number: signal.Signals) -> None:
-    with torchrun(tmp_path, WAITER) as process:
-        while not all((tmp_path / f"ready-{rank}").exists() for rank in range(2)):
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(number)
-        process.communicate(timeout=60)
-    assert all((tmp_path / f"saved-{rank}").exists() for rank in range(2))
-
-
 def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -182,39 +147,6 @@ def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [dist.any_across(False), dist.any_across(True)] == [False, True]
     dist.same_across("x", what="corpus")
     dist.stop()
-
-
-def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, "010", strict=True):
-        monkeypatch.setenv(name, value)
-    assert dist.start(CPU, timeout_s=60.0).size == 1
-    assert not torch.distributed.is_initialized()
-
-
-def test_variables_that_are_no_numbers_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, ("x", "2", "0"), strict=True):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match="torchrun"):
-        dist.start(CPU, timeout_s=60.0)
-
-
-@pytest.mark.parametrize("port", ["65536", "9" * 30, "9" * 5000])
-def test_a_port_that_no_machine_has(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
-    for name, value in zip(VARIABLES, "020", strict=True):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", port)
-    with pytest.raises(UserError, match=f"MASTER_PORT is {port[:20]}, and ports end at 65535"):
-        dist.start(CPU, timeout_s=60.0)
-
-
-def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, "020", strict=True):
-        monkeypatch.setenv(name, value)
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match="could not find each other"):
-        dist.start(CPU, timeout_s=60.0)
 
 
 @pytest.mark.slow

@@ -193,23 +193,6 @@ def test_three_processes_go_on_to_the_same_bytes(small_data: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
-    """As a scheduler sends it: torchrun passes it on to processes that had it already. They save
-    all the same."""
-    run = tmp_path / "run"
-    words = ["-m", "electrify", *pretrain_words(small_data, run, **EXACT | {"max_steps": 100_000})]
-    process = Process(words, tmp_path / "stderr.txt", prefix=TORCHRUN)
-    assert process.wait_for(lambda: logged_step(run) >= 8), process.end().err
-    family = process.family()
-    assert len(family) == 3
-    for member in reversed(family):
-        member.send_signal(signal.SIGTERM)
-    done = process.end()
-    assert len(steps_of(run)) == 1, done.err
-    assert "stopped and saved at step" in done.err
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
     """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an
@@ -228,61 +211,3 @@ def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> N
     done = torchrun(words, tmp_path).end()
     assert done.status == 0, done.err
     same_ending(whole, broken, step=40)
-
-
-@pytest.mark.slow
-def test_a_mistake_ends_all_processes(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
-    """At once, with the sentence, and without a stack trace of ours."""
-    run = alone[0]
-    busy = tmp_path / "busy"
-    cases = [
-        (pretrain_words(small_data, run, **EXACT | {"seed": 9}), "seed 0 there, 9 here"),
-        (
-            pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}),
-            "cannot be cut evenly into 2 processes",
-        ),
-        (
-            pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}),
-            "another process writes into",
-        ),
-        (
-            pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT),
-            "before several processes train on it",
-        ),
-    ]
-    with Process(
-        pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt"
-    ) as holder:
-        assert holder.wait_for(lambda: logged_step(busy) > 0)
-        for words, says in cases:
-            done = torchrun(words, tmp_path).end()
-            assert done.status != 0
-            assert says in done.err
-            assert 'electrify/cli.py", line' not in done.err, done.err
-        assert holder.popen.poll() is None
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
-def test_electrify_itself_as_one_process_of_torchrun(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
-    """A world of one is not a world."""
-    prefix = (
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "1",
-        "-m",
-        "electrify",
-    )
-    done = Process(
-        pretrain_words(small_data, tmp_path / "run", **EXACT),
-        tmp_path / "stderr.txt",
-        prefix=prefix,
-    ).end()
-    assert done.status == 0, done.err
-    same_numbers(alone[0], tmp_path / "run")

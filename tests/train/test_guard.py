@@ -175,39 +175,6 @@ def test_rollback(
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
 
 
-def test_rollback_is_as_if_the_batches_had_never_been(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same bytes as ordinary updates from the checkpoint's, over the batches behind."""
-    from electrify.train.loop import Run
-
-    went, plain = tmp_path / "went", tmp_path / "plain"
-    spoil(monkeypatch, {8: math.nan})
-    assert run(small_data, went, non_finite="rollback", max_minutes=1e-9) == 75, (
-        "stopped after its first update"
-    )
-    assert run(small_data, went, non_finite="rollback") == 0
-    monkeypatch.undo()
-    batch = Run.batch
-
-    def behind(self: Run, step: int) -> Any:
-        self.state.left_out = 3 if step >= 5 else 0
-        return batch(self, step)
-
-    update = Run.update
-
-    def numbered(self: Run, b: Any) -> None:
-        self.state.left_out = 3 if self.step >= 5 else 0  # the batches were made ahead
-        update(self, b)
-
-    monkeypatch.setattr(Run, "batch", behind)
-    monkeypatch.setattr(Run, "update", numbered)
-    assert run(small_data, plain) == 0
-    ours, theirs = (checkpoint.load(folder / "checkpoint-20")[0] for folder in (went, plain))
-    for group in ours:
-        assert all(torch.equal(t, theirs[group][n]) for n, t in ours[group].items())
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", ["stop", "skip", "rollback"])
@@ -298,13 +265,6 @@ def test_a_lasting_change_of_level() -> None:
     assert guard.refused["spike"] == 0
 
 
-def test_a_spike_and_no_number_at_once() -> None:
-    guard = guard_of(non_finite="skip")
-    fed(guard, LEVEL)
-    assert fed(guard, [float("inf"), float("nan")]) == [True, True]
-    assert [v.kind for v in guard.settle()] == ["non_finite"] * 2
-
-
 LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}
 
 
@@ -351,14 +311,3 @@ def test_a_run_at_a_spike(
             "went back from update 72 to the checkpoint of 70" in said[1],
         ] == [True, True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (2, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_spike_on_one_rank_of_two(small_data: Path, tmp_path: Path) -> None:
-    """Judged is the loss of all: both leave the update out."""
-    words = pretrain_words(small_data, tmp_path / "run", **LONG, spike="skip")
-    done = one_spoiled(words, tmp_path, "72=100")
-    assert done.status == 0, done.err
-    assert done.err.count("left out (1 so far") == 1
-    assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [72]

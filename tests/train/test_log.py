@@ -66,13 +66,6 @@ def test_numbers_that_json_has_no_word_for(tmp_path: Path) -> None:
     assert math.isnan(float(got["a"]))
 
 
-def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
-    for loss in (1.0, 2.0):
-        with open_log(tmp_path) as log:
-            log.write({"kind": "train", "step": 1, "loss": loss})
-    assert [r["loss"] for r in read(tmp_path / METRICS)] == [2.0]
-
-
 def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         for step in (10, 20, 30, 40):
@@ -144,13 +137,6 @@ def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
         1,
         6,
     ]
-
-
-def test_only_rank_0_writes(tmp_path: Path) -> None:
-    with open_log(tmp_path / "run", rank=1, report_to=("tensorboard",)) as log:
-        log.write({"kind": "train", "step": 1})
-        log.sync()
-    assert not (tmp_path / "run").exists()
 
 
 # --- TensorBoard

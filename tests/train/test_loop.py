@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,19 +15,16 @@ from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted
 from electrify.text.corpus import Corpus
 from electrify.train import METRICS, log
-from electrify.train import run as run_module
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.monitor import shown, unigram_entropy
+from electrify.train.monitor import unigram_entropy
 from electrify.train.optim import factor
-from electrify.train.run import split_batch
 from electrify.train.start import kept_names
 from electrify.train.state import RunContext, TrainingData
 from small import (
@@ -306,22 +302,6 @@ def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
     assert names[0] == names[1]
 
 
-def test_the_figures_of_a_line() -> None:
-    figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
-    figures |= {
-        "nce": 3.0,
-        "nce_detection_auc": 0.7,
-        "nce_detection_replaced": 4.0,
-        "energy_data": 2.0,
-    }
-    assert shown(figures, losses=("generator", "nce")) == {
-        "generator": 1.0,
-        "generator_accuracy": 0.5,
-        "nce": 3.0,
-        "nce auc": 0.7,
-    }
-
-
 def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     """Tokens, FLOPs and epochs of the log are those of the batches that the schedules ask for;
     validation has rows of the full length."""
@@ -352,56 +332,3 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     for r in (r for r in log.read(tmp_path / "run" / METRICS) if r["kind"] == "train"):
         assert r["flops_per_s"] > 0
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
-
-
-@pytest.mark.parametrize(("world_size", "micro", "fits"), [(1, 3, 6), (4, None, 4)])
-def test_a_batch_of_a_schedule_that_cannot_be_cut(
-    world_size: int, micro: int | None, fits: int
-) -> None:
-    config = recipe(
-        train_batch_size=12, batch_size_schedule={10: 0.5}, per_device_train_batch_size=micro
-    )
-    with pytest.raises(
-        UserError, match="batch_size_schedule: a batch of 10 rows cannot be cut evenly into"
-    ):
-        split_batch(config, world_size)
-    assert split_batch(override(config, {"batch_size_schedule": {fits: 0.5}}), world_size)[1] == 3
-
-
-def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
-    """Rows of a pass and passes were given, so the batch was not looked at, and those of the
-    schedule neither: the loader raised in the middle of the run."""
-    config = recipe(per_device_train_batch_size=4, gradient_accumulation_steps=2)
-    config = override(config, {"batch_size_schedule": {6: 0.5}})
-    with pytest.raises(UserError, match="a batch of 6 rows cannot be cut evenly into 1 process"):
-        split_batch(config, 1)
-
-
-def test_validation_texts_without_a_token_are_no_validation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The tokenizer dropped all of them: the warning spoke of a contrast of one row."""
-    held_out = SimpleNamespace(num_documents=3, num_tokens=0)
-    monkeypatch.setattr(run_module, "Corpus", lambda folder, split: held_out)
-    monkeypatch.setattr(run_module, "unigram_entropy", lambda corpus, corruption: 1.0)
-    loader: Any = SimpleNamespace(corpus=SimpleNamespace(folder=Path("data")))
-    assert run_module.data_of(loader, recipe(), 8).valid is None
-
-
-def test_why_nothing_is_validated() -> None:
-    def data(rows: int | None, group: int = 1) -> TrainingData:
-        valid: Any = None if rows is None else SimpleNamespace(num_rows=rows)
-        manifest = SimpleNamespace(documents={"train": 21}.get, options={"valid_fraction": 0.01})
-        loader: Any = SimpleNamespace(corpus=SimpleNamespace(manifest=manifest))
-        return TrainingData(
-            loader=loader, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group
-        )
-
-    without = str(data(None).unvalidated(512, processes=1))
-    assert "no valid split" in without
-    assert "prepare with --valid-fraction 0.24, into another" in without
-    said = data(20, group=32).unvalidated(512, processes=1)
-    assert said is not None
-    assert said.startswith("the corpus's valid split has 20 rows and the contrast compares 32")
-    assert data(20).unvalidated(512, processes=1) is None
-    assert data(32, group=32).unvalidated(512, processes=2) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -51,29 +50,3 @@ def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missi
         )
     assert len(again) == 1
     assert again != first
-
-
-def test_another_number_of_processes(store: td.Store) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        for size in (4, 2, 3):
-            assert (
-                len(
-                    set(
-                        threads.map(
-                            lambda rank, size=size: agree(
-                                store, rank=rank, size=size, timeout_s=30
-                            ),
-                            range(size),
-                        )
-                    )
-                )
-                == 1
-            )
-
-
-def test_a_late_one(store: td.Store) -> None:
-    with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(agree, store, rank=0, size=2, timeout_s=30)
-        time.sleep(0.3)
-        assert not first.done()
-        assert agree(store, rank=1, size=2, timeout_s=30) == first.result()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import nn
 
 from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
 from electrify.terms import weighted
@@ -149,12 +149,6 @@ def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     assert sum(len(g["params"]) for g in groups) == len(named)
 
 
-def test_no_empty_groups() -> None:
-    assert parameter_groups({}, rates={}, weight_decay=0.1) == []
-    only = parameter_groups({"b": nn.Parameter(torch.zeros(2))}, rates={"b": 1.0}, weight_decay=0.1)
-    assert [(g["names"], g["weight_decay"]) for g in only] == [(["b"], 0.0)]
-
-
 # ---------------------------------------------------------------- saving and continuing
 
 
@@ -224,14 +218,3 @@ def test_a_saved_state_continues_to_the_bit(kind: str) -> None:
     resumed.load((saved[0], save({})), 3)  # as after a rollback to where a head was not asked yet
     resumed.run(3)
     assert resumed.save() == fresh.save()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_state_is_named_by_parameter_and_slot(kind: str) -> None:
-    t = Trainer(kind)
-    assert optimizer_tensors(t.optimizer, t.named) == {}
-    t.run(1)
-    state = optimizer_tensors(t.optimizer, t.named)
-    slots = {"exp_avg", "exp_avg_sq"} | ({"step"} if kind == "adamw" else set())
-    assert state.keys() == {f"{n}.{s}" for n in t.named for s in slots}
-    assert all(isinstance(v, Tensor) for v in state.values())

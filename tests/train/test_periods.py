@@ -12,14 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from batches import SPECIAL, built
+from batches import SPECIAL
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
-from electrify.recipe import Recipe, first_asked, first_update, load, names, override
-from electrify.studies.budgets import can_share
-from electrify.tables import OBJECTIVES
+from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.guard import Guard
 from electrify.train.loop import Batch, Run
@@ -82,27 +80,6 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
     _, mean = costs(mask_rate=0.225, mask_rate_end=None)
     alike = abs(flops_before(phases, steps, mean) / sum(each) - 1) < 1e-3
     assert alike == (not fields)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.99])
-def test_the_row_knows_when_the_head_is_asked(share: float) -> None:
-    """As the objective's last period does, to the update: `doctor` has the recipe alone."""
-    config = override(load("corrective-tiny"), {"mlm_share": share, "max_steps": 100})
-    last = built("corrective-tiny", mlm_share=share).objective.periods()[-1]
-    assert first_asked(config) == first_update(last.start, 100)
-
-
-@pytest.mark.parametrize("objective", list(OBJECTIVES))
-def test_mlm_share_alone_makes_periods(objective: str) -> None:
-    """An objective with several periods for another reason would let a study begin a run with the
-    checkpoint of another."""
-    tiny = (name for name in names() if name.endswith("-tiny"))
-    recipe = next(name for name in tiny if load(name).objective.objective == objective)
-    has = "mlm_share" in OBJECTIVES[objective].options
-    for share in (0.0, 0.25) if has else (0.0,):
-        periods = built(recipe, **({"mlm_share": share} if has else {})).objective.periods()
-        assert (len(periods) > 1) == (share > 0)
-        assert periods[-1].start == share
 
 
 @pytest.mark.parametrize(
@@ -269,11 +246,6 @@ def test_the_change_is_not_a_spike(
     )
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
     assert ("the loss of update 101 is" in capsys.readouterr().err) != told
-
-
-def test_a_shorter_run_does_not_start_from_it() -> None:
-    assert not can_share(recipe(lr_scheduler_type="wsd"))
-    assert can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0))
 
 
 def test_longer_rows_are_not_a_spike(

@@ -126,22 +126,6 @@ def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_max_minutes_counts_from_every_start(
-    small_data: Path, unbroken: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.25})
-    seen = [0]
-    for _ in range(2):
-        done = electrify(words, tmp_path, expect=75)
-        assert "The same command resumes" in done.err.splitlines()[-1]
-        seen.append(steps_of(run)[-1])
-    assert seen[1] > 1
-    assert seen[2] > seen[1] + 1  # counted over all starts, the second would end after one update
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_max_minutes_moves_no_number(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     electrify(pretrain_words(small_data, run, **SHORT, max_minutes=1e-4), tmp_path, expect=75)

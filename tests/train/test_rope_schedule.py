@@ -12,14 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from electrify import UserError
-from electrify.build import Vocabulary, at_step, build
 from electrify.exporting.folder import export
 from electrify.flop_counts import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
 from electrify.rules import check
 from electrify.text.corpus import Corpus
-from electrify.tokens import SpecialIds
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 
@@ -101,32 +99,6 @@ def test_resumes_to_the_bit_on_either_side_of_the_change(
     again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
-def test_the_base_changes_what_is_learnt(small_data: Path, whole: Path, tmp_path: Path) -> None:
-    """The same base in both phases is a run without a schedule, to the bit; another is not."""
-    for name, schedule in (("same", {SHORT: LAST}), ("none", {})):
-        config = recipe(global_rope_theta_schedule=schedule)
-        pretrain(small_data, output_dir=tmp_path / name, config=config)
-    same, none, other = (
-        load_file(run / f"checkpoint-{STEPS}" / "model.safetensors")
-        for run in (tmp_path / "same", tmp_path / "none", whole)
-    )
-    assert all(torch.equal(same[n], none[n]) for n in none)
-    assert any(not torch.equal(other[n], none[n]) for n in none)
-
-
-def test_the_log_names_the_base(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretrain(small_data, output_dir=tmp_path / "run", config=recipe())
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rows of ")]
-    assert told == [
-        f"rows of {SHORT} tokens: global_rope_theta 20",
-        f"rows of {LONG} tokens: global_rope_theta 700",
-    ]
-    found = [r["global_rope_theta"] for r in records(tmp_path / "run", "train")]
-    assert found == [FIRST] * CHANGE + [LAST] * (STEPS - CHANGE)
-
-
 def test_the_flops_of_the_plan_are_those_of_the_log(small_data: Path, whole: Path) -> None:
     vocab_size = Corpus(small_data, "train").manifest.vocab_size
     planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
@@ -169,25 +141,6 @@ def test_a_frozen_generator_keeps_its_base(
     monkeypatch.setattr(Rotary, "turn", spy)
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
     assert seen == {FIRST, 50.0, LAST, 3.0}, "3 is the base of local attention"
-
-
-@pytest.mark.parametrize("training", ["joint", "frozen"])
-def test_a_second_branch_has_the_base_of_the_first(training: str) -> None:
-    """Whether or not the generator has it, too."""
-    model = {"architecture": "modernbert", "init": "published", "tie": "none", "tie_layers": None}
-    frozen: dict[str, Any] = {"generator_training": "frozen", "init_generator": "elsewhere"}
-    frozen |= {"term_weights": {"rtd": 5.0, "select": 2.0}}
-    fields = SMALL | OWN | model | (frozen if training == "frozen" else {})
-    config = override(load("teams-tiny"), fields)
-    check(config)
-    network = build(config, Vocabulary(40, SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)))
-    for step, theta in ((3, FIRST), (9, LAST)):
-        shapes = {
-            n: vars(m.encoder.shape) for n, m in at_step(network, config, step).exports.items()
-        }
-        thetas = {name: shape["global_rope_theta"] for name, shape in shapes.items()}
-        assert thetas.pop("generator") == (LAST if training == "frozen" else theta)
-        assert thetas == {"discriminator": theta, "selector": theta}
 
 
 def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) -> None:
@@ -312,12 +265,3 @@ def test_a_schedule_up_to_8192(small_data: Path, long: Path) -> None:
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == 160_000.0
         tokenizer = json.loads((long / part / "tokenizer_config.json").read_text())
         assert tokenizer["model_max_length"] == 8192
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [5, 6, 7])
-def test_it_resumes_to_the_bit_around_the_change(
-    small_data: Path, long: Path, tmp_path: Path, stop: int
-) -> None:
-    """The change is behind update 6."""
-    again(small_data, long, tmp_path / "broken", stop=stop, config=long_recipe())

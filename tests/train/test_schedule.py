@@ -67,8 +67,3 @@ def test_published_bert_figures() -> None:
     assert factor("electra", 500_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
         0.5
     )
-
-
-def test_an_unknown_kind_is_our_own_fault() -> None:
-    with pytest.raises(AssertionError):
-        factor("triangular", 1, warmup_steps=1, max_steps=2)

@@ -15,9 +15,6 @@ from safetensors.torch import load_file
 from spoiled import spoil
 
 from electrify import cli
-from electrify.errors import UserError
-from electrify.recipe import load, override
-from electrify.rules import check
 from electrify.train import METRICS, log
 from small import (
     DROPOUT,
@@ -129,13 +126,6 @@ def test_one_process_holds_the_whole(small_data: Path, tmp_path: Path) -> None:
     for run, fsdp in (("plain", "no_shard"), ("sharded", "full_shard")):
         assert cli.main(words("electra", small_data, tmp_path / run, fsdp=fsdp, max_steps=4)) == 0
     same_ending(tmp_path / "plain", tmp_path / "sharded", step=4)
-
-
-def test_not_with_torch_compile() -> None:
-    config = override(load("electra-tiny"), SHARDED)
-    check(config)
-    with pytest.raises(UserError, match=r"fsdp full_shard .* torch_compile"):
-        check(override(config, {"torch_compile": True}))
 
 
 # ------------------------------------------------------------------ two processes
