@@ -17,7 +17,7 @@ from batches import (
     terms_of,
 )
 from electrify.build import Built, Vocabulary, compose, generator_shape, kept_shape
-from electrify.model.heads import BinaryHead, LMHead
+from electrify.model.heads import BinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
 from electrify.recipe import load
@@ -116,13 +116,6 @@ def test_the_bias_is_that_of_the_share_at_which_detection_begins(share: float, r
     falls = {"mask_rate": 0.4, "mask_rate_end": 0.15, "mlm_share": share}
     head = built("corrective-tiny", init_rtd_bias="replaced", **falls).kept.head
     assert float(head.out.bias.detach().sigmoid()) == pytest.approx(rate, rel=1e-5)
-
-
-@pytest.mark.parametrize("tie", TIES)
-def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
-    g = tied(tie).exports["generator"]
-    assert isinstance(g.head, LMHead)
-    assert g.head.words is g.encoder.embeddings.words
 
 
 @pytest.mark.parametrize("tie", TIES)

@@ -8,7 +8,6 @@ import gzip
 import json
 import lzma
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -164,67 +163,6 @@ def test_output_folder_that_holds_other_files(
 
 
 # ------------------------------------------------------------------ the other verbs
-
-
-def missing_run(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["export", tmp / "run", "--output-dir", tmp / "out"], "is not a run folder"
-
-
-def data_as_run(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["export", data, "--output-dir", tmp / "out"], "is not a run folder"
-
-
-def detect_nothing(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["detect", tmp / "nowhere", "text"], "no such folder"
-
-
-def detect_missing_file(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["detect", tmp / "nowhere", "--file", tmp / "none.txt"], "no such f"
-
-
-def finetune_nothing(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["finetune", tmp / "nowhere", "--output-dir", tmp / "out"], "--task is missing"
-
-
-def finetune_missing_file(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    files = ["--train-file", tmp / "a.csv", "--validation-file", tmp / "b.csv"]
-    return ["finetune", tmp / "nowhere", *files, "--output-dir", tmp / "out"], "a.csv"
-
-
-def finetune_unknown_task(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return [
-        "finetune",
-        tmp / "nowhere",
-        "--task",
-        "colo",
-        "--data-dir",
-        tmp,
-        "--output-dir",
-        tmp / "out",
-    ], "did you mean 'cola'?"
-
-
-OTHERS = [
-    missing_run,
-    data_as_run,
-    detect_nothing,
-    detect_missing_file,
-    finetune_nothing,
-    finetune_missing_file,
-    finetune_unknown_task,
-]
-
-
-@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.__name__)
-def test_other_verbs(
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    tmp_path: Path,
-    case: Callable[[Path, Path], tuple[list[str | Path], str]],
-) -> None:
-    words, says = case(tmp_path, small_data)
-    assert says in mistake(capsys, *words)
-    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------ standard input and output

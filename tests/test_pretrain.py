@@ -18,7 +18,7 @@ from electrify.errors import UserError
 from electrify.files import claim, sha256
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus, read_manifest
-from electrify.train import METRICS, log, start
+from electrify.train import log, start
 from electrify.train.run import must_be_free, split_batch
 from small import (
     SMALL,
@@ -153,20 +153,6 @@ def test_export_verb(
     assert (tmp_path / "old" / "model.safetensors").read_bytes() != weights
 
 
-def test_export_mistakes(
-    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
-) -> None:
-    assert "has no checkpoint of step 11; there are: 10, 12" in mistake(
-        capsys, "export", finished, "--output-dir", tmp_path / "x", "--step", "11"
-    )
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "thesis.tex").write_text("years of work", encoding="utf-8")
-    assert "is not ours to write into" in mistake(capsys, "export", finished, "--output-dir", other)
-    assert [p.name for p in tmp_path.iterdir()] == ["other"]
-    assert [p.name for p in other.iterdir()] == ["thesis.tex"]
-
-
 # ------------------------------------------------------------------ starting points
 
 
@@ -222,42 +208,6 @@ def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     ):
         assert says in mistake(capsys, *pretrain_words(text, tmp_path / run, **SHORT | fields))
     assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full", "empty"}
-
-
-def test_initial_values_that_folders_bring_are_not_computed(
-    monkeypatch: pytest.MonkeyPatch,
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-) -> None:
-    """Word vectors, where no network begins anew with them."""
-    computed = []
-
-    def vectors(corpus: Any, dimensions: int, *, seed: int) -> torch.Tensor:
-        computed.append(dimensions)
-        return torch.ones(corpus.manifest.vocab_size, dimensions)
-
-    monkeypatch.setattr(start, "word_vectors", vectors)
-    kept, generator = ({f"init_{part}": finished / part} for part in BOTH)
-    given = {"init_words": "cooccurrence"}
-    teams = {"recipe": "teams-tiny", "tie": "embeddings", "tie_layers": "none"}
-    cases: list[tuple[dict[str, Any], bool]] = [
-        (kept, False),
-        (kept | {"tie": "none"}, True),
-        (kept | {"tie": "gdes"}, False),
-        (kept | {"tie": "all", "generator_size": 1.0}, False),
-        (kept | {"recipe": "bert-tiny"}, False),
-        (generator, False),
-        (generator | {"tie": "none"}, True),
-        (generator | {"tie": "gdes"}, False),
-        (kept | generator | {"tie": "none"}, False),
-        (kept | generator | teams, False),
-        (kept | generator | {"recipe": "corrective-tiny"}, False),
-    ]
-    for number, (fields, needed) in enumerate(cases):
-        computed.clear()
-        assert pretrain(small_data, tmp_path / str(number), **given, **fields, max_steps=1) == 0
-        assert bool(computed) == needed, fields
 
 
 @pytest.mark.parametrize("half", BOTH)
@@ -334,26 +284,6 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
         shutil.rmtree(tmp_path / part)
     assert pretrain(small_data, tmp_path / "run", **halves) == 0
     assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
-
-
-def test_init_says_what_was_missing(
-    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
-) -> None:
-    """The head taken out of a folder, and a weight put in that nobody knows."""
-    folder = tmp_path / "start"
-    assert electrify("export", finished, "--output-dir", folder) == 0
-    tensors = load_file(folder / "model.safetensors")
-    heads = [name for name in tensors if name.startswith("discriminator_predictions")]
-    save_file(
-        {k: t for k, t in tensors.items() if k not in heads} | {"spare.weight": torch.ones(2)},
-        folder / "model.safetensors",
-        metadata={"format": "pt"},
-    )
-    (folder / "electrify.json").unlink()  # with it, the change would be refused
-    assert pretrain(small_data, tmp_path / "run", init_discriminator=folder, max_steps=1) == 0
-    err = capsys.readouterr().err
-    assert f"discriminator: {folder}: it has no weights of the head, which keeps its" in err
-    assert "ignored 1 weights without a place here (spare.weight)" in err
 
 
 @pytest.mark.parametrize("there", [1, 3])
@@ -467,30 +397,6 @@ def stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("stages") / "run"
     assert pretrain(small_data, run, **STAGES) == 0
     return run
-
-
-def test_the_cards_of_two_stages(small_data: Path, stages: Path, tmp_path: Path) -> None:
-    """A frozen generator has learned in the first only; the discriminator begins with its
-    weights."""
-    cards = {part: (stages / part / "README.md").read_text() for part in BOTH}
-    first, second = (
-        log.read(folder / METRICS)[-1]["tokens"] for folder in (stages / "generator-stage", stages)
-    )
-    assert "| updates | 4 |" in cards["generator"]
-    assert f"| tokens seen | {first:,} |" in cards["generator"]
-    assert "held-out documents of the same corpus after 4 updates" in cards["generator"]
-    assert "| updates | 6 |" in cards["discriminator"]
-    assert f"| tokens seen | {second:,} |" in cards["discriminator"]
-    begun = f"| first stage | 4 updates of the generator alone, {first:,} tokens, "
-    assert begun in cards["discriminator"]
-    assert "first stage" not in cards["generator"]
-    frozen = {"generator_training": "frozen", "term_weights": "rtd=50", "tie": "none"}
-    start = {"init_generator": stages / "generator", "max_steps": 1}
-    assert pretrain(small_data, tmp_path / "run", **frozen, **start) == 0
-    card = (tmp_path / "run" / "generator" / "README.md").read_text()
-    assert "It is as it was in generator, from which the run took it." in card
-    for absent in ("Trained from raw text", "| updates |", "tokens seen", "## Corpus"):
-        assert absent not in card
 
 
 # ------------------------------------------------------------------ folders that hold another run
@@ -623,26 +529,6 @@ def test_a_folder_in_use(
 # ------------------------------------------------------------------ numbers that cannot work
 
 
-def test_corpus_shorter_than_a_batch(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    sentence = mistake(
-        capsys,
-        *pretrain_words(small_data, tmp_path / "run", **SHORT | {"train_batch_size": 100_000}),
-    )
-    assert "rows of 16 tokens and one batch takes 100000" in sentence
-    assert not (tmp_path / "run").exists()
-
-
-def test_not_enough_disk_is_said_before_the_first_step(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    many = {"save_total_limit": 10**9, "save_steps": 1, "max_steps": 10**9}
-    sentence = mistake(capsys, *pretrain_words(small_data, tmp_path / "run", **SHORT | many))
-    assert "GB free, the checkpoints of this run need" in sentence
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_disk_that_fills_up(
     capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
 ) -> None:
@@ -694,25 +580,6 @@ def test_how_a_batch_is_cut(
 
 
 # ------------------------------------------------------------------ trouble while training
-
-
-def test_a_learning_rate_that_blows_up(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    huge = {
-        "learning_rate": 1e38,
-        "warmup_steps": 0,
-        "max_grad_norm": 0,
-        "max_steps": 50,
-        "save_steps": 1,
-        "logging_steps": 1,
-    }
-    assert "is not finite" in mistake(capsys, *pretrain_words(small_data, run, **SHORT | huge))
-    for step in steps_of(run):
-        saved = log.read(run / "metrics.jsonl")
-        assert step <= max((r["step"] for r in saved), default=0)
-    assert not (run / "discriminator").exists()
 
 
 def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

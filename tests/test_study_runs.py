@@ -92,21 +92,6 @@ def test_stopped_and_cut_in_two(name: str, small_data: Path, tmp_path: Path) -> 
     same_numbers(whole, cut)
 
 
-def test_a_sentence_level_head(small_data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert (
-        pretrain(
-            small_data,
-            run,
-            "electra-tiny",
-            clean_rate=0.2,
-            term_weights="generator=1,rtd=50,sentence=1",
-        )
-        == 0
-    )
-    assert 0 < records(run, "valid")[-1]["sentence_accuracy"] <= 1
-
-
 def tables(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
@@ -161,46 +146,6 @@ def test_a_second_stage_needs_its_first_no_more(
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
     assert "first stage" not in capsys.readouterr().err
     assert not (run / "generator-stage").exists()
-
-
-def test_a_discriminator_from_a_folder_against_a_first_stage(
-    small_data: Path, tmp_path: Path
-) -> None:
-    """The folder decides the width; the generator of the first stage is derived from that, not from
-    the recipe's."""
-    start, run = tmp_path / "start", tmp_path / "run"
-    assert pretrain(small_data, start, "electra-tiny") == 0
-    fields = STAGES | {
-        "discriminator_start": "random",
-        "init_discriminator": start / "discriminator",
-        "hidden_size": 16,
-    }
-    assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
-    widths = [
-        json.loads((run / half / "config.json").read_text())["hidden_size"]
-        for half in ("discriminator", "generator")
-    ]
-    assert widths == [32, 32]
-
-
-def test_max_minutes_are_those_of_both_stages(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The deadline is set once: a first stage that takes it all leaves the second one update a
-    start."""
-    from electrify.train import run as pretraining
-
-    seen = []
-
-    def spied(planned: Any) -> Any:
-        seen.append(planned.job.deadline)
-        return train_run(planned)
-
-    train_run = pretraining.train_run
-    monkeypatch.setattr(pretraining, "train_run", spied)
-    assert pretrain(small_data, tmp_path / "run", "two-stage-tiny", **STAGES, max_minutes=60) == 0
-    assert len(seen) == 2
-    assert seen[0] == seen[1]
 
 
 def test_what_selects_is_an_encoder_and_no_language_model(

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
@@ -167,19 +166,3 @@ def test_an_interrupted_run_keeps_its_number(
     assert result.summary.finished
     # 57.6 s hold 88 updates and a validation.
     assert result.summary.step == 88
-
-
-@pytest.mark.parametrize(
-    ("name", "minutes", "says"),
-    [
-        ("electra-tiny", 1e-9, "not even 5 updates fit"),
-        ("two-stage-tiny", 1.0, "runs of one stage"),
-    ],
-)
-def test_what_cannot_be_planned(
-    small_data: Path, tmp_path: Path, name: str, minutes: float, says: str
-) -> None:
-    config = override(load(name), SMALL)
-    with pytest.raises(UserError, match=says):
-        pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=minutes)
-    assert not (tmp_path / "run").exists()

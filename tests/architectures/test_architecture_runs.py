@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from short_runs import SHORT, finetuned_folder
+from short_runs import SHORT
 
 from electrify import cli
 from electrify.build import Vocabulary, compose
@@ -28,7 +28,6 @@ from small import (
     pretrain_words,
     records,
     run,
-    same_ending,
     same_numbers,
     torchrun,
 )
@@ -158,18 +157,6 @@ def test_a_run_that_goes_on_to_the_bit(
     assert records(tmp_path / "run") == records(electra)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", each("bert", "corrective", "teams", but=("electra",)))
-def test_each_goes_on_to_the_bit(name: str, case: Case, small_data: Path, tmp_path: Path) -> None:
-    """With dropout; of two stages, the first is stopped."""
-    folders = [tmp_path / "whole", tmp_path / "broken"]
-    whole, broken = (words(case, small_data, folder, name, **DROPOUT) for folder in folders)
-    assert cli.main(whole) == 0
-    assert cli.main([*broken, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
-    assert cli.main(broken) == 0
-    same_ending(*folders, step=8)
-
-
 @pytest.mark.parametrize(
     "name", each("corrective", "electric", "adversarial", "teams", but=("electra",))
 )
@@ -203,18 +190,6 @@ def test_a_run_of_each(
     assert status == 0, capsys.readouterr().out
 
 
-def test_what_stands_in_a_folder(case: Case, electra: Path) -> None:
-    folder = electra / "discriminator"
-    config = json.loads((folder / "config.json").read_text())
-    assert config["id2label"] == {"0": "original", "1": "replaced"}
-    assert {name: config[name] for name in case.config} == case.config
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
-    assert tokenizer["model_input_names"] == ["input_ids", "attention_mask"]
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert case.exported["discriminator"] in card
-    assert "logits.diff(dim=-1)" in card
-
-
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
     manifest = Corpus(small_data, "train").manifest
     built = compose(
@@ -231,27 +206,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
     with torch.no_grad():
         expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
-
-
-def test_a_detector_is_fine_tuned_as_its_card_says(case: Case, electra: Path) -> None:
-    """The library's heads have the names of ours: another number of labels makes a layer anew, and
-    two would keep the one that detects."""
-    folder = electra / "discriminator"
-    card = (folder / "README.md").read_text()
-    reader = transformers.AutoModelForSequenceClassification
-    assert "num_labels=N, ignore_mismatched_sizes=True" in card
-    with quiet():
-        three = reader.from_pretrained(folder, num_labels=3, ignore_mismatched_sizes=True)
-        model = reader.from_pretrained(folder)
-    assert three.classifier.weight.shape[0] == 3
-    assert model.config.id2label == {0: "original", 1: "replaced"}
-    assert bool((model.classifier.weight[0] == 0).all())  # as it was exported
-    code = [part for part in card.split("`") if part.startswith("torch.nn.init.")]
-    assert len(code) == 2
-    for line in code:
-        exec(line, {"torch": torch, "model": model})
-    assert float(model.classifier.weight[0].detach().std()) == pytest.approx(0.02, rel=0.5)
-    assert bool((model.classifier.bias == 0).all())
 
 
 @pytest.mark.parametrize(
@@ -292,21 +246,6 @@ def test_a_run_starts_from_a_folder(
     assert config[name] == value
 
 
-def test_a_generator_from_a_folder(
-    case: Case, small_data: Path, bert: Path, tmp_path: Path
-) -> None:
-    fields = {
-        "init_generator": bert / "discriminator",
-        "generator_training": "frozen",
-        "tie": "gdes",
-        "clip": "together",
-        "term_weights": "rtd=50",
-        "max_steps": 2,
-    }
-    line = words(case, small_data, tmp_path / "run", "electra", **fields)
-    assert cli.main(line) == 0
-
-
 def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
     own = {"generator_steps": 4, "max_steps": 4}
     assert cli.main(words(case, small_data, tmp_path / "run", "two-stage", **own)) == 0
@@ -323,10 +262,6 @@ def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     both = scorer.scores(["the chef ate a meal", "a"])
     assert all(isinstance(x, float) and x < 0 for x in both)
     assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
-
-
-def test_finetune_takes_the_folder(case: Case, electra: Path, tmp_path: Path) -> None:
-    finetuned_folder(electra / "discriminator", tmp_path, case.classes)
 
 
 # One of each class of objectives and corruptors; two of them also without sharding.

@@ -13,14 +13,12 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
-from safetensors.torch import save_file
 from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
 from electrify.architectures.deberta import POSITIONS
 from electrify.build import Built, Vocabulary, compose
-from electrify.errors import UserError
 from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
@@ -30,13 +28,8 @@ from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 from small import (
     DROPOUT,
-    electrify,
     mistake,
-    parameters_sha256,
-    records,
     run,
-    same_numbers,
-    torchrun,
 )
 
 
@@ -61,14 +54,6 @@ def network(data: Path, folder: Path) -> Built:
     built.objective.load_state_dict(tensors["model"], strict=False)
     built.objective.eval()
     return built
-
-
-def test_a_run_that_goes_on_to_the_bit(small_data: Path, decoder: Path, tmp_path: Path) -> None:
-    line = words(small_data, tmp_path / "run", **DROPOUT, learning_rate=0.01)
-    assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
-    assert cli.main(line) == 0
-    assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(decoder, 8)
-    assert records(tmp_path / "run") == records(decoder)
 
 
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
@@ -168,16 +153,6 @@ def test_a_frozen_generator_keeps_its_decoder(
     assert cli.main(line(mask_decoder=True)) == 0
 
 
-def test_a_scorer_needs_the_table(decoder: Path, tmp_path: Path) -> None:
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((decoder / "generator" / name).read_bytes())
-    weights = load_tensors(decoder / "generator" / "model.safetensors")
-    del weights[POSITIONS]
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=rf"lacks 1 weights \({POSITIONS}, "):
-        load_scorer(str(tmp_path))
-
-
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "bert-deberta-tiny"])
 def test_a_run_starts_from_a_published_generator(
     recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -210,13 +185,3 @@ def test_a_published_pair(
     assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
     same(generator, tmp_path / "run" / "generator", "deberta.")
     same(kept, tmp_path / "run" / "discriminator", "deberta.")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-def test_two_processes(fsdp: str, small_data: Path, tmp_path: Path) -> None:
-    electrify(words(small_data, tmp_path / "one"), tmp_path)
-    done = torchrun(words(small_data, tmp_path / "two", fsdp=fsdp), tmp_path).end()
-    assert done.status == 0, done.err
-    same_numbers(tmp_path / "one", tmp_path / "two")
-    assert POSITIONS in load_tensors(tmp_path / "two" / "generator" / "model.safetensors")

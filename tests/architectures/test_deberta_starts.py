@@ -178,60 +178,6 @@ def test_detecting_with_a_published_folder(
     assert "has no replaced-token head" in mistake(capsys, "detect", str(start), text)
 
 
-def test_going_on_with_the_masked_language_model(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert "every weight found and used" not in said
-    assert "the table of a mask decoder; with --mask-decoder true the run has one" in said
-    same(start, tmp_path / "run" / "discriminator", "")
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "recipe", "says"),
-    [
-        ("DebertaV2Model", {}, "electra-deberta-tiny", "has no weights of the head"),
-        ("DebertaV2Model", {}, "bert-deberta-tiny", "has no weights of the head"),
-        (
-            "DebertaV2ForMaskedLM",
-            {"legacy": True},
-            "bert-deberta-tiny",
-            "ignored 5 weights without a place here (cls.predictions.",
-        ),
-        (
-            "DebertaV2ForTokenClassification",
-            {"id2label": {0: "O", 1: "B"}, "label2id": {"O": 0, "B": 1}},
-            "electra-deberta-tiny",
-            "has no weights of the head",
-        ),
-        (
-            "DebertaV2ForTokenClassification",
-            {"id2label": {0: "original", 1: "replaced"}},
-            "electra-deberta-tiny",
-            "every weight found and used",
-        ),
-    ],
-)
-def test_what_a_folder_lacks_is_said(
-    name: str,
-    more: dict[str, Any],
-    recipe: str,
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The form `legacy` has the same layers under other names; they are not read."""
-    start = folder_of(tmp_path / "start", small_data, name, **more)
-    line = line_of(small_data, tmp_path / "run", recipe, init_discriminator=start)
-    assert cli.main(line) == 0
-    assert says in capsys.readouterr().err
-    same(start, tmp_path / "run" / "discriminator", "deberta.")
-
-
 @pytest.mark.parametrize(
     "more",
     [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}],

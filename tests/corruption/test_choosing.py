@@ -18,7 +18,6 @@ from batches import (
     draws_of,
     pack,
     packed_batches,
-    ragged_batch,
     sequences_of,
 )
 from electrify.corruption.choosing import Chooser, rarity
@@ -144,14 +143,6 @@ def test_disallow_correct_and_temperature() -> None:
     # e^2 / (3 + e^2) = .7112; at temperature 4 e^.5 / (3 + e^.5) = .3547
     assert float((start == 2).double().mean()) == pytest.approx(0.7112, abs=1e-3)
     assert float((end == 2).double().mean()) == pytest.approx(0.3547, abs=1e-3)
-
-
-def test_progress_travels_with_the_draws() -> None:
-    from electrify.draws import draws_for
-
-    d = draws_for(seed=0, step=3, num_rows=2, row_length=4, progress=0.25)
-    assert float(d.progress) == float(d.rows(0, 1).progress) == float(d.to("cpu").progress) == 0.25
-    assert float(draws_of(ragged_batch()).progress) == 0.0
 
 
 SENTENCES = [

@@ -82,11 +82,6 @@ def test_frequency_follows_the_counts(kind: str) -> None:
     assert p_of(z.now_M, allowed / allowed.sum()) > 1e-3
 
 
-def test_frequency_without_any_count_says_so() -> None:
-    with pytest.raises(ValueError, match="no ordinary token has a count"):
-        Frequency(Chooser(SPECIAL, VOCAB, rate=0.5), SPECIAL, VOCAB, counts_V=torch.zeros(VOCAB))
-
-
 def test_two_towers_draw_from_what_they_believe() -> None:
     """The same sentence in 4000 rows: at each position the draws follow the softmax of the towers'
     logits there."""

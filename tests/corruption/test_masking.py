@@ -150,18 +150,6 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     assert all(21 <= i <= 28 for i in at[2:])
 
 
-def test_padding_wants_nothing_whoever_is_a_candidate() -> None:
-    tokens = pack([[[6, 7, 8]]], row_length=8)
-    everyone = torch.ones(8, dtype=torch.bool)
-    assert wanted(tokens, everyone, 0.5)[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert all(i < 3 for i in choose(tokens, 0.5, draws_of(tokens)).tolist())
-
-
-def test_many_short_sequences_in_one_row() -> None:
-    tokens = pack([[[6 + i % 40] for i in range(512)]], row_length=512)
-    assert choose(tokens, 0.15, draws_of(tokens)).tolist() == list(range(512))
-
-
 # ---------------------------------------------------------------- which
 
 
@@ -189,16 +177,6 @@ def test_every_subset_is_equally_likely() -> None:
     counts = torch.bincount(at[:, 0] * 5 + at[:, 1], minlength=25)
     assert chisquare(counts[counts > 0].numpy()).pvalue > 1e-3
     assert int((counts > 0).sum()) == 10
-
-
-def test_another_step_and_another_seed_choose_otherwise() -> None:
-    tokens = plain_rows(8, 64)
-    one, step, seed = (
-        choose(tokens, 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1})
-    )
-    assert not torch.equal(one, step)
-    assert not torch.equal(one, seed)
-    assert torch.equal(one, choose(tokens, 0.15, draws_of(tokens)))
 
 
 @given(packed_batches(max_rows=6), st.data())
@@ -292,14 +270,6 @@ def test_place_mix_and_random_token_are_independent() -> None:
 def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         mask(0.15, mix)
-
-
-def test_nothing_to_choose() -> None:
-    tokens = pack([[], [[2, 3]]], row_length=8)
-    z = corrupted(mask(), tokens, draws_of(tokens))
-    assert z.at_M.tolist() == []
-    assert int(count(z.plan)) == 0
-    assert torch.equal(z.tokens.ids_T, tokens.ids_T)
 
 
 def test_replaced_compares_with_the_original() -> None:

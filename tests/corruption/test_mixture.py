@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from batches import VOCAB, built, corrupted, draws_of, pack, ragged_batch, terms_of, text_batch
 from electrify.build import Built
-from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix, usual_depths
+from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix
 from electrify.model.embeddings import Added
 from electrify.objectives.objective import Objective
 from electrify.recipe import load
@@ -260,11 +260,6 @@ def test_it_learns_to_fool() -> None:
     assert loss_with() > before
 
 
-def test_no_way_back_where_nothing_learns() -> None:
-    with torch.no_grad():
-        assert drawn(amos()).rows_ME is None
-
-
 # ---------------------------------------------------------------- several generators in one
 
 
@@ -295,21 +290,6 @@ def test_each_read_out_is_the_language_model_of_that_depth() -> None:
     logits_MV = c.lm(masked.tokens, z.at_M)
     ce_M = nn.functional.cross_entropy(logits_MV, z.was_M, reduction="none")
     torch.testing.assert_close(z.ce_KM[0], ce_M, rtol=1e-5, atol=1e-5)
-
-
-def test_losses_and_metrics() -> None:
-    made = amos()
-    terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
-    z = drawn(made)
-    one = [float(terms[f"generator_loss_depth_{k}"].sum) for k in (1, 2, 3)]
-    assert float(terms["generator"].sum.detach()) == pytest.approx(sum(one), rel=1e-6)
-    shares = [float(terms[f"mixture_share_depth_{k}"].sum) for k in (1, 2, 3)]
-    assert sum(shares) == pytest.approx(len(z.at_M), rel=1e-6)
-    assert len({round(x, 3) for x in shares}) == 3
-    assert z.logits_MV is not None
-    ce = nn.functional.cross_entropy(z.logits_MV, z.was_M, reduction="sum")
-    parts = [terms[f"generator_loss_{part}"].sum for part in ("masked", "kept", "random")]
-    assert float(sum(parts)) == pytest.approx(float(ce), rel=1e-5)
 
 
 def test_one_read_out_is_the_generator() -> None:
@@ -391,17 +371,6 @@ def test_bfloat16_trains_every_table() -> None:
 
 
 # ---------------------------------------------------------------- its recipe
-
-
-def test_usual_depths() -> None:
-    assert [usual_depths(n) for n in (8, 4, 3, 2, 1)] == [
-        (4, 6, 8),
-        (2, 3, 4),
-        (2, 3),
-        (1, 2),
-        (1,),
-    ]
-    assert mixture_of(amos(read_outs=(), generator_num_hidden_layers=4)).depths == (2, 3, 4)
 
 
 def test_published_depths() -> None:

@@ -91,13 +91,3 @@ def test_the_shortest_row(num_segments, least):
     assert found.slots_N.max() == least
     with pytest.raises(UserError, match=f"set it to {least} or more"):
         sequences(offsets([[7]]), max_seq_length=least - 1, num_segments=num_segments)
-
-
-def test_three_segments_are_refused():
-    with pytest.raises(UserError, match="num_segments must be 1 or 2, not 3"):
-        sequences(offsets([[7]]), max_seq_length=16, num_segments=3)
-
-
-def test_nothing_from_nothing():
-    assert len(sequences([], max_seq_length=16, num_segments=2)) == 0
-    assert len(sequences(offsets([[], [0, 0]]), max_seq_length=16, num_segments=2)) == 0

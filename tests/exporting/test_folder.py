@@ -30,8 +30,7 @@ from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.card import model_card
-from electrify.exporting.folder import export, read_run
+from electrify.exporting.folder import export
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
@@ -228,24 +227,6 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
         assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
 
 
-def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
-    run = tmp_path / "run"
-    built = write_run(run, RTD, steps=(5, 10))
-    export_run(run, built)
-    for part in ("discriminator", "generator"):
-        out = export(run, output_dir=tmp_path / "deep" / part, part=part)
-        assert {p.name for p in out.iterdir()} == FILES
-        assert (out / "model.safetensors").read_bytes() == (
-            run / part / "model.safetensors"
-        ).read_bytes()
-    fifth = export(run, output_dir=tmp_path / "five", step=5)
-    expected = random_built(RTD, seed=5).kept.head.dense.bias
-    assert torch.equal(tensors(fifth)["discriminator_predictions.dense.bias"], expected)
-    card = (fifth / "README.md").read_text()
-    assert "| updates | 5 |" in card
-    assert "## Validation" not in card, "it was validated later only"
-
-
 def test_a_generator_of_its_own_shape(tmp_path):
     """Where a folder decided the generator's shape, run.json says it."""
     from dataclasses import asdict
@@ -384,16 +365,6 @@ def test_the_card_tells_the_run(tmp_path):
     )
 
 
-def card_of(tmp_path, config, part="discriminator", *, step=None):
-    """The card of a network, which is not exported. step: that of a checkpoint."""
-    run = tmp_path / "run"
-    built = write_run(run, config)
-    _, facts = read_run(run)
-    state = STATE | {"step": step} if step else None
-    model = built.exports[part]
-    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
-
-
 @pytest.mark.parametrize("corruptor", ["generator", "mixture"])
 def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
@@ -401,29 +372,6 @@ def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
         fields["read_outs"] = [1, 2]
     run = tmp_path / "run"
     assert set(export_run(run, write_run(run, override(RTD, fields)))) == {"discriminator"}
-
-
-@pytest.mark.parametrize("step", [4, 8, 9])
-def test_a_checkpoint_before_detection_begins(tmp_path, step):
-    """The first update that detects is the ninth."""
-    weights = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
-    config = override(RTD, {"objective": "corrective", "term_weights": weights, "mlm_share": 0.8})
-    cards = {
-        part: card_of(tmp_path / part, config, part, step=step)
-        for part in ("discriminator", "corrector", "generator")
-    }
-    so_far = "At this checkpoint it is still a masked language model."
-    if step == 9:
-        assert "# run: ELECTRA discriminator\n" in cards["discriminator"]
-        assert ".sigmoid()" in cards["discriminator"]
-        assert so_far not in "".join(cards.values())
-        return
-    waits = f"{so_far} Its head has learned nothing yet: it is first asked after update 8"
-    assert waits in cards["discriminator"]
-    assert "# run: encoder\n" in cards["discriminator"]
-    assert ".sigmoid()" not in cards["discriminator"]
-    assert f"{so_far} It has read [MASK]" in cards["corrector"]
-    assert so_far not in cards["generator"]
 
 
 # ------------------------------------------------------------------ without electrify

@@ -10,15 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from runs import MLM, RTD, SPECIAL, WORDS, random_built, shake, with_model, write_tokenizer
+from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
 
-from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.exporting.folder import write_model
 from electrify.exporting.loading import quiet
-from electrify.model.heads import LinearHead
 from electrify.model.shape import Shape
 from electrify.recipe import load
 from electrify.train.start import load_model, may_hold, must_know_the_words, shape_in
@@ -32,7 +28,6 @@ SHAPE = {
     "intermediate_size": 24,
     "max_position_embeddings": 20,
 }
-ELECTRA = architecture_named("electra")
 SMALL = SHAPE | {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 12}
 
 
@@ -109,20 +104,6 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
 
-def test_a_linear_head_does_not_fill_one_of_two_layers(tmp_path):
-    """Written as two layers of which only two units are not 0: the others would never learn."""
-    built = random_built(RTD)
-    linear = ExportedModel(built.kept.encoder, LinearHead(SHAPE["hidden_size"]), ELECTRA)
-    write_model(tmp_path, linear, special=SPECIAL, dropout=0.0, attention_dropout=0.0)
-    shake(built.objective, 3)
-    before = values(built)
-    lines = load_model(built.kept, str(tmp_path), what="discriminator")
-    assert lines == ["a head of another objective or form; ours keeps its initial values"]
-    assert changed(built, before, "discriminator") == {
-        n for n in before["discriminator"] if n.startswith("encoder.")
-    }
-
-
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
     kept = built.kept
@@ -136,18 +117,6 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
         n for n in before["generator"] if ".embeddings." not in n
     }
     assert not changed(built, before, "discriminator")
-
-
-def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
-    built = random_built(RTD)
-    before = values(built)
-    lines = load_model(
-        built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator"
-    )
-    assert lines == ["every weight found and used"]
-    assert changed(built, before, "discriminator") == {
-        n for n in before["discriminator"] if ".embeddings." in n
-    }
 
 
 @pytest.mark.parametrize("objective", [RTD, MLM])

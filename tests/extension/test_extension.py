@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ from electrify.flop_counts import recipe_flops
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
 from small import (
-    TORCHRUN,
     Process,
     environment,
     mistake,
@@ -28,9 +26,7 @@ from small import (
     pretrain_words,
     records,
     run,
-    same_ending,
     same_numbers,
-    steps_of,
 )
 
 HERE = Path(__file__).parent
@@ -215,38 +211,6 @@ def test_flops(toy: str) -> None:
     )
     for convention in ("hardware", "paper"):
         assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("toy", ["objective", "architecture"])
-def test_killed_and_resumed_to_the_bit(toy: str, small_data: Path, tmp_path: Path) -> None:
-    long = {"dropout": 0.1, "max_steps": 40, "save_steps": 8}
-    assert run(*words(small_data, tmp_path / "unbroken", toy, **long)) == 0
-    line = words(small_data, tmp_path / "killed", toy, **long)
-    process = in_a_process(line, tmp_path)
-    assert process.wait_for(lambda: 16 in steps_of(tmp_path / "killed")), process.end().err
-    process.signal(signal.SIGKILL)
-    process.end()
-    done = in_a_process(line, tmp_path).end()
-    assert done.status == 0, done.err
-    assert "continuing after step" in done.err
-    same_ending(tmp_path / "unbroken", tmp_path / "killed", step=40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("toy", ["objective", "architecture"])
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-def test_two_processes(toy: str, fsdp: str, small_data: Path, tmp_path: Path) -> None:
-    exact = {"dropout": 0, "attention_dropout": 0}
-    assert run(*words(small_data, tmp_path / "one", toy, **exact)) == 0
-    done = in_a_process(
-        words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact),
-        tmp_path,
-        prefix=(*TORCHRUN, "-m", "electrify"),
-    ).end()
-    assert done.status == 0, done.err
-    same_numbers(tmp_path / "one", tmp_path / "two")
-    assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()
 
 
 PYTHON = """

@@ -128,18 +128,6 @@ def test_of_prepared_data(small_data: Path, tmp_path: Path) -> None:
     )
 
 
-def test_of_tokenizer_files(small_data: Path, tmp_path: Path) -> None:
-    """Of the corpus, as a run opens them; hashes of them all are in the manifest."""
-    folder = Path(shutil.copytree(small_data, tmp_path / "data"))
-    names = [n for n in sorted(listing(folder)) if n.startswith("tokenizer/")]
-    assert {
-        "tokenizer/tokenizer.json",
-        "tokenizer/tokenizer_config.json",
-        "tokenizer/vocab.txt",
-    } <= set(names)
-    assert believed(folder, names, open_data, rounds=CORRUPTIONS, chance=random.Random(4)) == []
-
-
 @pytest.mark.parametrize(
     "name",
     core(["model.safetensors", "optimizer.safetensors", "state.json"], "state.json"),

@@ -18,11 +18,9 @@ from electrify.model import attention
 from electrify.model.attention import (
     AttentionContext,
     Backend,
-    ContextsByKind,
     Direction,
     Reach,
     attend,
-    packed_kernel,
     run_starts,
     sequence_bias,
 )
@@ -186,12 +184,6 @@ def test_the_kernel_for_packed_sequences_gets_what_it_needs(
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
-    assert not packed_kernel(
-        replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0
-    )
-
-
 # ---------------------------------------------------------------- windows and positions
 
 
@@ -206,12 +198,6 @@ def test_a_window_includes_its_edges(window: int) -> None:
             wanted = whole[:, i, j] & (abs(i - j) <= window)
             assert torch.equal(near[:, i, j], wanted), (i, j)
     assert bool(near[0, 0, min(window, 7)]), "the key at the edge"
-
-
-def test_a_window_and_a_direction() -> None:
-    tokens = ragged_batch()
-    left = sequence_bias(tokens, torch.float32, "left", window=3)[0, 0] == 0
-    assert left[7].nonzero().flatten().tolist() == [4, 5, 6, 7]
 
 
 def neighbours(tokens: Tokens, window: int | None, changed: int) -> list[int]:
@@ -254,21 +240,6 @@ def test_both_layouts_turn_and_cut_alike(
         torch.testing.assert_close(made(qkv, heads=2), wanted, atol=1e-5, rtol=1e-5)
     plain = AttentionContext(tokens, torch.float32, reach=Reach(window=window))(qkv, heads=2)
     assert float((plain - wanted).abs().max()) > 1e-2, "turned or not is seen"
-
-
-def test_contexts_by_kind() -> None:
-    reaches = {"global": Reach(), "local": Reach(window=2)}
-    made = ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=False)
-    assert {kind: (one.window, one.dropout) for kind, one in made.items()} == {
-        "global": (None, 0.0),
-        "local": (2, 0.0),
-    }
-    assert (
-        ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=True)[
-            "local"
-        ].dropout
-        == 0.5
-    )
 
 
 def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
@@ -371,66 +342,6 @@ def test_blocks_where_they_pay() -> None:
     assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
 
 
-@pytest.mark.parametrize("window", [None, 32])
-def test_blocks_need_a_window(window: int | None) -> None:
-    """They were computed with one of 0, in which a token sees itself alone."""
-    with pytest.raises(ValueError, match="blocks needs a window shorter than a row of 33 tokens"):
-        AttentionContext(
-            random_rows(33, seed=0), torch.float32, backend="blocks", reach=Reach(window=window)
-        )
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    """Wherever the kernel for packed sequences does not serve (float32, dropout, older GPUs)."""
-    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: packed)
-    monkeypatch.setattr(attention, "kernel_has_windows", lambda: True)
-    none = torch.zeros(8192, dtype=torch.long, device="meta")
-    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
-    made = AttentionContext(tokens, torch.float32, reach=Reach(window=64))
-    assert made.backend == ("varlen" if packed else "blocks")
-    if not packed:
-        assert made.where.numel() == 3 * 64 * 8192, "a masked row has 8192 * 8192"
-        assert made(torch.zeros(8192, 48, device="meta"), heads=2).shape == (8192, 16)
-
-
-@pytest.mark.parametrize("has_windows", [False, True])
-def test_blocks_where_the_kernel_has_no_windows(
-    monkeypatch: pytest.MonkeyPatch, has_windows: bool
-) -> None:
-    """As that of torch 2.10, which serves whole sequences only."""
-    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: True)
-    monkeypatch.setattr(attention, "kernel_has_windows", lambda: has_windows)
-    none = torch.zeros(8192, dtype=torch.long, device="meta")
-    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
-    kinds = [
-        AttentionContext(tokens, torch.bfloat16, reach=Reach(window=window)).backend
-        for window in (64, None)
-    ]
-    assert kinds == ["varlen" if has_windows else "blocks", "varlen"]
-
-
-def test_whether_the_kernel_has_windows_is_known_to_a_compiler() -> None:
-    def doubled(x: Tensor) -> Tensor:
-        return 2 * x if attention.kernel_has_windows() else 3 * x
-
-    compiled = torch.compile(doubled, fullgraph=True, backend="eager")
-    assert compiled(torch.ones(1)).item() == doubled(torch.ones(1)).item()
-
-
-def test_a_kernel_without_windows_is_not_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arguments of torch 2.10's."""
-
-    def of_2_10(
-        query: Tensor, key: Tensor, value: Tensor, cu_q: Tensor, cu_k: Tensor, q: int, k: int
-    ) -> Tensor:
-        return value
-
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", of_2_10)
-    x_THW, starts_S = torch.ones(4, 1, 2), torch.tensor([0, 4])
-    assert attention.varlen(x_THW, x_THW, x_THW, starts_S, 4) is x_THW
-
-
 def products(row_length: int, window: int | None) -> int:
     """FLOPs of attention over one row, forward and backward, by torch's counter."""
     tokens = random_rows(row_length, seed=0)
@@ -440,18 +351,6 @@ def products(row_length: int, window: int | None) -> int:
     with FlopCounterMode(display=False) as counter:
         context(qkv, heads=2).sum().backward()
     return counter.get_total_flops()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("window", [16, 64])
-def test_local_attention_grows_with_the_length(window: int) -> None:
-    """And not with its square: what is computed, and what is kept to mask it."""
-    short, middle, long = (products(length, window) for length in (1024, 4096, 8192))
-    assert middle == 4 * short
-    assert long == 8 * short
-    # Of each product every query multiplies the keys of three blocks: 2 forward, 4 backward.
-    assert long == 6 * 2 * (2 * 8192) * (3 * window) * 16
-    assert products(4096, None) == 16 * products(1024, None), "the whole sequence"
 
 
 def test_blocks_in_bfloat16_and_with_dropout() -> None:

@@ -14,7 +14,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model.attention import Backend, Direction
-from electrify.model.relative import RelativeContexts, buckets_of, skewed
+from electrify.model.relative import RelativeContexts, buckets_of
 from electrify.tokens import Tokens
 
 # Buckets, and tokens of the longest row: the published ones, more distances than fit, fewer than
@@ -79,17 +79,6 @@ def test_buckets_by_hand() -> None:
     distances = torch.tensor([0, 1, 4, 5, 6, 7, 10, 11, 16, -3, -5, -16])
     expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, -3, -5, -7]
     assert buckets_of(distances, buckets=8, longest=17).tolist() == expected
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 8])
-def test_skewed_by_hand(length: int) -> None:
-    """Entry (i, j) says i and j - i."""
-    e = torch.arange(2 * length)
-    x = 100 * torch.arange(length)[:, None] + (e - length)
-    found = skewed(x[None, None].double().requires_grad_())
-    i, j = torch.arange(length)[:, None], torch.arange(length)
-    assert torch.equal(found[0, 0].detach(), (100 * i + j - i).double())
-    assert found._base is not None, "a view: nothing is copied"
 
 
 # ---------------------------------------------------------------- attention
@@ -214,15 +203,3 @@ def test_bfloat16_is_near() -> None:
             assert other is not None
             error = (one - other.float()).abs().mean() / one.abs().mean()
             assert float(error.detach()) < 0.03
-
-
-def test_rows_are_normalised_in_the_dtype_of_the_states() -> None:
-    made = contexts_of(width=8).float()
-    tokens = ragged_batch()
-    with torch.no_grad():
-        made.norm.weight.fill_(1.0)
-        made.norm.bias.zero_()
-        rows_ND = made(tokens, torch.bfloat16, training=False).rows_ND
-    assert rows_ND.dtype == torch.bfloat16
-    assert float(rows_ND.float().mean(1).abs().max()) < 0.02
-    assert float((rows_ND.float().square().mean(1) - 1).abs().max()) < 0.02

@@ -20,7 +20,6 @@ from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.flop_counts import Convention, passes_flops
-from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.recipe import first_update, load, override
 from electrify.tables import beside
@@ -252,11 +251,6 @@ def test_the_cost_of_its_periods(convention: Convention) -> None:
         [replace_mlm, electra]
     )
     assert plain > max(electra, replace_mlm)
-
-
-def test_the_form_of_the_detecting_head() -> None:
-    assert isinstance(built("corrective-tiny").kept.head, BinaryHead)
-    assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
 
 
 @pytest.mark.parametrize(

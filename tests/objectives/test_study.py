@@ -319,22 +319,6 @@ def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> Non
     )
 
 
-@pytest.mark.parametrize("name", STUDY)
-def test_nothing_but_padding(name: str) -> None:
-    from batches import tiny
-
-    objective: Any = built(f"{name}-tiny").objective
-    tokens = pack([[], []], row_length=32)
-    counts = counts_of(objective, tokens, draws_of(tokens))
-    loss = weighted(
-        terms_of(objective, tokens, draws_of(tokens)),
-        tiny(f"{name}-tiny").objective.term_weights,
-        counts,
-    )
-    loss.backward()
-    assert value(loss) == 0
-
-
 @pytest.mark.parametrize("name", ["electra-15", "replace-mlm", "all-tokens-mlm", "electric"])
 def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name: str) -> None:
     """With tie none; the towers' and the generator's own loss reach them alone."""
@@ -376,16 +360,6 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
     tokens = ragged_batch()
     assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"rtd"}
     assert not terms_of(objective, tokens, draws_of(tokens))["generator"].sum.requires_grad
-
-
-def test_a_frozen_generator_runs_without_dropout() -> None:
-    objective: Any = built("two-stage-tiny", dropout=0.5).objective.train()
-    tokens = ragged_batch()
-    assert objective.encoder.training
-    one, two = (
-        corrupted(objective.corruptor, tokens, draws_of(tokens)).logits_MV for _ in range(2)
-    )
-    assert torch.equal(one, two)
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,6 @@ from published import DEBERTA_V3
 KNOWN = DEBERTA.architecture
 
 
-def test_a_configuration_has_the_later_head() -> None:
-    assert not DEBERTA.config_of(deberta_shape(), "token").legacy
-
-
 def test_the_published_configuration() -> None:
     """It does not name its class, nor the form of the language model's head."""
     config = transformers.DebertaV2Config(**DEBERTA_V3)
@@ -69,12 +65,6 @@ def test_what_we_do_not_compute_is_refused(fields: dict[str, Any], says: str) ->
     with pytest.raises(UserError) as found:
         KNOWN.must_compute_the_same("it", transformers.DebertaV2Config(**DEBERTA_V3 | fields))
     assert str(found.value) == f"it computes what our encoder does not: {says}"
-
-
-def test_the_library_s_defaults_are_refused() -> None:
-    """Those of DeBERTa V2, which says nothing of most fields."""
-    with pytest.raises(UserError, match="relative_attention False, share_att_key None"):
-        KNOWN.must_compute_the_same("it", transformers.DebertaV2Config())
 
 
 @pytest.mark.parametrize("shape", DEBERTA.shapes, ids=range(len(DEBERTA.shapes)))

@@ -11,7 +11,7 @@ import torch
 import transformers
 from by_hand import states_by_hand
 from families import MODERNBERT, modernbert_shape
-from two_networks import PAD, numbers, padded, side_by_side
+from two_networks import numbers, padded, side_by_side
 
 from electrify.errors import UserError
 from electrify.exporting.agreement import _NoRounding
@@ -64,11 +64,6 @@ def test_packed_rows_by_hand(row_length: int) -> None:
     assert float((found - torch.cat(wanted)).abs().max()) < ROUNDED
 
 
-def test_a_configuration_has_the_special_tokens_of_bert_too() -> None:
-    config = MODERNBERT.config_of(modernbert_shape(), "token")
-    assert (config.pad_token_id, config.cls_token_id, config.sep_token_id) == (PAD, 2, 3)
-
-
 def test_the_library_s_own_configurations() -> None:
     """Without our note, the period is read off the layers; as on the Hub, the first form of the
     configuration says it."""
@@ -111,16 +106,3 @@ def test_the_library_s_own_configurations() -> None:
 def test_what_we_do_not_compute_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="it computes what our encoder does not"):
         KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**fields))
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"classifier_bias": True}, {"classifier_activation": "relu"}, {"decoder_bias": False}],
-    ids=str,
-)
-def test_a_head_that_we_do_not_compute_is_not_taken(fields: dict[str, Any]) -> None:
-    """The encoder below it is."""
-    named = {"architectures": ["ModernBertForMaskedLM"]}
-    KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**named, **fields))
-    assert KNOWN.has_head(transformers.ModernBertConfig(**named), "token")
-    assert not KNOWN.has_head(transformers.ModernBertConfig(**named, **fields), "token")

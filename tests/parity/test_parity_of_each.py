@@ -89,28 +89,6 @@ def test_gradients_agree_too(family: Family, kind: HeadKind) -> None:
         assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-def test_softmax_of_the_exported_labels_is_the_sigmoid(family: Family) -> None:
-    own = family.ours(family.shapes[0], "binary", seed=4)
-    model, tokens = family.theirs(own), padded([15])
-    assert model.config.id2label == {0: "original", 1: "replaced"}
-    with torch.no_grad():
-        logits = model(**family.architecture.inputs(tokens)).logits[0]
-    assert torch.equal(logits[:, 0], torch.zeros(15))
-    close((logits.softmax(-1)[:, 1],), (numbers(own, tokens)[1].sigmoid(),))
-
-
-@pytest.mark.parametrize(("family", "shape"), SHAPES)
-def test_as_many_parameters(family: Family, shape: Any) -> None:
-    for kind in KINDS:
-        own = family.ours(shape, kind, seed=0)
-        have = sum(p.numel() for p in own.parameters().values())
-        assert have == sum(p.numel() for p in family.theirs(own).parameters())
-    own = family.ours(shape, "binary", seed=0)
-    norms = sum(p.numel() for p in own.encoder.parameters() if p.ndim == 1)
-    assert shape.least_parameters + norms == sum(p.numel() for p in own.encoder.parameters())
-
-
 @pytest.mark.parametrize(("family", "shape"), SHAPES)
 def test_a_configuration_says_the_shape(family: Family, shape: Any, tmp_path: Any) -> None:
     family.config_of(shape, "token").save_pretrained(tmp_path)

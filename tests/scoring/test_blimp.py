@@ -208,22 +208,6 @@ def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_pa
     assert listing(out) == before
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"sentence_good": "a"}\n', r"p.jsonl, line 1: no text under 'sentence_bad'"),
-        ('{"sentence_good": "a", "sentence_bad": " "}\n', r"line 1: no text under 'sentence_bad'"),
-        ('{"sentence_good": "a", "sentence_bad": "b"}\n[1]\n', r"line 2: not a JSON object"),
-        ('\n{"sentence_good"\n', r"line 2: broken JSON"),
-        ("\n", r"p.jsonl: no pairs"),
-    ],
-)
-def test_broken_files(tmp_path: Path, text: str, said: str):
-    (tmp_path / "p.jsonl").write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_blimp(tmp_path)
-
-
 def test_mistakes(tmp_path: Path, models_root: Path, data: Path):
     with pytest.raises(UserError, match=r"no \.jsonl file there"):
         read_blimp(tmp_path / "nowhere")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.recipe import entry, joined, load, names, override
+from electrify.recipe import entry, load, names, override
 from electrify.rules import check
 from electrify.studies.budgets import (
     UNTRAINED,
@@ -187,19 +187,6 @@ def test_the_trials_of_a_study() -> None:
         if cell.starts_at is not None:
             assert cell.starts_at == pytest.approx(0.8 * cell.steps, abs=1)
             assert cell.own_steps == cell.steps - cell.starts_at
-
-
-@pytest.mark.parametrize(
-    ("words", "entries"),
-    [
-        ("a,b", ["a", "b"]),
-        ("a:x=1,y=2,b", ["a:x=1,y=2", "b"]),
-        ("a:x=1,b:y=2,z=3", ["a:x=1", "b:y=2,z=3"]),
-        ("x=1,a", ["x=1", "a"]),
-    ],
-)
-def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
-    assert joined(words.split(",")) == entries
 
 
 FROZEN: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import psutil
 import pytest
-from test_study_identity import TINY, blimp, config, line
+from test_study_identity import TINY, blimp, config
 
 from batches import tiny
 from electrify.errors import Unfinished, UserError
@@ -29,7 +29,6 @@ from electrify.studies.options import CompareConfig
 from electrify.studies.run import (
     LOG,
     Runner,
-    as_text,
     forecast,
     result_of,
     slots,
@@ -40,7 +39,6 @@ from electrify.studies.study import (
     Study,
     plan_study,
     read_results,
-    write_results,
 )
 from electrify.tables import KEPT
 from electrify.train import run as pretraining
@@ -206,14 +204,6 @@ def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Pat
     assert found.failed == {"b": "no such file", "c": "killed by signal 11. Its last line: no room"}
 
 
-def test_all_recipes_of_a_seed_before_the_next_seed(small_data: Path, tmp_path: Path) -> None:
-    """So a study that is stopped can compare them. The longest run of a recipe comes first."""
-    waiting = Runner(plan_study(config(small_data, tmp_path))).waiting
-    assert [t.seed for t in waiting] == sorted(t.seed for t in waiting)
-    first = [(t.entry.partition("-")[0], t.budget) for t in waiting if t.seed == waiting[0].seed]
-    assert first[:4] == [("bert", 2e8), ("bert", 1e8), ("electra", 2e8), ("electra", 1e8)]
-
-
 # ------------------------------------------------------------------ shared prefix runs, forecast
 
 
@@ -238,24 +228,6 @@ def test_a_run_waits_for_its_start(small_data: Path, tmp_path: Path) -> None:
     start.rmdir()
     runner.waiting.remove(long)  # its results came from elsewhere
     assert not runner.must_wait(short)
-
-
-def test_a_budget_that_is_added_later_is_planned_whole(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The longest run has passed the update at which it would start, and is not trained again."""
-    fast(monkeypatch)
-    study = curve(small_data, tmp_path)
-    long, short = study.trials
-    assert forecast(study)["lines"][1]["starts_at"] == short.starts_at
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0, seconds=1e-6 * long.flops, task_seconds=30.0)])
-    plan = forecast(study)
-    assert plan["lines"][1]["starts_at"] is None
-    assert plan["lines"][1]["minutes"] == pytest.approx(1e-6 * short.flops / 60)
-    assert plan["minutes"] == plan["lines"][1]["minutes"]
-    assert plan["task_minutes"] == 0.5
-    assert "tasks about 30 s" in as_text(plan)
 
 
 def test_minutes_go_by_flops(

@@ -22,14 +22,10 @@ from electrify.studies.study import (
     PRETRAIN,
     STUDY,
     Result,
-    Study,
     entries_of,
     identity,
-    key_of,
     merged,
     plan_study,
-    read_results,
-    write_results,
     write_study,
 )
 from electrify.tables import KEPT
@@ -66,14 +62,6 @@ def config(corpus: Path, tmp_path: Path, **fields: Any) -> CompareConfig:
         "device": "cpu",
     }
     return CompareConfig(**(given | fields))
-
-
-def line(study: Study, k: int, **fields: Any) -> Result:
-    """The result of a trial."""
-    t = study.trials[k]
-    given = {"steps": t.steps, "flops": t.flops, "tokens": 10.0, "seconds": 2.0 * t.steps}
-    given |= {"parameters": 1000, "scores": {"blimp": {"metric": "accuracy", "scores": [0.5]}}}
-    return Result(*key_of(t), **(given | fields))
 
 
 # ------------------------------------------------------------------ what is asked for
@@ -267,13 +255,6 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
         plan_study(config(small_data, tmp_path))
 
 
-def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not ours to write into"):
-        plan_study(config(small_data, tmp_path))
-
-
 # ------------------------------------------------------------------ results.jsonl
 
 
@@ -292,19 +273,3 @@ def test_scores_of_several_attempts_are_joined() -> None:
     killed = attempt({PRETRAIN: "killed"}, steps=0)
     assert merged(had, killed) == replace(had, failed={"c": "no disk", PRETRAIN: "killed"})
     assert merged(killed, had) == had
-
-
-def test_results_of_two_folders_are_joined(small_data: Path, tmp_path: Path) -> None:
-    """What was finished in one of them is not run again because it failed in the other."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    good = line(study, 0)
-    for bad in (
-        Result(*good.key, failed={PRETRAIN: "no room"}),
-        line(study, 0, scores={}, failed={"blimp": "no data"}, seconds=9.0),
-    ):
-        for lines in ([good, bad], [bad, good]):
-            write_results(study.out, lines)
-            found = read_results(study.out)[good.key]
-            assert (found.scores, found.seconds) == (good.scores, good.seconds)
-            assert study.finished(read_results(study.out)) == {good.key}

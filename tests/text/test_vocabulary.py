@@ -26,7 +26,6 @@ from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
 from electrify.text.tokenizer import plain as plain_tokenizer
 from electrify.text.vocabulary import (
     Splitting,
-    canonical_pieces,
     train,
 )
 
@@ -190,11 +189,6 @@ def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
 
 
-def test_the_most_frequent_characters_where_not_all_fit() -> None:
-    tokenizer = vocabulary(["aaaabbbccd"], "character", AUTO, vocab_size=8)
-    assert tokenizer.encode("abcd", add_special_tokens=False).tokens == ["a", "b", "c", "[UNK]"]
-
-
 @cache
 def texts_of_all() -> list[str]:
     return ["CC(=O)Oc1ccccc1 Cl\n\tNa+", "def  f(x):\n    return 'é' + 中", "the cat  sat."] * 5
@@ -311,18 +305,3 @@ def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
     assert sum(len(t.removeprefix("##")) == 1 for t in found) <= 320 // 4
     assert len(found) == 320
     assert len(set(words) & set(found)) > 30
-
-
-def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
-    def model(late: str) -> list[tuple[str, float]]:
-        return [
-            ("[PAD]", 0.0),
-            ("[UNK]", 0.0),
-            ("the", -2.0 - 1e-14),
-            ("e", -3.0),
-            *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late)),
-        ]
-
-    found = canonical_pieces(model("zxy"))
-    assert found == canonical_pieces(model("yzx"))
-    assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]

@@ -14,7 +14,6 @@ from transformers import AutoModelForMaskedLM
 
 from electrify import UserError
 from electrify.recipe import Recipe, load, override
-from electrify.rules import check
 from electrify.train.run import pretrain
 from small import SMALL
 
@@ -132,35 +131,3 @@ def test_longer_rows_name_the_option(
     with pytest.raises(UserError, match=says):
         pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **start))
     assert not (tmp_path / "run").exists()
-
-
-def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    both = starts(begun)
-    with pytest.raises(UserError, match="needs init_discriminator"):
-        check(recipe(extend_positions=LONG))
-    with pytest.raises(UserError, match="needs init_discriminator"):
-        check(recipe(extend_rope_theta=THETA))
-    with pytest.raises(UserError, match="extend_rope_theta"):
-        check(recipe(extend_rope_theta=0.0, **both))
-    with pytest.raises(UserError, match="max_seq_length 49 exceeds extend_positions 48"):
-        check(recipe(**MORE | {"max_seq_length": 49}, **both))
-    for odd in (0, 2**40):
-        with pytest.raises(UserError, match=f"extend_positions .*, not {odd}"):
-            check(recipe(**MORE | {"extend_positions": odd}, **both))
-    # The kept encoder is the recipe's, which no folder extends.
-    alone = {"init_generator": both["init_generator"]}
-    for fields in (MORE, {"extend_rope_theta": THETA}):
-        with pytest.raises(UserError, match="needs init_discriminator"):
-            check(recipe(**fields, **alone))
-    long = {"max_seq_length": LONG, "seq_length_schedule": {49: 0.5}, "extend_positions": LONG}
-    with pytest.raises(UserError, match="seq_length_schedule 49 exceeds extend_positions 48"):
-        check(recipe(**long, **both))
-    fields = {"max_seq_length": 8, "extend_positions": 8}
-    with pytest.raises(UserError, match="discriminator: extend_positions 8 is less than the 16"):
-        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **both))
-    start = {"init_discriminator": both["init_discriminator"]}
-    staged = STAGED | start | {"extend_positions": LONG}
-    with pytest.raises(UserError, match="extend_positions excludes generator_steps"):
-        check(recipe(**staged))
-    with pytest.raises(UserError, match="extend_positions"):
-        override(load("electra-tiny"), {"extend_positions": LONG})

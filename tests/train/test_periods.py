@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,6 @@ from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, r
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.guard import Guard
-from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain
 from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
 
@@ -95,37 +93,6 @@ def test_the_plan_and_the_log_count_alike(
     planned = recipe_flops(config, vocab_size=vocab_size, convention="hardware")
     logged = records(tmp_path / "run", "train")[-1]["flops"]
     assert logged == pytest.approx(planned.train, rel=1e-9)
-
-
-def test_both_periods_are_logged_and_counted(small_data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    pretrain(small_data, output_dir=run, config=recipe())
-    train, valid = (records(run, kind) for kind in ("train", "valid"))
-    for r in (*train, *valid):
-        # A validation at the change sees what comes then.
-        early = r["step"] <= 8 if r["kind"] == "train" else r["step"] < 8
-        assert ("mlm_accuracy_masked" in r) == early, r
-        assert ("rtd" in r) != early, r
-    costs = [b["flops"] - a["flops"] for a, b in pairwise(train)]
-    assert costs[0] == pytest.approx(costs[6])
-    assert costs[8] == pytest.approx(costs[-1])
-    assert costs[8] > costs[0]
-    same_encoder(run / "discriminator", run / "corrector")
-
-
-def same_encoder(discriminator: Path, corrector: Path) -> None:
-    """Two folders with a head of their own each and, to the bit, one encoder."""
-    folders = (discriminator, corrector)
-    classes = [json.loads((f / "config.json").read_text())["architectures"] for f in folders]
-    assert classes == [["ElectraForPreTraining"], ["ElectraForMaskedLM"]]
-    one, other = (load_file(f / "model.safetensors") for f in folders)
-    encoder = {name for name in one if name.startswith("electra.")}
-    assert encoder == {name for name in other if name.startswith("electra.")}
-    assert len(encoder) > 10
-    assert all(torch.equal(one[name], other[name]) for name in encoder)
-    heads = [{name.split(".")[0] for name in f.keys() - encoder} for f in (one, other)]
-    assert heads[0] == {"discriminator_predictions"}
-    assert heads[1] >= {"generator_predictions"}
 
 
 CONTRAST = {
@@ -246,29 +213,3 @@ def test_the_change_is_not_a_spike(
     )
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
     assert ("the loss of update 101 is" in capsys.readouterr().err) != told
-
-
-def test_longer_rows_are_not_a_spike(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The guard forgets the losses before each change of what is asked, or read, and no others."""
-    told: list[int] = []
-    done = 0
-    update, forget = Run.update, Guard.expect_another_loss
-
-    def counted(self: Run, batch: Batch) -> None:
-        nonlocal done
-        done = self.step
-        update(self, batch)
-
-    def heard(self: Guard) -> None:
-        told.append(done)
-        forget(self)
-
-    monkeypatch.setattr(Run, "update", counted)
-    monkeypatch.setattr(Guard, "expect_another_loss", heard)
-    config = recipe(
-        seq_length_schedule={8: 0.5}, batch_size_schedule={2: 0.25}, max_seq_length=16, spike="skip"
-    )
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert told == [8, 10], "larger batches have losses like those before"

@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from electrify import UserError
 from electrify.exporting.folder import export
-from electrify.flop_counts import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
 from electrify.rules import check
-from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
-from small import SMALL, records, same_ending
+from small import SMALL, same_ending
 
 STEPS, CHANGE = 12, 6
 SHORT, LONG = 8, 32
@@ -99,15 +96,6 @@ def test_resumes_to_the_bit_on_either_side_of_the_change(
     again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
-def test_the_flops_of_the_plan_are_those_of_the_log(small_data: Path, whole: Path) -> None:
-    vocab_size = Corpus(small_data, "train").manifest.vocab_size
-    planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
-    train = records(whole, "train")
-    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
-    early, late = (train[k]["flops"] - train[k - 1]["flops"] for k in (1, -1))
-    assert late / early > LONG / SHORT, "longer rows also cost more for each token"
-
-
 @pytest.mark.parametrize(("step", "theta"), [(3, FIRST), (6, FIRST), (9, LAST), (None, LAST)])
 def test_an_export_has_the_base_of_its_moment(
     whole: Path, tmp_path: Path, step: int | None, theta: float
@@ -120,44 +108,6 @@ def test_an_export_has_the_base_of_its_moment(
         config = json.loads((folder / "config.json").read_text())
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
         assert config["global_rope_theta"] == theta
-
-
-def test_a_frozen_generator_keeps_its_base(
-    small_data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: set[float] = set()
-    real = Rotary.turn
-
-    def spy(self: Rotary, pos_T: torch.Tensor, dtype: torch.dtype) -> Turn:
-        seen.add(self.theta)
-        return real(self, pos_T, dtype)
-
-    start = export(whole, output_dir=tmp_path / "start", part="generator", step=3)
-    fields = {"init_generator": str(start), "generator_training": "frozen", "tie": "none"}
-    config = recipe(
-        **fields, global_rope_theta_schedule={SHORT: 50.0}, local_rope_theta=3.0,
-        term_weights={"rtd": 50.0},
-    )  # fmt: skip
-    monkeypatch.setattr(Rotary, "turn", spy)
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert seen == {FIRST, 50.0, LAST, 3.0}, "3 is the base of local attention"
-
-
-def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) -> None:
-    """Initial values that read positions are made for the base with which the run begins."""
-    made = []
-    for name, fields in (
-        ("both", {}),
-        ("first", {"global_rope_theta": FIRST, "global_rope_theta_schedule": {}}),
-        ("last", {"global_rope_theta_schedule": {}}),
-    ):
-        config = recipe(init="local", **fields, learning_rate=1e-12, weight_decay=0.0, max_steps=2)
-        pretrain(small_data, output_dir=tmp_path / name, config=config)
-        made.append(load_file(tmp_path / name / "checkpoint-2" / "model.safetensors"))
-    both, first, last = made
-    qkv = "encoder.blocks.0.qkv.weight"
-    assert torch.allclose(both[qkv], first[qkv], atol=1e-6)
-    assert not torch.allclose(both[qkv], last[qkv], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -246,22 +196,3 @@ def long(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("up_to_8192") / "whole"
     pretrain(small_data, output_dir=folder, config=long_recipe())
     return folder
-
-
-@pytest.mark.slow
-def test_a_schedule_up_to_8192(small_data: Path, long: Path) -> None:
-    """Every phase has its base, and costs what was planned. The exports, which were compared with
-    transformers, say the last base and all positions."""
-    ends = dict(zip(LENGTHS, PHASES, strict=True))
-    bases = [next(b for n, b in LENGTHS.items() if step <= ends[n]) for step in range(1, 9)]
-    train = records(long, "train")
-    assert [r["global_rope_theta"] for r in train] == bases
-    vocab_size = Corpus(small_data, "train").manifest.vocab_size
-    planned = recipe_flops(long_recipe(), vocab_size=vocab_size, convention="hardware")
-    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
-    for part in ("discriminator", "generator"):
-        config = json.loads((long / part / "config.json").read_text())
-        assert config["max_position_embeddings"] == 8192
-        assert config["rope_parameters"]["full_attention"]["rope_theta"] == 160_000.0
-        tokenizer = json.loads((long / part / "tokenizer_config.json").read_text())
-        assert tokenizer["model_max_length"] == 8192
