@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -18,8 +16,6 @@ from shutil import which
 from typing import Any
 
 import pytest
-
-from electrify.cores import cores
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -50,77 +46,39 @@ def rows(out: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_step(tmp_path: Path) -> None:
-    out = run(tmp_path, "step.py", "--json", "step.json")
-    assert [row[0] for row in rows(out)] == ["electrify", "transformers"]
-    (result,) = json.loads((tmp_path / "step.json").read_text())["results"]
-    assert {len(times) for times in result["seconds"].values()} == {2}
-    assert result["flops"] > 0
-    assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
+@pytest.mark.timeout(500)  # several of them load torch six times, one after the other
+@pytest.mark.parametrize(
+    ("script", "more", "first"),
+    [
+        ("step.py", [], ["electrify", "transformers"]),
+        ("shapes.py", ["--picture", "p.png"], ["batch", "batch", "model"]),
+        ("length.py", ["--picture", "p.png"], ["9 x 64", "2 x 300"]),
+        ("loader.py", [], None),
+        ("busy.py", [], None),
+    ],
+)
+def test_a_script(tmp_path: Path, script: str, more: list[str], first: list[str] | None) -> None:
+    """What it measures is in its file, and all of it is above 0."""
+    table = [row[0] for row in rows(run(tmp_path, script, "--json", "found.json", *more))]
+    assert first in (None, table)
+    assert not [x for x in numbers(json.loads((tmp_path / "found.json").read_text())) if x < 0]
+    assert not more or (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("side", ["electrify", "transformers"])
-@pytest.mark.parametrize("size", ["tiny", "modernbert-tiny", "deberta-tiny"])
-def test_an_update_of_a_side(size: str, side: str, tmp_path: Path) -> None:
-    """Each architecture has its composition of two models of transformers."""
-    command = [sys.executable, str(BENCHMARKS / "sides.py"), side, size]
-    done = subprocess.run(
-        [*command, "2", "16", "300", "0", "cpu"],
-        input="1\n2\n",
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    *seconds, memory = map(float, done.stdout.split())
-    assert len(seconds) == 2
-    assert min(seconds) > 0
-    assert memory > 1e8
+def numbers(found: Any) -> list[float]:
+    if isinstance(found, dict | list):
+        inside = found.values() if isinstance(found, dict) else found
+        return [x for part in inside for x in numbers(part)]
+    return [found] if isinstance(found, int | float) else []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_shapes(tmp_path: Path) -> None:
-    out = run(tmp_path, "shapes.py", "--json", "shapes.json", "--picture", "shapes.png")
-    assert [row[:2] for row in rows(out)] == [["batch", "1"], ["batch", "2"], ["model", "quick"]]
-    assert len(json.loads((tmp_path / "shapes.json").read_text())["shapes"]) == 3
-    assert (tmp_path / "shapes.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_scaling(tmp_path: Path) -> None:
-    out = run(tmp_path, "scaling.py", "--device", "cpu")
-    assert [row[0] for row in rows(out)] == [
-        "1, the same batch",
-        "2, the same batch",
-        "2, a batch a process",
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_startup(tmp_path: Path) -> None:
-    out = run(tmp_path, "startup.py")
-    assert "electrify pretrain --help" in {row[0] for row in rows(out)}
-    assert re.search(r"^slowest: .*, \d+\.\d\d s$", out, re.M)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(500)  # six processes load torch, one after the other
-def test_busy(tmp_path: Path) -> None:
-    out = run(tmp_path, "busy.py", "--json", "busy.json")
-    sides = ("one thread", "default", "as it comes")
-    assert [row[0] for row in rows(out)] == [
-        f"{work}, 1 busy: {side}" for work in ("pretrain", "finetune") for side in sides
-    ]
-    for found in json.loads((tmp_path / "busy.json").read_text()):
-        assert found["threads"]["one thread"] == 1
-        assert found["threads"]["as it comes"] == cores()
-        assert all(rate > 0 for rates in found["tokens_per_s"].values() for rate in rates)
+def test_scripts_that_write_no_file(tmp_path: Path) -> None:
+    table = rows(run(tmp_path, "scaling.py", "--device", "cpu"))
+    sides = ["1, the same batch", "2, the same batch", "2, a batch a process"]
+    assert [row[0] for row in table] == sides
+    assert "electrify pretrain --help" in {row[0] for row in rows(run(tmp_path, "startup.py"))}
 
 
 @pytest.mark.slow
@@ -141,15 +99,6 @@ def test_launches_and_bytes_of_an_update(tmp_path: Path) -> None:
     assert [found[part]["launches"] for part in parts] == [59, 142, 177]
     gigabytes = [found[part]["bytes"] / 1e9 for part in parts]
     assert gigabytes == pytest.approx([1.95, 2.76, 0.26], abs=0.005)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_loader(tmp_path: Path) -> None:
-    run(tmp_path, "loader.py", "--json", "loader.json")
-    found = json.loads((tmp_path / "loader.json").read_text())
-    assert found["tables"]
-    assert all(batch["tokens_per_s"] > 0 for batch in found["batches"])
 
 
 @pytest.fixture
@@ -195,12 +144,12 @@ def lines_of(number: int, carried: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("number", [1, 3, 4])
+@pytest.mark.parametrize("number", [1, 3])
 def test_a_visit_that_times_updates(number: int, carried: Path) -> None:
     """A side that fails is a line with its reason."""
     assert visit(number, carried, "--sides", "broken,HEAD").wait() == 0
     found = lines_of(number, carried)
-    sides = ["HEAD", "transformers compiled"][: 1 if number == 4 else 2]
+    sides = ["HEAD", "transformers compiled"]
     assert found["ceilings"][0]["copy_gb_s"] > 0
     assert [line["side"] for line in found["compiled"]] == sides
     (failed,) = found["failed"]
@@ -215,26 +164,6 @@ def test_a_visit_that_times_updates(number: int, carried: Path) -> None:
         assert line["host_ms"] > 0
         assert line["cudagraph_skips"] == 0
     assert found["summary"][0]["ratio"] == 1
-    assert found["cache"][0]["saved"]
-    if number == 4:  # the next visit takes it
-        shutil.move(carried / "out" / "cache.00", carried)
-        assert visit(number, carried).wait() == 0
-        hits = [line["cache_hits"] for line in lines_of(number, carried)["compiled"]]
-        assert hits[0] == 0 < hits[1]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_length(tmp_path: Path) -> None:
-    """Both sides compute the same loss, or it would end with an error."""
-    out = run(tmp_path, "length.py", "--json", "length.json", "--picture", "length.png")
-    assert [row[0] for row in rows(out)] == ["9 x 64", "2 x 300"]
-    results = json.loads((tmp_path / "length.json").read_text())["results"]
-    for result in results:
-        assert set(result["seconds"]) == {"electrify", "transformers"}
-        assert {len(times) for times in result["seconds"].values()} == {2}
-        assert all(memory > 1e8 for memory in result["peak_memory_bytes"].values())
-    assert (tmp_path / "length.png").stat().st_size > 5_000
 
 
 def test_taking_words(tmp_path: Path) -> None:
@@ -246,17 +175,9 @@ def test_taking_words(tmp_path: Path) -> None:
     script = str(BENCHMARKS / "take_words.py")
     whole = sum(len((tmp_path / name).read_text().split()) for name in ("a.txt", "b.txt"))
     asked = str(whole // 3)
-    command = [
-        sys.executable,
-        script,
-        str(tmp_path),
-        "--words",
-        asked,
-        "--output",
-        str(tmp_path / "out" / "taken.txt"),
-    ]
+    command = [sys.executable, script, str(tmp_path), "--words", asked]
+    command += ["--output", str(tmp_path / "out" / "taken.txt")]
     (tmp_path / "out").mkdir()
-    (tmp_path / "a.txt~").write_text("a copy of an editor")
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     taken = (tmp_path / "out" / "taken.txt").read_text().strip().split("\n\n")
     assert sum(len(d.split()) for d in taken) == pytest.approx(whole / 3, abs=16)
@@ -266,17 +187,6 @@ def test_taking_words(tmp_path: Path) -> None:
     ends = [int(d.rpartition("end")[2]) for d in taken if d.startswith("a.txt")]
     assert ends[0] < 10
     assert ends[-1] > 590
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (again.returncode, "is there already" in again.stderr) == (2, True)
-    assert (tmp_path / "out" / "taken.txt").read_text().strip().split("\n\n") == taken
-    (tmp_path / "out" / "taken.txt").unlink()
-    among = [*command[:-1], str(tmp_path / "out" / ".." / "more.txt")]
-    refused = subprocess.run(among, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (refused.returncode, "lies among the files" in refused.stderr) == (2, True)
-    command[4] = str(whole + 1)
-    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert f"has {whole:,} words" in refused.stderr
 
 
 @pytest.mark.slow
@@ -300,16 +210,6 @@ def test_overlap(tmp_path: Path) -> None:
     other = tmp_path / "encoders" / "other"
     other.mkdir()
     (other / "stsb-validation.csv").write_text("row,label,prediction\n0,1,2\n")
-    left = {
-        "labels": "0,1,0\n1,1,1\n2,2,2\n",
-        "constant": "0,3,1\n1,1,1\n2,2,1\n",
-        "nan": "0,3,1\n1,1,nan\n2,2,1\n",
-        "words": "0,3,a\n1,1,b\n2,2,c\n",
-    }
-    for name, rest in left.items():
-        (tmp_path / "encoders" / name).mkdir()
-        path = tmp_path / "encoders" / name / "stsb-validation.csv"
-        path.write_text("row,label,prediction\n" + rest)
     script = str(BENCHMARKS / "overlap.py")
     command = [sys.executable, script, *map(str, (tmp_path / "encoders").iterdir())]
     ran = subprocess.run(
@@ -319,6 +219,4 @@ def test_overlap(tmp_path: Path) -> None:
         ["words in common, alone", "", "-50.0", ""],
         ["a-tiny, stsb", "2", "25.0 (-50.0 - 100.0)", "25.0 (-50.0 - 100.0)"],
     ]
-    assert ran.stderr.count("predictions of other examples") == 2
-    assert ran.stderr.count("one prediction for all") == 2
-    assert ran.stderr.count("no predictions as") == 1
+    assert ran.stderr.count("predictions of other examples") == 1
