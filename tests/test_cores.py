@@ -10,8 +10,7 @@ import sys
 
 import pytest
 
-from electrify.cores import OWN_CHOICES, SPINS, cores, thread_count
-from electrify.errors import UserError
+from electrify.cores import OWN_CHOICES, SPINS
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told
 DEFAULT, ACTIVE = "300000", "30000000000"
@@ -52,11 +51,3 @@ def test_a_choice_of_the_user_stays() -> None:
         ({"KMP_BLOCKTIME": "5"}, DEFAULT),
     ):
         assert spins("-m", "electrify", "flops", "electra-tiny", **variables) == [told]
-
-
-def test_numbers_of_threads() -> None:
-    assert (thread_count("auto"), thread_count("1"), thread_count("64")) == (None, 1, 64)
-    assert cores() >= 1
-    for text in ("0", "-1", "1.5", "", "two", "\N{ARABIC-INDIC DIGIT TWO}", "9" * 5000):
-        with pytest.raises(UserError, match="threads must be auto or a number from 1, not"):
-            thread_count(text)

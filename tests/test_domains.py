@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import subprocess
 import sys
@@ -128,44 +127,3 @@ def test_sentences_of_a_template(template: str, seed: int) -> None:
     for wrong in (f"({template}", f"{template}]"):
         with pytest.raises(ValueError, match=r"missing|closes nothing|too many"):
             grammar.parse(wrong)
-
-
-# A model of seconds, whatever the script asks for.
-SMALL = """#!/bin/sh
-case "$1" in
-pretrain) set -- "$@" --num-hidden-layers 1 --hidden-size 32 --num-attention-heads 2 \\
-    --intermediate-size 64 --embedding-size 32 --train-batch-size 4 --eval-rows 4 \\
-    --init-words random;;
-finetune) set -- "$@" --num-train-epochs 1;;
-esac
-exec "{python}" -m electrify "$@"
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["molecules", "chinese"])
-def test_a_script_from_end_to_end(name: str, tmp_path: Path) -> None:
-    made(name, MAKERS[name](tmp_path), tmp_path / "data")
-    command = tmp_path / "bin" / "electrify"
-    command.parent.mkdir()
-    command.write_text(SMALL.format(python=sys.executable))
-    command.chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{command.parent}:{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
-        "MINUTES": ".2",
-        "SEEDS": "1",
-    }
-    out = tmp_path / "out"
-    ran = subprocess.run(
-        ["bash", str(DOMAINS / f"{name}.sh"), str(tmp_path / "data"), str(out)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    found = "sentiment.csv" if name == "chinese" else "predictions.csv"
-    held_out = "sentiment-heldout.csv" if name == "chinese" else "heldout.csv"
-    answers = list(csv.DictReader((out / found).read_text("utf-8").splitlines()))
-    assert len(answers) == len(rows("a.csv", (tmp_path / "data" / held_out).read_bytes()))
-    assert {row["predicted_label"] for row in answers} <= {row["label"] for row in answers}
-    assert "baseline:tfidf" in ran.stdout

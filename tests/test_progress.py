@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from electrify import progress
-from electrify.progress import Progress, duration, say
+from electrify.progress import Progress, say
 
 
 def test_plain_lines_come_every_few_seconds(
@@ -38,13 +38,3 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
     assert "saved [checkpoint-2]\n" in terminal.getvalue()
     assert "2/4 steps" in terminal.getvalue()
     assert not progress._live
-
-
-def test_durations() -> None:
-    assert [duration(s) for s in (0.4, 59, 61, 3600, 7385)] == [
-        "0 s",
-        "59 s",
-        "1:01",
-        "1:00:00",
-        "2:03:05",
-    ]

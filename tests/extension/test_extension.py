@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
 from electrify.flop_counts import recipe_flops
@@ -240,7 +241,9 @@ def test_code_that_a_folder_names_is_run_only_if_it_is_imported(
     assert model_files(tmp_path / "out") == model_files(made / "discriminator")
 
 
-def test_the_example_of_the_docs_runs(small_data: Path, tmp_path: Path) -> None:
+def test_the_example_of_the_docs_runs(
+    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """docs/objectives.md: the file focal.py and the recipe that names its class."""
     page = (HERE.parents[1] / "docs" / "objectives.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"`focal.py`:\n\n```python\n(.*?)^```", page, re.M | re.S)
@@ -250,9 +253,8 @@ def test_the_example_of_the_docs_runs(small_data: Path, tmp_path: Path) -> None:
     line = pretrain_words(
         small_data, tmp_path / "run", recipe=str(tmp_path / "focal.yaml"), max_steps=4
     )
-    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    done = Process(line, tmp_path / "stderr.txt", variables=path).end()
-    assert done.status == 0, done.err
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert cli.main(line) == 0
     assert "focal" in records(tmp_path / "run", "train")[-1]
     card = (tmp_path / "run" / "discriminator" / "README.md").read_text(encoding="utf-8")
     assert "focal loss with gamma 1" in card

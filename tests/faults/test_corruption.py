@@ -48,15 +48,8 @@ def nothing(data: bytes, chance: random.Random) -> bytes:
     return b""
 
 
-KINDS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    cut,
-    flip,
-    flip,
-    zeros,
-    longer,
-    swapped,
-    nothing,
-)
+KINDS: tuple[Callable[[bytes, random.Random], bytes], ...]
+KINDS = (cut, flip, flip, zeros, longer, swapped, nothing)
 
 
 def open_checkpoint(folder: Path) -> None:

@@ -12,20 +12,17 @@ import pytest
 from breaking import (
     SAVED,
     SERVER,
-    SHORT,
-    UPDATE,
     Broken,
     _main,
     at_call,
     core,
+    prepare_words,
     run,
 )
 
 from small import (
     listing,
     pretrain_words,
-    same_ending,
-    steps_of,
     write_text,
 )
 
@@ -37,7 +34,7 @@ def _interrupted(where: str, call: int, number: int, words: list[str], errors: s
     the n-th time."""
     if words[0] == "demo":
         shorten_the_demo()
-    at_call(where, call, signal.Signals(number))
+    at_call(pytest.MonkeyPatch(), where, call, signal.Signals(number))
     _main(words, errors, {})
 
 
@@ -115,25 +112,9 @@ def test_every_verb(
     quick = ["--seeds", "2", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
     model, out = str(finished / "discriminator"), tmp_path / "out"
     words = {
-        "prepare": [
-            str(tmp_path / "a.txt"),
-            "--workers",
-            "1",
-            "--vocab-size",
-            "300",
-            "--output-dir",
-            str(out),
-        ],
+        "prepare": prepare_words(tmp_path / "a.txt", out)[1:],
         "finetune": [model, *files, *quick, "--output-dir", str(out)],
-        "evaluate": [
-            model,
-            "--data-dir",
-            str(tmp_path / "pairs"),
-            "--device",
-            "cpu",
-            "--output-dir",
-            str(out),
-        ],
+        "evaluate": [model, "--data-dir", str(tmp_path / "pairs"), "--output-dir", str(out)],
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
         "flops": [],
@@ -203,12 +184,3 @@ def test_a_demo_stopped_while_it_trains(
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
     monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)
     assert cli.main(["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]) == SAVED
-
-
-def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    said = run(words, tmp_path, fault=f"hup@{UPDATE}@11", expect=SAVED)
-    assert "The same command resumes" in said.splitlines()[-1]
-    assert steps_of(tmp_path / "run") == [7, 11]
-    run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)

@@ -55,7 +55,7 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, point: str)
 
 
 DAILY = [
-    (f"{UPDATE}@11", "usr1"),
+    (f"{UPDATE}@11", "hup"),
     ("electrify.train.checkpoint:save@3", "int"),
     ("electrify.exporting.folder:_write@1", "term"),
 ]

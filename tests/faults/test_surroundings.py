@@ -34,6 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_path: Path) -> None:
     """Filled while the run goes: it ends with the sentence, keeps what it has, and continues when
     there is room."""

@@ -58,7 +58,8 @@ def test_what_one_process_finds_wrong_ends_both(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
 def test_whoever_does_not_come_is_named(
     small_data: Path, tmp_path: Path, port: int, rank: int
 ) -> None:

@@ -93,22 +93,6 @@ def test_files(
     np.testing.assert_allclose(np.array(read["embedding"].to_pylist()), wanted, atol=1e-5)
 
 
-def test_a_table_of_vectors_loses_no_column(
-    zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.csv").write_text("text,id\nthe film,1\n")
-    (tmp_path / "b.csv").write_text("text,name\nthe plot,x\n")
-    (tmp_path / "c.jsonl").write_text('{"text": "the film"}\n{"text": "the plot", "id": 2}\n')
-    out = ["--output-file", str(tmp_path / "out.parquet")]
-    for files, says in (
-        (["a.csv", "b.csv"], "b.csv has a column 'name' that the first row does not have"),
-        (["c.jsonl"], "a row has a column 'id' that the first row does not have"),
-    ):
-        assert run("embed", str(zoo / "bert"), *(str(tmp_path / f) for f in files), *out) == 2
-        assert says in capsys.readouterr().err
-        assert not (tmp_path / "out.parquet").exists()
-
-
 def test_a_model_of_sentence_transformers(zoo: Path, tmp_path: Path) -> None:
     """Its own pooling and dense layer, as its library computes them."""
     reason = "sentence-transformers is not installed: pip install 'electrify[sentence]'"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from toy import CPU, QUICK, chunks, outputs_of, reader_of, task_of
+from toy import CPU, chunks, outputs_of, reader_of, task_of
 
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
 from electrify.finetuning.metrics import spearman
@@ -110,25 +110,6 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     after = reader_of(model).encoder.state_dict()
     assert all(torch.equal(t, after[name]) for name, t in before.items())
     assert found.parameters < 2000  # only the head's
-
-
-def test_a_probe_of_tags(zoo: Path) -> None:
-    """Two random layers tell a linear head more than the most frequent tag."""
-    settings = replace(PROBE, frozen_encoder="all", num_train_epochs=40.0)
-    own = chunks()
-    found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings)
-    tags = [tag for s in own.validation if isinstance(s, Sentence) for tag in s.tags]
-    assert found.scores["accuracy"] > tags.count("O") / len(tags) + 0.05, found.curve
-
-
-def test_a_probe_is_a_function_of_the_seed(zoo: Path) -> None:
-    settings = replace(QUICK, frozen_encoder="last", num_train_epochs=2.0)
-    one, again, other = (
-        finetune_one(str(zoo / "bert"), task("regression", pairs=True), seed=s, settings=settings)
-        for s in (0, 0, 1)
-    )
-    assert one.curve == again.curve
-    assert one.curve != other.curve
 
 
 def test_cosines_without_training(zoo: Path) -> None:

@@ -96,16 +96,8 @@ def test_rows_by_hand(zoo: Path) -> None:
     assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
     assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
     assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
-    assert rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0].tolist() == [
-        2,
-        5,
-        3,
-        8,
-        13,
-        3,
-        0,
-        0,
-    ]
+    padded = rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0]
+    assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
 
 
 def test_predictions_are_in_the_order_of_the_rows(

@@ -44,18 +44,6 @@ def test_texts(
     assert [(e.text, e.pair) for e in examples] == found
 
 
-def test_heads(tmp_path: Path) -> None:
-    pair = files(tmp_path, "a.csv", "id,text,sentence2\n1,a,b\n")
-    head = pair.check()
-    assert (head.columns, head.pair, head.unread) == (("id", "text", "sentence2"), True, None)
-    single = Files(pair.paths, "classification", pairs=False).check()
-    assert (single.pair, single.unread) == (False, "sentence2")
-    other = files(tmp_path, "b.csv", "text\na\n").paths
-    with pytest.raises(UserError, match=r"only one of .*a.csv and .*b.csv has a column for a sec"):
-        Files((*pair.paths, *other), "classification").check()
-    assert [h.path for h in Files(other * 2, "classification").check().others] == list(other)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "more", "words"),
     [

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
-from toy import NOUNS, QUICK, THOROUGH, reader_of, reviews_task, task_of
+from toy import QUICK, THOROUGH, reader_of, reviews_task, task_of
 
 from electrify import cli
 from electrify.errors import UserError
@@ -26,8 +25,6 @@ from electrify.finetuning import run as command
 from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
-from electrify.finetuning.plot import write_plot
-from electrify.finetuning.predict import predict
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
@@ -157,23 +154,6 @@ def test_other_settings_examples_or_models_are_refused(
     with pytest.raises(UserError, match="no such folder"):
         finetune(options(zoo, reviews, tmp_path / "o", models=(str(model), str(tmp_path / "none"))))
     assert not (tmp_path / "o" / "scores.jsonl").exists()
-
-
-def test_scores_that_are_not_numbers(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Strict JSON, a note, and the same when it is read again."""
-    monkeypatch.setattr(
-        Texts, "score", lambda *args: dict.fromkeys(args[1].metrics, 0.5) | {"accuracy": math.nan}
-    )
-    out = tmp_path / "out"
-    for _ in range(2):
-        report = finetune(options(zoo, reviews, out))
-        assert math.isnan(next(row for row in report.rows if row.metric == "accuracy").median)
-        assert any("is not a number with seed 0" in note for note in report.notes())
-        for name in ("report.json", "scores.jsonl"):
-            json.loads((out / name).read_text(), parse_constant=pytest.fail)
-    assert records(out)[0]["scores"]["accuracy"] is None
 
 
 # ------------------------------------------------------------------ the best evaluation
@@ -323,38 +303,6 @@ def test_a_search_reports_the_best_and_writes_the_grid(
 # ------------------------------------------------------------------ saved models, initial values
 
 
-def test_several_labels_are_learnt_and_saved(zoo: Path, tmp_path: Path) -> None:
-    """`film` or `plot` is one label, how it was another, and a text without either has none."""
-    rows = [
-        {
-            "text": f"{opening} {thing} {word}",
-            "label": [thing] * (thing in NOUNS) + ["good"] * (word == "good"),
-        }
-        for opening in ("it is the", "not a", "one", "the very")
-        for thing in ("film", "plot", "one")
-        for word in ("good", "bad", "was")
-    ]
-    path = tmp_path / "several.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    settings = replace(THOROUGH, learning_rate=5e-3, num_train_epochs=60.0)
-    out = tmp_path / "out"
-    more = {"models": (str(zoo / "roberta"),), "settings": settings, "save_model": True}
-    report = finetune(options(zoo, (str(path),) * 2, out, **more))
-    medians = {row.metric: row.median for row in report.rows}
-    assert medians["accuracy"] > 0.8, medians
-    (saved,) = (out / "models").iterdir()
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(saved)
-    assert model.config.problem_type == "multi_label_classification"
-    (table,) = out.glob("predictions/*/*/*-validation.csv")
-    with table.open(newline="") as f:
-        scored = list(csv.DictReader(f))
-    found = predict(out, [row["text"] for row in rows], bf16="false", probabilities=True)
-    for one, was in zip(found, scored, strict=True):
-        assert "|".join(one["predicted_labels"]) == was["prediction"]
-        for label, p in one["probabilities"].items():
-            assert p == pytest.approx(float(was[f"probability of {label}"]), abs=1e-6)
-
-
 def test_the_initial_values_of_a_run(
     zoo: Path, reviews: Files, small_data: Path, tmp_path: Path
 ) -> None:
@@ -424,20 +372,6 @@ def test_median_mean_deviation_and_best_by_hand() -> None:
     odd = reported([record("m", s, x) for s, x in enumerate((math.nan, 0.5, 0.7))])
     assert math.isnan(odd.rows[0].median)
     assert "nan" in odd.table()
-
-
-@pytest.mark.parametrize("name", ["/data/x:y", "random:/data/x:y", "/m"])
-def test_no_absolute_path_is_written(tmp_path: Path, name: str) -> None:
-    """And the name of a model is not a formula."""
-    label = name.replace("/", "../$\\frac$/", 1)
-    report = reported([record(label, 0, 0.5)], **{label: name})
-    report.write(tmp_path)
-    write_plot(report, tmp_path / "report.png")
-    for path in (tmp_path / "report.csv", tmp_path / "report.json"):
-        text = path.read_text()
-        assert f",{name}," not in text
-        assert f'"{name}"' not in text
-    assert [row.model for row in report.rows] == [label]
 
 
 # ------------------------------------------------------------------ GLUE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 from collections import Counter
 from collections.abc import Callable
@@ -140,17 +139,6 @@ def test_conllu(tmp_path: Path) -> None:
     assert sentences(tmp_path, UD, "t.conllu", word="2")[0].words == ("he", "can", "not", ".")
 
 
-def test_rows_of_words_and_tags(tmp_path: Path) -> None:
-    given = [
-        {"tokens": ["a", "New York"], "tags": ["O", "B-X"]},
-        {"words": ["b"], "labels": ["O"]},
-        {"words": ["c"], "ner_tags": ["O"], "labels": 3},
-    ]
-    text = "\ufeff" + "\r\n\n".join(map(json.dumps, given))
-    wanted = (sentence("a/O", "New York/B-X"), sentence("b/O"), sentence("c/O"))
-    assert sentences(tmp_path, text, "t.jsonl") == wanted
-
-
 @pytest.mark.parametrize(
     ("scheme", "tags", "iob2"),
     [
@@ -195,12 +183,6 @@ def real(file: str) -> str:
     if not TAGGING.is_dir():
         pytest.skip("no ../shared/data/tagging")
     return str(TAGGING / file)
-
-
-def test_the_treebank_and_its_two_columns_agree() -> None:
-    treebank = read_sentences(real("ud_ewt/en_ewt-ud-dev.conllu.xz"))
-    assert treebank == read_sentences(real("ud_ewt/dev.upos.tsv"))
-    assert len({tag for s in treebank for tag in s.tags}) == 17
 
 
 def test_the_published_numbers_of_entities() -> None:

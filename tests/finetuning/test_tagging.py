@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from toy import ADJECTIVES, CPU, NOUNS, THOROUGH, chunks, outputs_of, reader_of, sharpened, task_of
+from toy import CPU, chunks, outputs_of, reader_of, sharpened, task_of
 
 from electrify.finetuning.loop import Batch
 from electrify.finetuning.model import with_fresh_head
-from electrify.finetuning.one_run import finetune_one
-from electrify.finetuning.predict import predict
 from electrify.finetuning.tagging import NO_WORD, Tagging, means, windows
 from electrify.finetuning.tasks import Sentence
 
@@ -76,17 +72,6 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
 
 
 # ------------------------------------------------------------------ tokens of words
-
-
-def test_rows_of_one_window_by_hand(zoo: Path) -> None:
-    """[CLS] film ##s the plot ##ly ##s [SEP]."""
-    one = Sentence(("films", "the", "plotlys"), ("A", "B", "A"))
-    rows = tagging(zoo, ("A", "B")).rows([one])
-    batch = rows.batch(torch.tensor([0]))
-    assert batch.places_BL.int().tolist() == [[0, 1, 1, 1, 1, 1, 1, 0]]
-    assert batch.targets.tolist() == [[NO_WORD, 0, NO_WORD, 1, 0, NO_WORD, NO_WORD, NO_WORD]]
-    first = tagging(zoo, ("A", "B"), first=True).rows([one]).batch(torch.tensor([0]))
-    assert first.places_BL.int().tolist() == [[0, 1, 0, 1, 1, 0, 0, 0]]
 
 
 def test_means_by_hand() -> None:
@@ -160,38 +145,3 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
 
 
 # ------------------------------------------------------------------ learning
-
-
-def test_chunks_are_learnt(zoo: Path) -> None:
-    settings = replace(THOROUGH, learning_rate=1e-2)
-    found = finetune_one(str(zoo / "electra"), chunks(), seed=0, settings=settings)
-    assert found.scores["f1"] > 0.9, found.curve
-    lines = found.files["chunks.txt"].split("\n\n")[0].splitlines()
-    first: Any = chunks().validation[0]
-    assert [tuple(line.split()[:2]) for line in lines] == list(
-        zip(first.words, first.tags, strict=True)
-    )
-
-
-def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
-    """`good film` is one word or two, of the same tokens, which the first token alone cannot tell.
-    The saved model predicts as it was scored."""
-    made = [
-        sentence
-        for a in ADJECTIVES
-        for b in NOUNS
-        for sentence in (
-            Sentence(("the", a, b), ("DET", "ADJ", "NOUN")),
-            Sentence(("the", f"{a} {b}"), ("DET", "COMPOUND")),
-        )
-    ]
-    task = task_of("tagging", made, name="words", metrics=("accuracy",))
-    settings = replace(THOROUGH, learning_rate=1e-2, num_train_epochs=40.0)
-    saved = tmp_path / "saved"
-    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
-    assert found.scores["accuracy"] > 0.99, found.curve
-    scored = [line.split()[-1] for line in found.files["words.txt"].splitlines() if line]
-    predicted = predict(saved, [s.words for s in made], bf16="false")
-    assert [t for one in predicted for t in one["predicted_tags"]] == scored
-    mark = json.loads((saved / "electrify.json").read_text())
-    assert mark["part"] == "fine-tuned"

@@ -53,9 +53,16 @@ def short():
     assert found[1].endswith("2\n\nLine\n    indented")
 
 
-def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
+@pytest.fixture(scope="module")
+def files() -> list[tuple[str, Path]]:
+    return pydocs.source_files()
+
+
+def test_topics_first_then_sorted_packages_and_nothing_imported(
+    files: list[tuple[str, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = set(sys.modules)
-    files = pydocs.source_files()
+    monkeypatch.setattr(pydocs, "source_files", lambda: files)
     assert [package for package, _ in files] == sorted(package for package, _ in files)
     assert {"numpy", "python"} <= {package for package, _ in files}
     assert not any(
@@ -69,9 +76,11 @@ def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
     assert {m.split(".")[0] for m in set(sys.modules) - before} <= {"pydoc_data"}
 
 
-def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:60]
-    monkeypatch.setattr(pydocs, "source_files", lambda: files)
+def test_prepared_corpus(
+    files: list[tuple[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [pair for pair in files if pair[0] == "numpy"][:60]
+    monkeypatch.setattr(pydocs, "source_files", lambda: some)
     options = PrepareConfig(
         inputs=("pydocs",), output_dir=str(tmp_path / "data"), vocab_size=300, workers=1
     )

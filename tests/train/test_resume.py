@@ -47,6 +47,7 @@ def unbroken(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT)
