@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
-import tarfile
-from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -99,71 +96,6 @@ def test_launches_and_bytes_of_an_update(tmp_path: Path) -> None:
     assert [found[part]["launches"] for part in parts] == [59, 142, 177]
     gigabytes = [found[part]["bytes"] / 1e9 for part in parts]
     assert gigabytes == pytest.approx([1.95, 2.76, 0.26], abs=0.005)
-
-
-@pytest.fixture
-def carried(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """This working tree as the side HEAD, a side that fails, and a corpus."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from gpu_pack import pack  # pyright: ignore[reportMissingImports]
-
-    root, folder = BENCHMARKS.parent, tmp_path / "carried"
-    folder.mkdir()
-    with tarfile.open(folder / "HEAD.tar.xz", "w:xz", preset=0) as tar:
-        for path in (
-            root / "src",
-            root / "tests",
-            root / "pyproject.toml",
-            *root.glob("bench*/*.py"),
-        ):
-            tar.add(path, path.relative_to(root))
-    (tmp_path / "sides.py").write_text("raise RuntimeError('no such operator')")
-    with tarfile.open(folder / "broken.tar.xz", "w:xz") as tar:
-        tar.add(tmp_path / "sides.py", "benchmarks/sides.py")
-    pack(small_data, folder / "data.tar")
-    return folder
-
-
-def visit(number: int, carried: Path, *words: str) -> subprocess.Popen[bytes]:
-    """Begins a visit in its small form, in a group of its own processes."""
-    command = [sys.executable, str(BENCHMARKS / "gpu_visit.py"), str(number), "--dry-run"]
-    command += ["--carried", str(carried), "--out", str(carried / "out"), "--sides", "HEAD"]
-    command += ["--limit", "3000", *words]  # a busy machine is no failure
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-
-
-def lines_of(number: int, carried: Path) -> dict[str, list[dict[str, Any]]]:
-    """The lines of a visit, by their kind."""
-    found = defaultdict(list)
-    path = carried / "out" / f"visit-{number}.jsonl"
-    for line in path.read_text().splitlines() if path.exists() else ():
-        record = json.loads(line)
-        found[record["kind"]].append(record)
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_visit_that_times_updates(number: int, carried: Path) -> None:
-    """A side that fails is a line with its reason."""
-    assert visit(number, carried, "--sides", "broken,HEAD").wait() == 0
-    found = lines_of(number, carried)
-    sides = ["HEAD", "transformers compiled"]
-    assert found["ceilings"][0]["copy_gb_s"] > 0
-    assert [line["side"] for line in found["compiled"]] == sides
-    (failed,) = found["failed"]
-    assert (failed["side"], failed["reason"]) == ("broken", "RuntimeError: no such operator")
-    assert [line["side"] for line in found["reading"]] == sides + sides[::-1]
-    assert len(found["tests"]) == (number == 1)
-    for side, line in zip(sides, found["summary"], strict=True):
-        walls = [r["wall_ms"] for r in found["reading"] if r["side"] == side]
-        assert line["wall_ms"] == pytest.approx(statistics.mean(walls))
-        assert line["tokens_per_s"] == pytest.approx(4 * 32 / line["wall_ms"] * 1e3)
-        assert line["kernel_ms"] > 0
-        assert line["host_ms"] > 0
-        assert line["cudagraph_skips"] == 0
-    assert found["summary"][0]["ratio"] == 1
 
 
 def test_taking_words(tmp_path: Path) -> None:

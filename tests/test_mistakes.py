@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 import os
 from pathlib import Path
@@ -18,7 +17,6 @@ from small import listing, mistake, write_text
 # ------------------------------------------------------------------ bad corpora
 
 LINES = b'{"text": "one two three"}\n{"text": "four five six"}\n'
-SENTENCES = b"the quick brown fox jumps over the lazy dog.\n\n" * 400
 
 
 def cut(data: bytes) -> bytes:
@@ -79,69 +77,6 @@ def test_bad_corpora(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def write_tokenizer(folder: Path, words: list[str], **roles: str) -> Path:
-    """A Hugging Face folder with a word-level tokenizer and the given roles only."""
-    folder.mkdir()
-    vocab = {w: i for i, w in enumerate(words)}
-    model = {"type": "WordLevel", "vocab": vocab, "unk_token": words[0]}
-    whole = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
-    }
-    whole |= {
-        "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": None,
-        "decoder": None,
-        "model": model,
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles), encoding="utf-8"
-    )
-    return folder
-
-
-ROLES = {
-    "unk_token": "<u>",
-    "pad_token": "<p>",
-    "cls_token": "<c>",
-    "sep_token": "<s>",
-    "mask_token": "<m>",
-}
-
-
-@pytest.mark.parametrize(
-    ("role", "shown"),
-    [
-        ("pad_token", "[PAD]"),
-        ("mask_token", "[MASK]"),
-        ("cls_token", "[CLS]"),
-        ("sep_token", "[SEP]"),
-    ],
-)
-def test_tokenizer_without_a_role(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, role: str, shown: str
-) -> None:
-    (tmp_path / "a.txt").write_bytes(SENTENCES)
-    given = {k: v for k, v in ROLES.items() if k != role}
-    folder = write_tokenizer(tmp_path / "tokenizer", [*ROLES.values(), "the", "fox"], **given)
-    before = listing(tmp_path)
-    sentence = mistake(
-        capsys,
-        "prepare",
-        tmp_path / "a.txt",
-        "--output-dir",
-        tmp_path / "out",
-        "--tokenizer",
-        folder,
-    )
-    assert f"has no {shown} token" in sentence
-    assert listing(tmp_path) == before
-
-
 # ----------------------------------------------------------------- folders that hold something else
 
 
@@ -160,9 +95,3 @@ def test_output_folder_that_holds_other_files(
         sentence = mistake(capsys, *words, "--output-dir", folder)
         assert str(folder) in sentence
         assert list(listing(folder)) == ["thesis.tex"]
-
-
-# ------------------------------------------------------------------ the other verbs
-
-
-# ------------------------------------------------------------------ standard input and output

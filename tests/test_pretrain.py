@@ -18,11 +18,11 @@ from electrify.errors import UserError
 from electrify.files import claim, sha256
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus, read_manifest
-from electrify.train import log, start
+from electrify.train import log
 from electrify.train.run import must_be_free, split_batch
 from small import (
-    SMALL,
     files_of_at_most,
+    flags,
     listing,
     one_sentence,
     parameters_sha256,
@@ -33,7 +33,6 @@ from small import (
     write_text,
 )
 
-BOTH = ("discriminator", "generator")
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
 
 
@@ -95,7 +94,6 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
     schedule."""
     from electrify.data.loader import Loader
     from electrify.data.phases import one_phase
-    from electrify.text.corpus import Corpus
 
     recipe = load("electra-tiny")
     loader = Loader(
@@ -210,47 +208,16 @@ def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full", "empty"}
 
 
-@pytest.mark.parametrize("half", BOTH)
-def test_a_disentangled_table_starts_as_its_one_folder(
-    half: str, small_data: Path, finished: Path
-) -> None:
-    """Whichever network the folder is for: both begin with its words, and the difference at 0."""
-    fields = SMALL | {"tie": "gdes", f"init_{half}": str(finished / half)}
-    config = override(load("electra-tiny"), fields)
-    corpus = Corpus(small_data, "train")
-    config, shape = start.with_shapes(config, {}, vocab_size=corpus.manifest.vocab_size)
-    starts = {half: str(finished / half)}
-    b = start.starting_point(config, shape, corpus, starts, fresh=True, main=True)
-    theirs = load_file(finished / half / "model.safetensors")
-    table = theirs["electra.embeddings.word_embeddings.weight"]
-    words = b.kept.encoder.embeddings.words
-    assert not words.delta_VE.any()
-    assert torch.equal(words.weight, table)
-    assert torch.equal(b.exports["generator"].encoder.embeddings.words.weight, table)
-
-
 def test_init_from_the_folders_of_a_run(
     capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
 ) -> None:
     """The folders decide the shapes, whatever the recipe says. Their weights are there: the
     learning rate is too small to move them."""
-    halves: dict[str, Any] = {
-        "init_discriminator": finished / "discriminator",
-        "init_generator": finished / "generator",
-    }
+    fields = {f"init_{part}": finished / part for part in ("discriminator", "generator")}
+    fields |= {"max_seq_length": 16, "train_batch_size": 4, "max_steps": 1, "learning_rate": 1e-30}
+    fields |= {"warmup_steps": 0, "eval_steps": 0, "eval_rows": 4, "report_to": "none"}
     words = ["pretrain", small_data, "--output-dir", tmp_path / "run", "--recipe", "electra-small"]
-    halves |= {"max_seq_length": 16, "train_batch_size": 4}
-    options = {
-        "max_steps": 1,
-        "learning_rate": 1e-30,
-        "warmup_steps": 0,
-        "eval_steps": 0,
-        "eval_rows": 4,
-        "report_to": "none",
-        "bf16": "false",
-    }
-    flags = [str(w) for k, v in (halves | options).items() for w in (f"--{k.replace('_', '-')}", v)]
-    assert electrify(*words, *flags) == 0
+    assert electrify(*words, *flags(**fields, bf16=False)) == 0
     lines = capsys.readouterr().err.splitlines()
     assert f"discriminator: {finished / 'discriminator'}: every weight found and used" in lines
     assert any(
@@ -287,21 +254,8 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
 
 
 @pytest.mark.parametrize("there", [1, 3])
-@pytest.mark.parametrize(
-    ("part", "fields"),
-    [
-        ("discriminator", {}),
-        ("generator", {"tie": "embeddings"}),
-        (
-            "generator",
-            {"tie": "none", "generator_training": "frozen", "term_weights": "rtd=50"},
-        ),
-    ],
-)
 def test_init_from_a_folder_with_other_segments(
     there: int,
-    part: str,
-    fields: dict[str, Any],
     capsys: pytest.CaptureFixture[str],
     small_data: Path,
     finished: Path,
@@ -310,7 +264,7 @@ def test_init_from_a_folder_with_other_segments(
     """The recipe has texts of two segments: a second one starts as the first, a third is left
     out."""
     start = tmp_path / "start"
-    shutil.copytree(finished / part, start)
+    shutil.copytree(finished / "discriminator", start)
     (start / "electrify.json").unlink()
     config = json.loads((start / "config.json").read_text()) | {"type_vocab_size": there}
     (start / "config.json").write_text(json.dumps(config))
@@ -319,12 +273,12 @@ def test_init_from_a_folder_with_other_segments(
     tensors[name] = torch.arange(there * 32.0).view(there, 32)
     save_file(tensors, start / "model.safetensors", metadata={"format": "pt"})
     still = {"max_steps": 1, "learning_rate": 1e-30, "warmup_steps": 0, "weight_decay": 0}
-    assert pretrain(small_data, tmp_path / "run", **still, **{f"init_{part}": start}, **fields) == 0
+    assert pretrain(small_data, tmp_path / "run", **still, init_discriminator=start) == 0
     said = {1: "knows 1 of 2 segments; the other starts as its last", 3: "the last 1 of 3 segments"}
     err = capsys.readouterr().err
     assert said[there] in err
     assert "every weight found and used" not in err
-    taken = load_file(tmp_path / "run" / part / "model.safetensors")[name]
+    taken = load_file(tmp_path / "run" / "discriminator" / "model.safetensors")[name]
     torch.testing.assert_close(taken, tensors[name][[0, min(1, there - 1)]])
 
 
@@ -333,50 +287,18 @@ def test_init_mistakes(
 ) -> None:
     """No folder, a folder of something else, another vocabulary, a half that the objective does not
     have. No run folder is left."""
-    other, long = (
-        prepare_small(tmp_path / "other", vocab_size=150),
-        {"max_seq_length": 64, "max_position_embeddings": 64},
-    )
-    kept, generator = (
-        {"init_discriminator": finished / "discriminator"},
-        {"init_generator": finished / "generator"},
-    )
-    cases = [
+    other = prepare_small(tmp_path / "other", vocab_size=150)
+    long = {"max_seq_length": 64, "max_position_embeddings": 64}
+    kept = {"init_discriminator": finished / "discriminator"}
+    generator = {"init_generator": finished / "generator"}
+    narrow = generator | {"embedding_size": 16, "tie": "tokens"}
+    cases: list[tuple[Path, dict[str, Any], str]] = [
         (small_data, {"init_discriminator": tmp_path / "nowhere"}, "nowhere"),
         (small_data, {"init_generator": small_data}, "no config.json"),
         (other, kept, "vocabulary"),
-        (other, generator, "vocabulary"),
-        (
-            small_data,
-            generator | {"recipe": "bert-tiny"},
-            "--init-generator is for corruptor generator, not mask",
-        ),
-        (
-            small_data,
-            kept | long,
-            "(--max-seq-length, --seq-length-schedule) exceed the 32 positions of",
-        ),
-        (
-            small_data,
-            generator | long,
-            "(--max-seq-length, --seq-length-schedule) exceed the 32 positions of",
-        ),
-        (
-            small_data,
-            generator | {"max_position_embeddings": 64, "seq_length_schedule": "64=.5"},
-            "rows of 64 tokens",
-        ),
-        *(
-            (
-                small_data,
-                generator | {"embedding_size": 16, "tie": tie},
-                (
-                    f"cannot share with the encoder what --tie {tie} says (--embedding-size 32 "
-                    "there, 16 in the encoder); give the encoder the same, or take --tie none"
-                ),
-            )
-            for tie in ("embeddings", "tokens", "gdes")
-        ),
+        (small_data, generator | {"recipe": "bert-tiny"}, "is for corruptor generator, not mask"),
+        (small_data, kept | long, "--seq-length-schedule) exceed the 32 positions of"),
+        (small_data, narrow, "cannot share with the encoder what --tie tokens says"),
     ]
     for data, fields, says in cases:
         assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", **SHORT | fields)), (
@@ -585,34 +507,14 @@ def test_how_a_batch_is_cut(
 def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A corpus of a few rows is seen more than 40 times: said once, as an event and on stderr."""
     source = write_text(tmp_path / "tiny.txt", size=3000)
-    assert (
-        electrify(
-            "prepare",
-            source,
-            "--output-dir",
-            tmp_path / "data",
-            "--vocab-size",
-            "300",
-            "--valid-fraction",
-            "0",
-            "--workers",
-            "1",
-        )
-        == 0
-    )
-    few = {
-        "max_steps": 180,
-        "train_batch_size": 16,
-        "logging_steps": 5,
-        "eval_steps": 20,
-        "recipe": "bert-tiny",
-    }
+    words = ["prepare", source, "--output-dir", tmp_path / "data", "--workers", "1"]
+    assert electrify(*words, "--vocab-size", "300", "--valid-fraction", "0") == 0
+    few = {"max_steps": 180, "train_batch_size": 16, "logging_steps": 5, "recipe": "bert-tiny"}
     assert pretrain(tmp_path / "data", tmp_path / "run", **few) == 0
     events = [r for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event"]
     assert len(events) == 1
-    assert (
-        "the corpus has been seen 41.2 times" in events[0]["warning"]
-    )  # at the first line of the log beyond 40
+    # At the first line of the log beyond 40:
+    assert "the corpus has been seen 41.2 times" in events[0]["warning"]
     err = capsys.readouterr().err
     assert err.count(f"warning: {events[0]['warning']}") == 1
     assert "the corpus has no valid split" in err

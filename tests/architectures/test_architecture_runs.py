@@ -246,12 +246,6 @@ def test_a_run_starts_from_a_folder(
     assert config[name] == value
 
 
-def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
-    own = {"generator_steps": 4, "max_steps": 4}
-    assert cli.main(words(case, small_data, tmp_path / "run", "two-stage", **own)) == 0
-    assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
-
-
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     from electrify.scoring.pll import load_scorer

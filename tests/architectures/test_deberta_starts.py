@@ -4,7 +4,6 @@ classes, with the published values of config.json."""
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -115,23 +114,6 @@ def test_both_halves_of_a_published_pair(
     assert (config["num_hidden_layers"], config["position_buckets"]) == (1, 256)
 
 
-def test_published_folders_score_sentences(small_data: Path, tmp_path: Path) -> None:
-    """They do not say how their weights are named: the head is that of `legacy: false`."""
-    from electrify.scoring.pll import load_scorer
-
-    theirs = published(tmp_path / "theirs", small_data)
-    named = tmp_path / "named"
-    shutil.copytree(theirs, named)
-    config = json.loads((named / "config.json").read_text())
-    config |= {"architectures": ["DebertaV2ForMaskedLM"], "legacy": False}
-    (named / "config.json").write_text(json.dumps(config))
-    for folder in (theirs, named):
-        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
-    texts = ["the chef ate a meal", "a meal"]
-    one, other = (load_scorer(str(folder)).scores(texts) for folder in (theirs, named))
-    assert one == other
-
-
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "corrective-deberta-tiny"])
 def test_the_head_that_detects(
     recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -194,28 +176,3 @@ def test_another_encoder_of_the_family_is_refused(
     said = mistake(capsys, *line)
     assert "computes what our encoder does not" in said
     assert next(iter(more)) in said
-
-
-def test_a_table_that_is_padded(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Published tables have more rows than their tokenizers have tokens: those are left out, where
-    the tokenizer is there to be compared."""
-    words = Corpus(small_data, "train").manifest.vocab_size
-    more = {"legacy": False, "vocab_size": words + 4}
-    start = folder_of(tmp_path / "start", small_data, "DebertaV2ForMaskedLM", **more)
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert f"has a vocabulary of {words + 4}, the corpus one of {words}" in mistake(capsys, *line)
-    shutil.copytree(small_data / "tokenizer", start, dirs_exist_ok=True)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert f"left out the last 4 of {words + 4} rows of its vocabulary" in said
-    before = load_file(start / "model.safetensors")
-    after = load_file(tmp_path / "run" / "discriminator" / "model.safetensors")
-    for name in ("deberta.embeddings.word_embeddings.weight", "lm_predictions.lm_head.bias"):
-        assert after[name].shape[0] == words
-        torch.testing.assert_close(after[name], before[name][:words], atol=1e-6, rtol=0)
-    far = folder_of(tmp_path / "far", small_data, "DebertaV2ForMaskedLM", vocab_size=2 * words)
-    shutil.copytree(small_data / "tokenizer", far, dirs_exist_ok=True)
-    line = line_of(small_data, tmp_path / "other", "bert-deberta-tiny", init_discriminator=far)
-    assert f"has a vocabulary of {2 * words}" in mistake(capsys, *line)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -22,10 +21,10 @@ from batches import (
     sequences_of,
 )
 from electrify.corruption.choosing import Candidates, Chooser, wanted
-from electrify.corruption.masking import Corrupted, MaskMix, substitute
-from electrify.corruption.plan import Plan, count
+from electrify.corruption.masking import MaskMix
+from electrify.corruption.plan import count
 from electrify.draws import Draws
-from electrify.tokens import SpecialIds, Tokens
+from electrify.tokens import Tokens
 
 TABLE_8 = [
     (0.8, 0.1, 0.1),
@@ -85,19 +84,6 @@ def test_candidates_by_hand() -> None:
         False,
         False,
     ]
-
-
-def test_a_role_outweighs_being_unknown() -> None:
-    """A tokenizer whose [UNK] doubles as [SEP] must not have its separators masked."""
-    shared = SpecialIds(pad=0, unk=3, cls=2, sep=3, mask=4)
-    assert shared.never_chosen == (0, 2, 3, 4)
-    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(1, 7)).never_chosen == (
-        0,
-        2,
-        3,
-        4,
-        7,
-    )
 
 
 # ---------------------------------------------------------------- how many
@@ -270,21 +256,3 @@ def test_place_mix_and_random_token_are_independent() -> None:
 def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="sum to 1"):
         mask(0.15, mix)
-
-
-def test_replaced_compares_with_the_original() -> None:
-    tokens = pack([[[2, 7, 8, 9, 3]]], row_length=6)
-    at, new = torch.tensor([1, 3]), torch.tensor([7, 20])
-    plan = Plan(at, candidates(tokens), torch.zeros(()))
-    z = Corrupted(substitute(tokens, plan, new), tokens.ids_T, plan)
-    assert z.tokens.ids_T.tolist() == [2, 7, 8, 20, 3, 0]
-    assert z.replaced_T.tolist() == [False, False, False, True, False, False]
-    assert tokens.ids_T.tolist() == [2, 7, 8, 9, 3, 0], "the original is left alone"
-    filled = replace(
-        plan, at_M=torch.tensor([1, 3, 0, 0]), valid_M=torch.tensor([True, True, False, False])
-    )
-    same = Corrupted(
-        substitute(tokens, filled, torch.tensor([7, 20, 30, 31])), tokens.ids_T, filled
-    )
-    assert torch.equal(same.tokens.ids_T, z.tokens.ids_T), "the fillers write nothing"
-    assert same.chosen_T.tolist() == z.chosen_T.tolist() == [False, True, False, True, False, False]

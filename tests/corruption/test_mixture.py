@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from batches import VOCAB, built, corrupted, draws_of, pack, ragged_batch, terms_of, text_batch
 from electrify.build import Built
 from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix
-from electrify.model.embeddings import Added
 from electrify.objectives.objective import Objective
 from electrify.recipe import load
 
@@ -134,23 +133,6 @@ def test_gradients_against_autograd_and_differences(tau: float) -> None:
 
 
 # ---------------------------------------------------------------- in the encoder that is kept
-
-
-def test_what_is_added_to_word_vectors_is_theirs() -> None:
-    """The value and the gradient of the vector of a word that stands at one place alone."""
-    encoder = built("electra-tiny", tie="none").kept.encoder
-    tokens = pack([[[2, 9, 20, 31, 3]]], row_length=6)
-    at_M = torch.tensor([1, 3])
-    rows_ME = torch.randn(2, 32, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    x_TD = encoder(tokens, Added(at_M, rows_ME))
-    x_TD[:5, 0].square().sum().backward()
-    added, table = rows_ME.grad, encoder.embeddings.words.weight.grad
-    assert added is not None
-    assert torch.equal(added, table[[9, 31]])
-    assert added.any()
-    with torch.no_grad():
-        encoder.embeddings.words.weight[[9, 31]] += rows_ME
-        torch.testing.assert_close(encoder(tokens), x_TD.detach(), rtol=1e-5, atol=1e-5)
 
 
 HOW: list[dict[str, Any]] = [
@@ -355,19 +337,6 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = VOCAB * torch.finfo(torch.float32).eps * 3 * highest / mixture.tau
     torch.testing.assert_close(chunked_MKE, whole_MKE, rtol=0, atol=bound)
     assert bound < float(whole_MKE.abs().max()) / 1000
-
-
-def test_bfloat16_trains_every_table() -> None:
-    """What the way back computes without gradient leaves autocast's copies of the weights alone."""
-    for tie in ("tokens", "none", "gdes"):
-        made = amos(tie=tie)
-        with torch.autocast("cpu", torch.bfloat16):
-            terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
-        (terms["generator"].sum + 50 * terms["rtd"].sum).backward()
-        for n, p in made.objective.named_parameters():
-            assert p.grad is not None, n
-            assert bool(p.grad.isfinite().all()), n
-            assert p.grad.any(), n
 
 
 # ---------------------------------------------------------------- its recipe

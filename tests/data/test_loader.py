@@ -199,16 +199,6 @@ def test_slices_are_parts_of_the_global_batch(corpus, size):
             )
 
 
-def test_counts(corpus):
-    data = loader(corpus)
-    batches = list(only(data).sequential(7))
-    assert sum(int(t.real_T.sum()) for t in batches) == only(data).num_tokens
-    assert sum(len(texts(t)) for t in batches) == only(data).num_sequences
-    assert only(data).fill_rate == only(data).num_tokens / (only(data).num_rows * 128)
-    assert data.epoch(0) == 0
-    assert data.epoch(only(data).num_rows) == 16
-
-
 @pytest.mark.parametrize(
     ("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)]
 )
@@ -275,19 +265,6 @@ def test_limit_is_a_fair_sample(tmp_path):
     assert (
         sum(int(t.seq_T.reshape(-1, 128).any(1).sum()) for t in rows.sequential(10, limit=25)) == 25
     )
-
-
-def test_a_corpus_shorter_than_a_batch(tmp_path):
-    corpus = write_corpus(tmp_path, [[100, 50, 20]])
-    with pytest.raises(
-        UserError,
-        match=(
-            r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower "
-            r"train_batch_size"
-        ),
-    ):
-        loader(corpus)
-    assert loader(corpus, batch_rows=2).batch(10).num_rows == 2
 
 
 def test_prefetch_keeps_the_order_and_runs_ahead():

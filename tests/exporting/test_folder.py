@@ -16,7 +16,6 @@ from runs import (
     MLM,
     RTD,
     SPECIAL,
-    STATE,
     WORDS,
     export_run,
     random_built,
@@ -30,12 +29,10 @@ from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.folder import export
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
 from electrify.tokens import from_sequences
-from electrify.train import checkpoint
 
 FILES = {
     "README.md",
@@ -225,102 +222,6 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
     if length > 8:
         assert not bool(packed.real_T.all()), "a padded end"
         assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
-
-
-def test_a_generator_of_its_own_shape(tmp_path):
-    """Where a folder decided the generator's shape, run.json says it."""
-    from dataclasses import asdict
-
-    from electrify.build import Vocabulary, build, generator_shape
-
-    run, config = tmp_path / "run", with_model(RTD, tie="none")
-    write_run(run, config)
-    shape = replace(
-        generator_shape(config.model, len(WORDS)),
-        num_hidden_layers=1,
-        hidden_size=12,
-        embedding_size=12,
-        num_attention_heads=3,
-    )
-    built = build(config, Vocabulary(len(WORDS), SPECIAL), generator=shape)
-    model = {n: p.detach() for n, p in built.objective.named_parameters()}
-    checkpoint.save(run, 1, {"model": model}, STATE | {"step": 1}, keep=None)
-    facts = json.loads((run / "run.json").read_text()) | {"shapes": {"generator": asdict(shape)}}
-    (run / "run.json").write_text(json.dumps(facts))
-    out = export(run, output_dir=tmp_path / "out", part="generator")
-    assert json.loads((out / "config.json").read_text())["num_attention_heads"] == 3
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "no run",
-        "no checkpoint",
-        "no such step",
-        "no generator",
-        "foreign folder",
-        "a file",
-        "damaged run.json",
-    ],
-)
-def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
-    run, out = tmp_path / "run", tmp_path / "out"
-    if case != "no run":
-        write_run(run, MLM, steps=() if case == "no checkpoint" else (5,))
-    if case == "no such step":
-        (run / "checkpoint-0007").mkdir()  # a copy that somebody made: it has another name
-    if case == "foreign folder":
-        out.mkdir()
-        (out / "thesis.tex").write_text("years of work")
-    if case == "a file":
-        out.write_text("years of work")
-    if case == "damaged run.json":
-        (run / "run.json").write_text("{")
-    before = sorted(tmp_path.rglob("*"))
-    options = {"no such step": {"step": 7}, "no generator": {"part": "generator"}}.get(case, {})
-    says = {
-        "no run": "is not a run folder: it has no config.yaml",
-        "no checkpoint": "has no complete checkpoint",
-        "no such step": "has no checkpoint of step 7; there are: 5",
-        "no generator": "has no generator: its objective mlm trains discriminator only",
-        "foreign folder": "holds no electrify.json, so it is not ours",
-        "a file": "holds no electrify.json, so it is not ours",
-        "damaged run.json": "run.json is not JSON",
-    }[case]
-    with pytest.raises(UserError, match=says):
-        export(run, output_dir=out, **options)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-SENTENCE = [2, 5, 4, 7, 4, 9, 3]
-
-
-def test_a_mixture_leaves_the_detector_and_its_deepest_language_model(tmp_path: Path) -> None:
-    """Logits to 1e-5, and no weight of the library is left at random or over: v stays behind."""
-    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
-
-    config = override(RTD, {"corruptor": "mixture", "tie": "tokens", "read_outs": (1, 2)})
-    built = write_run(tmp_path / "run", config)
-    folders = export_run(tmp_path / "run", built)
-    assert set(folders) == {"discriminator", "generator"}
-    tokens = from_sequences([SENTENCE], row_length=len(SENTENCE), pad=0)
-    built.objective.eval()
-    mixture = built.objective.corruptor
-    at_M = torch.arange(len(SENTENCE))
-    with torch.no_grad():
-        deepest_MV = mixture.lm.head(mixture.states(tokens, at_M)[-1])
-        ours = {"discriminator": built.objective.head(built.objective.encoder(tokens))}
-    ours["generator"] = deepest_MV
-    for name, kind in (
-        ("discriminator", AutoModelForPreTraining),
-        ("generator", AutoModelForMaskedLM),
-    ):
-        theirs, info = kind.from_pretrained(folders[name], output_loading_info=True)
-        assert not info["missing_keys"]
-        assert not info["unexpected_keys"]
-        with torch.no_grad():
-            logits = theirs(input_ids=torch.tensor([SENTENCE])).logits[0]
-        torch.testing.assert_close(logits, ours[name], rtol=1e-5, atol=1e-5)
 
 
 # ------------------------------------------------------------------ the card

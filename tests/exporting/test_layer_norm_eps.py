@@ -16,7 +16,7 @@ from batches import built
 from electrify import cli
 from electrify.exporting.loading import quiet
 from electrify.text.corpus import Corpus
-from small import mistake, pretrain_words
+from small import pretrain_words
 
 EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers
 SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -92,17 +92,3 @@ def test_without_a_folder(recipe: str, default: float) -> None:
         ]
         assert len(norms) > 4
         assert {norm.eps for norm in norms} == {wanted}
-
-
-def test_a_generator_that_shares_a_norm(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of another epsilon: refused before anything runs, with the ways out of it."""
-    start = folder_of(tmp_path / "start", small_data, "electra")
-    fields = SHORT | {"init_generator": start, "tie": "embeddings"}
-    line = [str(w) for w in pretrain_words(small_data, tmp_path / "run", **fields)]
-    said = mistake(capsys, *line)
-    assert "layer-norm-eps 0.001 there, 1e-12 in the encoder" in said
-    for way in (["--layer-norm-eps", "0.001"], ["--tie", "tokens"]):
-        assert cli.main([*line, *way]) == 0
-        line[line.index("--output-dir") + 1] += "-again"

@@ -4,10 +4,7 @@ from this folder alone. Nothing else in the program knows of it."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,8 +17,6 @@ from electrify.flop_counts import recipe_flops
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
 from small import (
-    Process,
-    environment,
     mistake,
     model_files,
     pretrain_words,
@@ -31,7 +26,6 @@ from small import (
 )
 
 HERE = Path(__file__).parent
-ON_PATH = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
 MARGIN = {"objective": "toy_objective:Margin"}
 TOYS = {
     "objective": MARGIN | {"objective_options": "margin=0.25", "generator_size": 0.5},
@@ -48,12 +42,6 @@ STEPS = 12
 def words(data: Path, folder: Path, toy: str, **more: object) -> list[str]:
     often = {"max_steps": STEPS, "logging_steps": 3, "save_steps": 4, "eval_steps": 6}
     return pretrain_words(data, folder, **TOYS[toy] | often | more)
-
-
-def in_a_process(
-    line: list[str], folder: Path, *, prefix: tuple[str, ...] = ("-m", "electrify")
-) -> Process:
-    return Process(line, folder / "stderr.txt", prefix=prefix, variables=ON_PATH)
 
 
 @pytest.mark.parametrize("toy", TOYS)
@@ -212,33 +200,6 @@ def test_flops(toy: str) -> None:
     )
     for convention in ("hardware", "paper"):
         assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
-
-
-PYTHON = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import toy_objective
-from electrify.exporting.folder import export
-export(sys.argv[2], output_dir=sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-def test_code_that_a_folder_names_is_run_only_if_it_is_imported(
-    small_data: Path, tmp_path: Path
-) -> None:
-    assert run(*words(small_data, tmp_path / "run", "objective")) == 0
-    made = tmp_path / "run"
-    for command in (["export", str(made), "--output-dir", str(tmp_path / "out")], ["doctor", made]):
-        done = in_a_process([str(word) for word in command], tmp_path).end()
-        assert done.status == (2 if command[0] == "export" else 1)
-        said = done.out + done.err
-        assert "names toy_objective:Margin, and code that a folder names is not run" in said
-        assert "Traceback" not in said
-    assert not (tmp_path / "out").exists()
-    line = [sys.executable, "-c", PYTHON, str(HERE), str(made), str(tmp_path / "out")]
-    subprocess.run(line, env=environment(), check=True, timeout=300)
-    assert model_files(tmp_path / "out") == model_files(made / "discriminator")
 
 
 def test_the_example_of_the_docs_runs(

@@ -4,7 +4,6 @@ files."""
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,33 +104,6 @@ def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path
     assert process.kill_after(0) == KILLED
     run(words, other)
     same_ending(unbroken, tmp_path / "run", step=24)
-
-
-def test_the_order_of_listings_says_nothing(
-    small_data: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every file system lists names in an order of its own."""
-    from electrify import cli
-
-    chance = random.Random(0)
-    listdir, scandir, iterdir, glob = os.listdir, os.scandir, Path.iterdir, Path.glob
-
-    def shuffled(found: object) -> list[object]:
-        items = list(found)  # type: ignore[call-overload]
-        chance.shuffle(items)
-        return items
-
-    monkeypatch.setattr(Path, "iterdir", lambda self: iter(shuffled(iterdir(self))))
-    monkeypatch.setattr(
-        Path, "glob", lambda self, pattern, **more: iter(shuffled(glob(self, pattern, **more)))
-    )
-    monkeypatch.setattr(os, "listdir", lambda *path: shuffled(listdir(*path)))
-    assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
-    assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
-    monkeypatch.undo()
-    assert cli.main(pretrain_words(small_data, tmp_path / "other", **SHORT | {"max_steps": 9})) == 0
-    same_ending(tmp_path / "other", tmp_path / "run", step=9)
-    assert scandir is os.scandir
 
 
 @pytest.mark.slow

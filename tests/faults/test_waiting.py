@@ -12,7 +12,7 @@ from breaking import SHORT
 
 from small import Process, pretrain_words
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -58,7 +58,6 @@ def test_what_one_process_finds_wrong_ends_both(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_whoever_does_not_come_is_named(
     small_data: Path, tmp_path: Path, port: int, rank: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -10,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.finetuning.metrics import (
-    answer_scores,
     exact_match,
     normalize,
     score_answers,
-    silenced,
-    threshold_of,
     word_f1,
 )
 from electrify.finetuning.tasks import Answer, Question
@@ -190,20 +186,3 @@ def test_scores_are_those_of_the_rule_in_loops(run: Run) -> None:
     agrees(run)
     for same in ("", "cat", "the", "\uff0c"):
         agrees((run[0], dict.fromkeys(run[1], same), dict.fromkeys(run[2], 0.25)))
-
-
-def test_thresholds_of_a_model() -> None:
-    """The official scores are at threshold 0, the best ones at the best threshold."""
-    none = {"a": -3.0, "b": 1.0, "c": -1.0, "d": 5.0, "e": 0.0}
-    at = threshold_of(MIXED, SAID, none)
-    assert at == -1.0
-    assert silenced(SAID, none, at) == SAID | {"b": "", "d": "", "e": ""}
-    found = answer_scores(MIXED, SAID, none)
-    assert found["exact"] == pytest.approx(3 / 5)  # a, b and d
-    assert (found["best_exact"], found["best_f1_threshold"]) == (4 / 5, -1.0)
-    never = dict.fromkeys(SAID, "wrong")
-    assert threshold_of(MIXED, never, none) == -math.inf  # it is best to answer none
-    answered = [q for q in MIXED if q.answers]
-    assert threshold_of(answered, SAID, {"a": -3.0, "c": -1.0}) == -1.0  # to answer all
-    found = answer_scores(answered, {k: SAID[k] for k in "ac"}, {"a": 3.0, "c": -1.0})
-    assert (found["exact"], found["has_answer_exact"], found["best_exact"]) == (0.0, 0.0, 0.5)

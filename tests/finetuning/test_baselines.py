@@ -34,12 +34,6 @@ def pairs(*labelled: tuple[str, str, float]) -> tuple[Example, ...]:
     return tuple(Example(text, pair, label) for text, pair, label in labelled)
 
 
-def test_the_most_frequent_class() -> None:
-    held = texts(("a", 1), ("b", 0), ("c", 0), ("d", 0))
-    of = task("classification", texts(("a", 1), ("b", 1), ("c", 0)), held)
-    assert scores(MAJORITY, of) == {"accuracy": 0.25}
-
-
 def test_the_most_frequent_tag_of_each_word() -> None:
     """`run` is a verb twice of three times; the new word gets N, the most frequent tag of all."""
     train = (
@@ -50,13 +44,6 @@ def test_the_most_frequent_tag_of_each_word() -> None:
     of = task("tagging", train, held, labels=("N", "V"))
     assert scores(MAJORITY, of) == {"accuracy": 0.75}
     assert (applies(MAJORITY, of), applies(TFIDF, of)) == (True, False)
-
-
-def test_the_mean_of_a_regression_has_no_correlation() -> None:
-    rows = texts(("a", 1.0), ("b", 2.0), ("c", 6.0))
-    of = task("regression", rows, rows, ("spearman",), ())
-    assert scores(MAJORITY, of) == {"spearman": 0.0}
-    assert scores(TFIDF, of)["spearman"] == pytest.approx(1.0)
 
 
 def test_several_labels() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from electrify.finetuning.tasks import (
     GROUPS,
     TASKS,
     Example,
-    Sentence,
     TaskData,
 )
 
@@ -68,27 +66,6 @@ def test_further_sets_subsets_and_test_sets(tmp_path: Path) -> None:
     assert found.notes == ("test_mismatched.tsv is missing: MNLI-mm has no predictions",)
     assert found.test == (("MNLI-m", (Example("a", "b"),)), ("AX", (Example("a", "b"),)))
     assert read_task(TASKS["mnli"], str(tmp_path)).test == ()
-
-
-def test_tags(tmp_path: Path) -> None:
-    folder = tmp_path / "wikiann-en"
-    folder.mkdir()
-    for name in ("train", "test"):
-        with gzip.open(folder / f"{name}.gz", "wt") as stream:
-            stream.write("en:Sioux B-ORG\nen:Falls I-ORG\n\nen:it O\n")
-    found = read_task(TASKS["wikiann"], str(tmp_path))
-    assert found.train[0] == Sentence(("Sioux", "Falls"), ("B-ORG", "I-ORG"))
-    assert found.notes == ("no development set: scored on test.gz",)
-    (folder / "dev.tsv").write_text("a\tO\nb\tI-LOC\n")
-    found = read_task(TASKS["wikiann"], str(folder))
-    assert found.validation == (Sentence(("a", "b"), ("O", "B-LOC")),)
-    assert [name for name, _ in found.also] == ["test"]
-    (tmp_path / "wikiann-de").mkdir()
-    (tmp_path / "wikiann-de" / "train").write_text("en:it O\n")
-    with pytest.raises(
-        UserError, match=r"several fit task 'wikiann': wikiann-de/train, wikiann-en"
-    ):
-        read_task(TASKS["wikiann"], str(tmp_path))
 
 
 BABYLM: dict[str, tuple[dict[str, Any], Example]] = {
@@ -226,25 +203,3 @@ def test_the_published_average_is_that_of_the_rows() -> None:
     assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
     of_base = [TASKS[name].published["BERT-Base"] for name in AVERAGES["GLUE"].tasks]
     assert sum(of_base) / 8 == pytest.approx(82.2, abs=0.1)
-
-
-def task_of(kind: str, labels: tuple[str, ...], *values: float) -> TaskData:
-    examples: Any = tuple(Example(f"t{k}", None, value) for k, value in enumerate(values))
-    named: Any = {"kind": kind, "labels": labels, "train": examples, "validation": examples}
-    return TaskData(name="t", metrics=("accuracy",), epochs=3, **named)
-
-
-@pytest.mark.parametrize(
-    ("kind", "labels", "values", "says"),
-    [
-        ("classification", ("x",), (0, 0), "has the labels: x; there is nothing to learn"),
-        ("multilabel", (), (0,), "has the labels: none; there"),
-        ("regression", (), (1.5, 1.5), "every train label is 1.5; there is nothing to learn"),
-        ("regression", (), (), "has no train examples"),
-    ],
-)
-def test_nothing_to_learn(
-    kind: str, labels: tuple[str, ...], values: tuple[float, ...], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        task_of(kind, labels, *values)

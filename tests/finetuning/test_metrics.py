@@ -157,6 +157,3 @@ def test_unknown_labels_are_not_scored() -> None:
     assert list(found.values()) == pytest.approx([0.5, micro, macro, (1 / 2 + 1) / 2])
     changed = np.where(labels == UNKNOWN, 1 - predictions, predictions)
     assert metrics.score(names, labels, changed, given) == found
-
-
-# ------------------------------------------------------------------ the table

@@ -43,13 +43,6 @@ from electrify.finetuning.tagging import Tagging
 from electrify.finetuning.tasks import Example
 from electrify.finetuning.texts import Texts
 
-SHAPE: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 40,
-}
 ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
 TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]
 
@@ -63,22 +56,6 @@ def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> Pa
     change(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
-
-
-@pytest.mark.parametrize("name", ["electra", "modernbert"])
-def test_special_tokens_in_a_text_are_text(zoo: Path, tmp_path: Path, name: str) -> None:
-    """[SEP] ended a text, and [MASK] was a gap. The tokenizer that is saved is the model's own."""
-    reader = reader_of(zoo / name)
-    tokenizer = reader.tokenizer
-    text = f"a good {tokenizer.sep_token} {tokenizer.mask_token} film"
-    found = tokenizer(text)["input_ids"]
-    assert found.count(tokenizer.sep_token_id) == 1
-    assert tokenizer.mask_token_id not in found
-    problem = Texts(reader, "classification", ("a", "b"), max_seq_length=32, device=CPU)
-    _, folder = saved_folder(tmp_path / "saved", problem)
-    saved = transformers.AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.mask_token_id in saved(text)["input_ids"]
-    assert saved.get_vocab() == tokenizer.original.get_vocab()
 
 
 # ------------------------------------------------------------------ strict loading
@@ -175,25 +152,6 @@ def test_random_weights_have_the_same_shape_and_other_values_by_seed(zoo: Path) 
     assert torch.equal(drawn(0), drawn(0))
     assert not torch.equal(drawn(0), drawn(1))
     assert drawn(0).std() == pytest.approx(0.02, rel=0.2)
-
-
-def test_folders_without_a_model_or_tokenizer(zoo: Path, tmp_path: Path) -> None:
-    folder = copied(zoo, "bert", tmp_path)
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(UserError, match="no tokenizer"):
-        reader_of(folder)
-    whole = json.loads((zoo / "bert" / "tokenizer.json").read_text())
-    whole["model"]["vocab"]["surplus"] = 99
-    (folder / "tokenizer.json").write_text(json.dumps(whole))
-    with pytest.raises(UserError, match="ids up to 99"):
-        reader_of(folder)
-    with pytest.raises(UserError, match="no such folder"):
-        reader_of(tmp_path / "nothing")
-    path = zoo / "electra" / "model.safetensors"
-    folder = copied(zoo, "electra", tmp_path)
-    (folder / "model.safetensors").write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"damaged|cannot be loaded"):
-        reader_of(folder)
 
 
 def test_inputs_and_dropout_of_an_encoder(zoo: Path) -> None:

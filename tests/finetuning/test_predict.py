@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict, predict_files
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
-from small import mistake, run
+from small import mistake
 
 GOOD = ("good", "great", "fine")
 BAD = ("bad", "awful", "poor")
@@ -212,31 +211,12 @@ def test_layouts_of_tags(
     ]  # fmt: skip
 
 
-def test_a_folder_of_finetune_and_standard_output(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = table(tmp_path / "new.csv")
-    scores = tmp_path / "scores"
-    (scores / "models").mkdir(parents=True)
-    (scores / "scores.jsonl").touch()
-    assert "holds scores and no model" in mistake(capsys, "predict", str(scores), str(path))
-    shutil.copytree(models["classes"], scores / "models" / "one")
-    assert run("predict", str(scores), str(path)) == 0
-    shown = capsys.readouterr().out
-    assert shown == predicted(models["classes"], path, ".tsv")
-
-
 MISTAKES = [
     (["new.csv", "missing.csv"], "missing.csv"),
     (["new.csv", "--text-column", "txet"], "no column 'txet'"),
-    (["new.csv", "other.csv", "--output-file", "out.csv"], "other.csv has a column 'n'"),
     (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
-    (["new.csv", "--output-file", "new.csv", "--overwrite"], "new.csv is an input"),
-    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv"),
-    (["new.csv", "--output-file", "no/out.csv"], "no: no such folder"),
     (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
     (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
-    (["taken.csv"], "the input already has a column 'probability'"),
     (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
 ]
 
@@ -249,9 +229,7 @@ def test_mistakes_leave_nothing(
     monkeypatch.chdir(tmp_path)
     table(tmp_path / "new.csv")
     for name, text in (
-        ("other.csv", "text,n\na,1\n"),
         ("there.csv", "mine"),
-        ("taken.csv", "text,probability\na,1\n"),
         ("half.csv", "text,n\na,1\nb\n"),
     ):
         (tmp_path / name).write_text(text)

@@ -24,7 +24,7 @@ from electrify.finetuning import loop, one_run
 from electrify.finetuning import run as command
 from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
-from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
+from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
@@ -237,30 +237,6 @@ def test_held_out_examples_are_not_trained_on() -> None:
 # ------------------------------------------------------------------ search
 
 
-def test_the_grid_by_hand() -> None:
-    grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
-    assert [name for name, _ in grid] == [
-        f"learning_rate={rate},num_train_epochs={epochs}"
-        for rate in ("0.0001", "0.0003")
-        for epochs in (2, 1)
-    ]
-    values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
-    assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
-    assert len(search_grid("auto", FinetuneSettings())) == 8
-    given = FinetuneSettings(layerwise_lr_decay=1.0)
-    for text, fault in (
-        ("learning_rate", r"is NAME=VALUE,VALUE"),
-        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
-        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
-        ("learning_rate=fast", r"learning_rate .*'fast'"),
-        ("num_train_epochs=0", r"num_train_epochs "),
-        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
-        ("device=cpu", r"no setting 'device'"),
-    ):
-        with pytest.raises(UserError, match=fault):
-            search_grid(text, given)
-
-
 def test_a_search_reports_the_best_and_writes_the_grid(
     zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,9 +271,6 @@ def test_a_search_reports_the_best_and_writes_the_grid(
     assert finetune(asked).rows == report.rows
     with pytest.raises(UserError, match="runs with"):
         finetune(replace(asked, hyperparameter_search="learning_rate=1e-3"))
-
-
-# ------------------------------------------------------------------ options and notes
 
 
 # ------------------------------------------------------------------ saved models, initial values

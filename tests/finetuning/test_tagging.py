@@ -142,6 +142,3 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
         alone = problem.rows([one])
         assert problem.tags([one], alone, outputs_of(problem, net, alone)) == [tags]
     assert len({tag for tags in together for tag in tags}) > 1
-
-
-# ------------------------------------------------------------------ learning

@@ -114,18 +114,6 @@ def test_by_hand() -> None:
         assert out.flatten().tolist() == pytest.approx([7, 7, 100, -7])
 
 
-def test_bias_by_hand() -> None:
-    tokens = Tokens(
-        torch.zeros(4, dtype=torch.long),
-        torch.tensor([1, 1, 2, 0]),
-        *torch.zeros(2, 4, dtype=torch.long),
-        row_length=4,
-    )
-    open_ = sequence_bias(tokens, torch.float32)[0, 0] == 0
-    assert open_.int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    assert float(sequence_bias(tokens, torch.bfloat16).min()) == torch.finfo(torch.bfloat16).min
-
-
 @pytest.mark.parametrize("backend", ["matmul", "sdpa"])
 def test_dropout_is_on_the_weights(backend: Backend) -> None:
     """Kept weights are scaled up, so the mean over many rows stays; a single row changes."""

@@ -217,21 +217,6 @@ def test_what_generator_and_encoder_share(tie: str, more: dict[str, Any]) -> Non
     assert names == ["corruptor.lm.head.positions.weight"]
 
 
-@torch.no_grad()
-def test_bfloat16() -> None:
-    """The residual stream keeps the dtype in which an ordinary head gets it."""
-    objective = made(dtype=torch.float32)
-    encoder, head = lm_of(objective)
-    tokens = ragged_batch()
-    every_T = torch.arange(len(tokens.ids_T))
-    exact_TD = head.read(encoder, tokens, every_T)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough_TD = head.read(encoder, tokens, every_T)
-        ordinary_TD = encoder(tokens)
-    assert float((rough_TD - exact_TD)[tokens.real_T].abs().max()) < 0.15
-    assert rough_TD.dtype == ordinary_TD.dtype
-
-
 # ---------------------------------------------------------------- what it costs
 
 

@@ -21,8 +21,7 @@ from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.flop_counts import Convention, passes_flops
 from electrify.objectives.corrective import Correction, Corrective, corrected
-from electrify.recipe import first_update, load, override
-from electrify.tables import beside
+from electrify.recipe import first_update
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -251,23 +250,3 @@ def test_the_cost_of_its_periods(convention: Convention) -> None:
         [replace_mlm, electra]
     )
     assert plain > max(electra, replace_mlm)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields", "beside_the_generator"),
-    [
-        ("corrective", {"mlm_share": 0.4}, {"corrector"}),
-        ("corrective", {"mlm_share": 0.4, "correction": "none"}, set()),
-        ("corrective", {"term_weights": {"generator": 1, "rtd": 50, "correct": 0}}, set()),
-        ("teams", {}, {"selector"}),
-        ("teams", {"term_weights": {"generator": 1, "rtd": 5, "select": 0}}, set()),
-    ],
-)
-def test_a_network_that_learns_to_the_end_is_left(
-    recipe: str, fields: dict[str, Any], beside_the_generator: set[str]
-) -> None:
-    """With `none` a corrector's head stays as the beginning of the run has left it, and one whose
-    loss has weight 0 as it was drawn."""
-    leaves = {"generator"} | beside_the_generator
-    assert built(f"{recipe}-tiny", **fields).exports.keys() == {"discriminator"} | leaves
-    assert beside(override(load(f"{recipe}-tiny"), fields)).keys() == leaves

@@ -312,6 +312,3 @@ def test_small_as_published() -> None:
         own = m.generator_numbers()
         assert 2 * own["num_hidden_layers"] == m.num_hidden_layers == 4 * (m.tie_layers or 0)
         assert own["hidden_size"] == m.hidden_size
-
-
-# ---------------------------------------------------------------- refused

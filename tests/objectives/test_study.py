@@ -385,21 +385,6 @@ def test_only_the_generators_parameters_take_its_learning_rate(
     assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
 
 
-@pytest.mark.parametrize("tie", ["none", "gdes"])
-@pytest.mark.parametrize("name", ["electra", "corrective", "teams", "electra-deberta"])
-def test_what_no_loss_of_the_encoder_moves_is_the_generators(name: str, tie: str) -> None:
-    """With its weight and its learning rate: under gdes the encoder reads the generator's word
-    table, and does not train it."""
-    b = built(f"{name}-tiny", tie=tie, generator_size=1.0, mask_rate=0.5)
-    tokens = ragged_batch()
-    terms = terms_of(b.objective.train(), tokens, draws_of(tokens))
-    torch.stack(
-        [t.sum for n, t in terms.items() if n in ("rtd", "correct", "select")]
-    ).sum().backward()
-    moved = {n for n, p in b.objective.named_parameters() if p.grad is not None}
-    assert moved == kept_names(b)
-
-
 def test_the_sentence_head_by_hand() -> None:
     """Two sequences, the second left whole in effect (its draws are right): labels 1 and 0."""
     tokens = pack([[[2, 5, 3], [2, 6, 3]]], row_length=7)

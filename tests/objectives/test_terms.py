@@ -24,9 +24,6 @@ from batches import (
     value,
 )
 from electrify.build import Built
-from electrify.corruption.masking import Masked, substitute
-from electrify.corruption.plan import Plan
-from electrify.corruption.rates import lm_rates
 from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import (
@@ -36,7 +33,7 @@ from electrify.objectives.metrics import (
     histogram,
     summarise,
 )
-from electrify.terms import Loss, Term, term, weighted
+from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
 RECIPES = ["electra-tiny", "bert-tiny"]
@@ -83,21 +80,6 @@ def test_token_ce_is_torchs_forward_and_backward(
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_token_ce_has_the_same_gradient_when_compiled(dtype: torch.dtype) -> None:
-    """A compiled backward pass does not scatter. No bit differs."""
-    rng = torch.Generator().manual_seed(0)
-    logits = (5 * torch.randn(64, 300, generator=rng)).to(dtype).requires_grad_()
-    target, weight_N = torch.randint(0, 300, (64,), generator=rng), torch.randn(64, generator=rng)
-    torch.compiler.reset()
-    compiled = torch.compile(token_ce, backend="aot_eager", fullgraph=True)
-    plain, traced = (
-        torch.autograd.grad((f(logits, target) * weight_N).sum(), logits)[0]
-        for f in (token_ce, compiled)
-    )
-    assert torch.equal(plain, traced)
-
-
 def test_token_ce_of_impossible_tokens() -> None:
     """-inf beside the target is probability 0; -inf at it is an infinite loss, never nan."""
     logits = torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]], requires_grad=True)
@@ -123,30 +105,6 @@ def test_term_by_hand() -> None:
     for where, total, count in ((None, 7, 3), ([True, False, True], 5, 2), ([False] * 3, 0, 0)):
         found = term(values, where if where is None else torch.tensor(where))
         assert (float(found.sum), int(found.count)) == (total, count)
-
-
-def test_rates_apart_by_what_was_shown() -> None:
-    """Chosen: one [MASK], one kept, one random. Losses ln 2, ln 4, ln 8; two are right."""
-    original = torch.tensor([6, 7, 8])
-    tokens = Tokens(original, *torch.ones(3, 3, dtype=torch.long), row_length=3)
-    shown = torch.tensor([4, 7, 9])
-    plan = Plan(torch.tensor([0, 1, 2]), tokens.real_T, torch.zeros(()), shown_M=shown)
-    z = Masked(substitute(tokens, plan, shown), original, plan, mask_id=4)
-    p = torch.full((3, 10), 1e-30)
-    p[0, 6], p[0, 0], p[0, 1] = 0.5, 0.3, 0.2
-    p[1, 7] = 0.25
-    p[1, :5] = 0.15
-    p[2, 8], p[2, 0] = 0.125, 0.875
-    loss = Loss(token_ce(p.log(), z.was_M))
-    found = {"lm": loss.term()} | lm_rates("lm", p.log(), loss, z, mask_id=4)
-    terms = {n: (value(t.sum), int(t.count)) for n, t in found.items()}
-    ln2 = math.log(2)
-    assert terms["lm"] == (pytest.approx(6 * ln2), 3)
-    assert terms["lm_accuracy"] == (2, 3)
-    assert terms["lm_accuracy_masked"] == (1, 1)
-    assert terms["lm_loss_masked"] == (pytest.approx(ln2), 1)
-    assert terms["lm_loss_kept"] == (pytest.approx(2 * ln2), 1)
-    assert terms["lm_loss_random"] == (pytest.approx(3 * ln2), 1)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -31,7 +31,6 @@ from batches import (
     value,
 )
 from electrify.build import build
-from electrify.corruption import plan
 from electrify.corruption.frequency import NEVER, Frequency
 from electrify.errors import UserError
 from electrify.objectives.all_tokens import AllTokensMLM
@@ -220,27 +219,6 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
     objective.zero_grad(set_to_none=True)
     weighted(terms, WEIGHTS[name], counts).backward()
     assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_padded_list_of_positions_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, name: str, training: bool
-) -> None:
-    objective, tokens = OBJECTIVES[name].train(training), ragged_batch(seed=3)
-    draws = draws_of(tokens, seed=5)
-    chosen = len(at_of(objective.corruptor.chooser, tokens, draws))
-    terms = terms_of(objective, tokens, draws)
-    for whole in (1, 29, 64):  # lists of other lengths
-        monkeypatch.setattr(plan, "WHOLE", whole)
-        assert len(objective.plan(tokens, draws, fixed=True).at_M) > chosen or whole == 1
-        filled = terms_of(objective, tokens, draws, fixed=True)
-        assert terms.keys() == filled.keys()
-        for k, t in terms.items():
-            torch.testing.assert_close(
-                filled[k].sum.double(), t.sum.double(), rtol=2e-6, atol=1e-6, msg=k
-            )
-            assert float(filled[k].count) == float(t.count)
 
 
 # ---------------------------------------------------------------- every combination

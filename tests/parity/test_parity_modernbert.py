@@ -13,7 +13,6 @@ from by_hand import states_by_hand
 from families import MODERNBERT, modernbert_shape
 from two_networks import numbers, padded, side_by_side
 
-from electrify.errors import UserError
 from electrify.exporting.agreement import _NoRounding
 
 KNOWN = MODERNBERT.architecture
@@ -83,26 +82,3 @@ def test_the_library_s_own_configurations() -> None:
     KNOWN.must_compute_the_same("it", old)
     found: Any = KNOWN.shape_of(old)
     assert (found.global_attn_every_n_layers, found.local_rope_theta) == (5, 99.0)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"norm_bias": True},
-        {"attention_bias": True},
-        {"hidden_activation": "relu"},
-        {"mlp_bias": True},
-        {"tie_word_embeddings": False},
-        {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
-        {
-            "rope_parameters": {
-                "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 9.0},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 9.0},
-            }
-        },
-    ],
-    ids=str,
-)
-def test_what_we_do_not_compute_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="it computes what our encoder does not"):
-        KNOWN.must_compute_the_same("it", transformers.ModernBertConfig(**fields))

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from families import FAMILIES
-from two_networks import KINDS, PAD, Family, close, numbers, padded, shaken, side_by_side
+from two_networks import KINDS, PAD, Family, close, numbers, padded, shaken
 
 from electrify.architectures.keys import to_ours, without_tied
 from electrify.model.heads import HeadKind
@@ -28,29 +28,6 @@ def test_the_same_numbers(family: Family, shape: Any, kind: HeadKind, left: bool
     own = family.ours(shape, kind, seed=1)
     tokens = padded([40, 39, 20, 3, 1], left=left)
     close(numbers(own, tokens), family.their_numbers(family.theirs(own), own, tokens))
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [8, 127, 128, 129, 513])
-def test_the_same_numbers_at_each_length(family: Family, kind: HeadKind, length: int) -> None:
-    own = family.ours(family.shapes[0], kind, seed=2)
-    model = family.theirs(own)
-    for left in (False, True):
-        tokens = padded([length, length - 5], left=left, seed=length)
-        close(numbers(own, tokens), family.their_numbers(model, own, tokens))
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
-@pytest.mark.parametrize("kind", KINDS)
-def test_packed_rows_are_the_single_sequences(family: Family, kind: HeadKind) -> None:
-    """Sequences side by side in a row, against the library that reads each by itself."""
-    own = family.ours(family.narrow, kind, seed=3)
-    model = family.theirs(own)
-    lengths = [19, 7, 12, 1]
-    single = padded(lengths, seed=5)
-    packed = side_by_side(single, lengths, row_length=42)
-    close(numbers(own, packed), family.their_numbers(model, own, single))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from electrify.cli import main
-from electrify.errors import UserError
 from electrify.progress import Progress
-from electrify.scoring.blimp import Accuracy, evaluate, judge, means, read_blimp, table
-from electrify.scoring.options import EvaluateConfig
+from electrify.scoring.blimp import Accuracy, judge, means, read_blimp
 from electrify.scoring.pll import load_scorer
-from small import listing
 
 BLIMP = Path(__file__).parents[3] / "shared" / "data" / "blimp"
 
@@ -134,16 +130,6 @@ def test_means_by_hand():
     )
 
 
-def test_a_table_by_hand():
-    text = table([row("a", 0.5, model="one", ties=2), row("a", 0.75, model="two", ties=1)])
-    assert text.splitlines() == [
-        "part   phenomenon   one   two",
-        "blimp  x           50.0  75.0",
-        "blimp  overall     50.0  75.0",
-        "3 pairs have equal scores and count as one half",
-    ]
-
-
 def test_the_verb(
     models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -176,50 +162,6 @@ def test_the_verb(
     assert str(tmp_path.parent) not in page + (tmp_path / "out" / "blimp.json").read_text(), (
         "relative paths only"
     )
-
-
-def evaluate_to(out: Path, data: Path, *models: Path, **more: int) -> None:
-    evaluate(
-        EvaluateConfig(
-            models=tuple(map(str, models)),
-            data_dir=str(data),
-            output_dir=str(out),
-            device="cpu",
-            **more,
-        )
-    )
-
-
-def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_path: Path):
-    out, model, other = tmp_path / "out", models_root / "run" / "generator", models_root / "bert"
-    evaluate_to(out, data, model, model)
-    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, "one model"
-    before = listing(out)
-    evaluate_to(out, data, model)  # the same again
-    assert listing(out) == before
-    attempts: list[tuple[tuple[Path, ...], dict[str, int]]] = [
-        ((other,), {}),
-        ((model, other), {}),
-        ((model,), {"max_eval_samples": 1}),
-    ]
-    for models, more in attempts:
-        with pytest.raises(UserError, match="holds the scores of other models, pairs or options"):
-            evaluate_to(out, data, *models, **more)
-    assert listing(out) == before
-
-
-def test_mistakes(tmp_path: Path, models_root: Path, data: Path):
-    with pytest.raises(UserError, match=r"no \.jsonl file there"):
-        read_blimp(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="max_eval_samples "):
-        EvaluateConfig(models=("x",), data_dir="y", max_eval_samples=0)
-    shutil.rmtree(data / "supplement")
-    options = EvaluateConfig(
-        models=(str(models_root / "run"),), data_dir=str(data), output_dir=str(tmp_path / "out")
-    )
-    with pytest.raises(UserError, match="did you mean"):
-        evaluate(options)
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_real_files():

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,10 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
-from electrify.errors import UserError
 from electrify.scoring.detect import detect, show_detection, windows_of
 from electrify.scoring.options import DetectConfig, given_text
 
@@ -150,25 +146,6 @@ def test_json(discriminator: str):
     assert found["marked"] == found["words"]
 
 
-def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(
-    discriminator: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    text = "the \x1b]0;owned\x07chef\x9b31m \u202eate [bold]meal[/bold]\n.\x00".replace("\x00", "")
-    raw = run(discriminator, text=text, threshold=0.0, out=Terminal())
-    assert "\x1b[" in raw, "colours"
-    assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
-        raw[i : i + n] for n in (1, 2) for i in range(len(raw))
-    }
-    assert "\\x1b" in raw
-    visible = re.sub(r"\x1b\[[0-9;]*m", "", raw)
-    assert visible.startswith("the \\x1b]0;owned\\x07chef\\x9b31m \\u202eate [bold]meal[/bold]\n.")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(discriminator, text=text, out=Terminal())
-
-
 def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
@@ -177,51 +154,3 @@ def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
         == run(discriminator, stdin=b"the chef")
         == run(discriminator, text="the chef")
     )
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "is empty"),
-        (b" \n\t\n", "is empty"),
-        (b"the\n\xff\xfet", r"line 2: not UTF-8 \(byte 0xff\)"),
-        (b"the\0chef", r"line 1: a zero byte; this is a binary file"),
-        ("\u200b\u00ad".encode(), "no token"),
-    ],
-)
-def test_bad_texts(discriminator: str, tmp_path: Path, data: bytes, said: str):
-    path = tmp_path / "t"
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=said):
-        run(discriminator, file=str(path))
-    with pytest.raises(UserError, match=said):
-        run(discriminator, stdin=data)
-
-
-def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
-    for name, said in (
-        ("run", "holds no config.json, .*; did you mean .*run/discriminator"),
-        (
-            "run/generator",
-            (
-                "has no replaced-token head .*; detection needs a discriminator: use the "
-                "discriminator/ folder of a run"
-            ),
-        ),
-        ("bert", "a 'bert' model has no replaced-token head"),
-        ("none", "no such folder"),
-    ):
-        with pytest.raises(UserError, match=said):
-            detect(str(models_root / name), ["a"])
-    broken = Path(shutil.copytree(models_root / "run" / "discriminator", tmp_path / "broken"))
-    tensors = load_file(broken / "model.safetensors")
-    tensors.pop("electra.encoder.layer.0.output.dense.bias")
-    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        UserError,
-        match=r"lacks 1 weights of the encoder: electra.encoder.layer.0.output.dense.bias",
-    ):
-        detect(str(broken), ["a"])
-    (broken / "model.safetensors").write_bytes(b"1234")
-    with pytest.raises(UserError, match="its weights cannot be loaded"):
-        detect(str(broken), ["a"])

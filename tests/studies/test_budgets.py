@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +10,8 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.recipe import entry, load, names, override
-from electrify.rules import check
+from electrify.recipe import entry, override
 from electrify.studies.budgets import (
-    UNTRAINED,
     Cost,
     Trial,
     can_share,
@@ -24,7 +21,6 @@ from electrify.studies.budgets import (
     steps_for,
     tokens_of,
     trials_of,
-    untrained,
 )
 from electrify.train.optim import planned
 
@@ -187,34 +183,3 @@ def test_the_trials_of_a_study() -> None:
         if cell.starts_at is not None:
             assert cell.starts_at == pytest.approx(0.8 * cell.steps, abs=1)
             assert cell.own_steps == cell.steps - cell.starts_at
-
-
-FROZEN: dict[str, Any] = {
-    "generator_training": "frozen",
-    "generator_steps": 300,
-    "discriminator_start": "random",
-    "tie": "none",
-}
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields"),
-    [
-        *((name, {}) for name in (*(n for n in names() if n.endswith("-tiny")),)),
-        ("electra-modernbert-long", {}),
-        *(("corrective-tiny", {"mlm_share": share}) for share in (0.4, 0.7, 0.99)),
-        ("corrective-tiny", {"mlm_share": 0.5, "correction": "none"}),
-        ("bert-tiny", {"batch_size_schedule": {16: 0.6}}),
-        ("adversarial-tiny", {"generator_steps": 300, "discriminator_start": "random"}),
-        ("coco-lm-tiny", FROZEN | {"term_weights": {"rtd": 50, "correct": 1, "contrast": 1}}),
-    ],
-    ids=str,
-)
-def test_any_recipe_can_be_the_first_of_a_study(recipe: str, fields: dict[str, Any]) -> None:
-    """Its encoder before training is a row of the table."""
-    config = override(load(recipe), fields)
-    check(config)
-    for name in UNTRAINED:
-        cell = untrained(config, name, 0)
-        check(cell.recipe)
-        assert cell.steps == {0.4: 2, 0.5: 2, 0.7: 4, 0.99: 100}.get(fields.get("mlm_share", 0), 1)

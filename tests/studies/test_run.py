@@ -17,7 +17,7 @@ from test_study_identity import TINY, blimp, config
 
 from batches import tiny
 from electrify import cli
-from electrify.errors import Unfinished, UserError
+from electrify.errors import UserError
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
 from electrify.finetuning.run import SCORES, finetune
 from electrify.flop_counts import recipe_flops
@@ -32,8 +32,6 @@ from electrify.studies.run import (
     Runner,
     forecast,
     result_of,
-    slots,
-    spawn,
 )
 from electrify.studies.study import (
     PRETRAIN,
@@ -43,7 +41,7 @@ from electrify.studies.study import (
 )
 from electrify.tables import KEPT
 from electrify.train import run as pretraining
-from small import Process, electrify, records, signalled
+from small import Process, electrify, records
 
 # ------------------------------------------------------------------ one encoder
 
@@ -107,19 +105,6 @@ def test_a_first_stage_counts(
     assert found["flops"] == logs[1][-1]["flops"] > logs[0][-1]["flops"]
 
 
-def test_a_signal_in_the_last_update_ends_an_encoder(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is saved, and measured by the next command."""
-    monkeypatch.setattr(one_run, "measured", lambda *_: {"metric": "f1", "scores": [0.5]})
-    with monkeypatch.context() as patched:
-        signalled(patched, step=2, number=signal.SIGTERM)
-        with pytest.raises(Unfinished):
-            one(small_data, tmp_path, max_steps=2)
-    assert not (tmp_path / OUTCOME).exists()
-    assert one(small_data, tmp_path, max_steps=2)["steps"] == 2
-
-
 def tagger(small_data: Path, out: Path) -> str:
     """A small encoder that is not trained, and sentences of CoNLL-2000's format."""
     folder = out / "conll2000"
@@ -162,20 +147,6 @@ def test_a_task_is_measured_as_the_command_measures_it(
 
 
 # ------------------------------------------------------------------ processes and their results
-
-
-def test_an_encoder_gets_one_of_the_gpus_that_are_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[dict[str, str]] = []
-    monkeypatch.setattr(run_module, "gpus", lambda device: 2)
-    monkeypatch.setattr(run_module.subprocess, "Popen", lambda *_, env, **__: started.append(env))
-    for ours, names in (("2,3", ["2", "3"]), ("GPU-a,MIG-b", ["GPU-a", "MIG-b"]), ("", ["0", "1"])):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ours)
-        for slot in slots(2, "auto"):
-            spawn(tmp_path, options(tmp_path), slot, recipe="")
-        assert [env["CUDA_VISIBLE_DEVICES"] for env in started[-2:]] == names
-        assert json.loads((tmp_path / "work.json").read_text())["core"] is None
 
 
 def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Path) -> None:

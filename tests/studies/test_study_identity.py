@@ -91,23 +91,14 @@ def test_every_recipe_budget_and_seed_and_the_baselines(small_data: Path, tmp_pa
     [
         ({"tasks": ("stsbb",)}, "stsb"),
         ({"tasks": ("glue",)}, "stands for several"),
-        ({"tasks": ("stsb:frosen",)}, "not measured as 'frosen'; did you mean 'frozen'"),
-        ({"tasks": ("blimp:frozen",)}, "blimp is not measured as 'frozen'"),
         ({"tasks": ("cola:cosine",)}, "cola is not measured as 'cosine'"),
-        ({"tasks": ("squad1:frozen",)}, "squad1 is not measured as 'frozen'"),
         ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
-        ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
-        ({"tasks": ("stsb",)}, "STS-B"),
-        ({"tasks": ("supplement",)}, "supplement: no .jsonl file"),
         ({"tasks": ("blimp", "BLiMP:")}, "blimp is given twice"),
         ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
         ({"data_dir": "nowhere"}, "--data-dir nowhere: no folder"),
-        ({"data_dir": None}, "--data-dir is missing"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
-        ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
         ({"recipes": ("bert-tinny",)}, "bert-tiny"),
-        ({"data": "nowhere"}, "nowhere"),
     ],
 )
 def test_mistakes_are_found_before_the_first_run(

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from electrify.studies.options import with_unit
-from electrify.studies.plot import drawn, fill
+from electrify.studies.plot import drawn
 from electrify.studies.report import (
-    HELD_OUT,
     SCORE,
     WON,
     Row,
@@ -141,32 +140,6 @@ def test_tasks_won_do_not_depend_on_other_recipes() -> None:
     assert difference.value == pytest.approx(-1 / 3)
 
 
-@pytest.mark.parametrize(
-    ("budget", "written"),
-    [
-        (1e15, "1e+15"),
-        (4e13, "4e+13"),
-        (2.0, "2"),
-        (2.5, "2.5"),
-        (0.1, "0.1"),
-        (100_000.0, "100000"),
-        (1_234_567.0, "1234567"),
-        (1_234_568.0, "1234568"),
-        (1.2345678e17, "1.2345678e+17"),
-    ],
-)
-def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
-    """Two that differ in their seventh digit are two in the CSV, too, and the others read as
-    before."""
-    names = ["first", "second"]
-    results = [replace(result(name, budget, 0, a=0.5), validation={"mlm": 3.0}) for name in names]
-    table = table_of(results, recipes=names, tasks=["a"])
-    found = list(csv.DictReader(io.StringIO(in_csv(table))))
-    assert {row["task"] for row in found} == {"a", SCORE, WON, HELD_OUT}
-    assert {row["budget"] for row in found} == {written}
-    assert float(written) == budget
-
-
 def test_the_report(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     table = made()
@@ -202,24 +175,6 @@ def test_the_report(tmp_path: Path) -> None:
         assert drawn(table, against=against)
 
 
-def test_one_budget_and_one_seed_have_no_intervals() -> None:
-    table = table_of(
-        [result("first", 1e14, 0, a=0.5), result("late", 1e14, 0, a=0.6)],
-        recipes=["first", "late"],
-        tasks=["a", "missing"],
-    )
-    assert table.tasks == ["a"]
-    assert not table.curves
-    assert "| late | 60.0 | 1.00 | 1.0 of 1 |" in markdown(table)
-
-
-def test_long_names_are_cut_and_stay_apart() -> None:
-    names = [f"electra-tiny:{'x' * 50}={k}" for k in range(3)]
-    table = table_of([result(n, 1.0, 0, a=0.1) for n in names], recipes=names, tasks=["a"])
-    assert len(set(table.shown.values())) == 3
-    assert max(map(len, table.shown.values())) < 45
-
-
 def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     """No budget of passes is called FLOPs, in words or in the picture, and costs stay FLOPs."""
     pytest.importorskip("matplotlib")
@@ -235,52 +190,6 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     assert table.costs["late", 10.0]["flops"] == 1e15
     pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
     assert len(pictures) == 3  # other axes
-
-
-def test_the_figures_on_held_out_text() -> None:
-    """Means over the seeds."""
-    results = [
-        replace(
-            result("first", 1e14, seed, a=0.5),
-            validation={"mlm": 3.0 + 0.1 * seed},
-        )
-        for seed in range(3)
-    ]
-    table = table_of(results, recipes=["first"], tasks=["a"])
-    found = row(table, "first", 1e14, HELD_OUT)
-    assert (found.metric, len(found.by_seed)) == ("mlm", 3)
-    assert found.mean.value == pytest.approx(3.1)
-    half = 4.303 * 0.1 / 3**0.5
-    assert found.mean.high == pytest.approx(3.1 + half, rel=1e-3)
-    assert "| first | mlm | 3.100 | 2.852 to 3.348 |" in markdown(table)
-    last = list(csv.DictReader(io.StringIO(in_csv(table))))[-1]
-    assert (last["task"], last["metric"], last["mean"]) == ("held-out text", "mlm", "3.1")
-
-
-def test_rows_of_a_single_budget() -> None:
-    """Each recipe is a row: its interval, its mean and its seeds stand where the table says."""
-    figures = pytest.importorskip("matplotlib.figure")
-    results = [result("first", 1e14, s, a=0.1 + 0.1 * s) for s in range(3)]
-    results += [result("late", 1e14, 0, a=0.6), result("untrained", 0.0, 0, a=0.05)]
-    table = table_of(results, recipes=["first", "late"], tasks=["a"])
-    figure = figures.Figure()
-    fill(figure, table, "flops")
-    task, ranks, won = figure.axes
-    assert [label.get_text() for label in task.get_yticklabels()] == ["first", "late"]
-    drawn_at = [line.get_xydata().tolist() for line in task.lines]
-    first = row(table, "first", 1e14, "a")
-    low, high = (pytest.approx(100 * end) for end in (first.mean.low, first.mean.high))
-    assert drawn_at[0] == [[low, 0], [high, 0]]
-    assert drawn_at[1] == [[pytest.approx(20.0), 0]]
-    assert [x for x, _ in drawn_at[2]] == pytest.approx([10.0, 20.0, 30.0])
-    assert drawn_at[3] == [[pytest.approx(60.0), 1]], "one seed has no interval"
-    assert task.lines[-1].get_label() == "untrained"
-    assert ranks.xaxis_inverted(), "the best on the right, as in the other panels"
-    assert won.get_title() == "tasks won against first, of 1"
-    assert [line.get_xydata().tolist() for line in won.lines] == [
-        *([[1.0, 1]], [[1.0, 1.25]]),
-        [[0.5, 0], [0.5, 1]],  # half of the tasks
-    ]
 
 
 def test_equal_recipes_are_neither_ahead_nor_behind() -> None:

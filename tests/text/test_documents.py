@@ -85,20 +85,6 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
         read(path)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (bytes(range(256)) * 50, "binary file"),
-        ("text".encode("utf-16"), "UTF-16"),
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\0", "gzip data; give it the ending"),
-        (b"%PDF-1.7 and so on", "a PDF"),
-    ],
-)
-def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read(write(tmp_path, "a.txt", data))
-
-
 # ------------------------------------------------------------------ rows
 
 

@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -21,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from presets import from_preset
 from vocabularies import some_texts
 
 from electrify.errors import UserError
@@ -184,24 +182,6 @@ def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
         run(corpus, out / "thesis.tex")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "corpus is empty"),
-        (b"\n \n\t\n\n", "corpus is empty"),
-        (b"\xff\xfe\xfd", "UTF-16|not UTF-8"),
-        (random.Random(0).randbytes(5000), "binary|not UTF-8"),
-    ],
-)
-def test_unusable_files_leave_nothing_prepared(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        run(tmp_path / "a.txt", tmp_path / "data")
-    assert not (tmp_path / "data" / "manifest.json").exists()
-
-
 def test_a_disk_that_fills_up(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,56 +319,6 @@ def text(tmp_path: Path) -> Path:
     return write_text(tmp_path / "a.txt", size=3000)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("WordPiece", "wordpiece"),
-        ("wordpeice", "wordpiece"),
-        ("byte-level", "bpe"),
-        ("SentencePiece", "unigram"),
-        ("char", "character"),
-    ],
-)
-def test_kinds_of_tokenizers_are_not_looked_for_on_the_hub(name: str, meant: str) -> None:
-    with pytest.raises(UserError, match=f"there is no tokenizer {name!r}; did you mean {meant!r}"):
-        PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name)
-
-
-@pytest.mark.parametrize(
-    ("options", "formats", "unused"),
-    [
-        ({"vocab_size": 8000, "tokenizer": "some/where"}, {"txt"}, ["vocab_size 8000"]),
-        ({"lowercase": False, "tokenizer": "x/y"}, {"txt"}, ["lowercase False"]),
-        ({"min_frequency": 5, "tokenizer": "unigram"}, {"txt"}, ["min_frequency 5"]),
-        ({"vocab_size": 8000, "tokenizer": "byte"}, {"txt"}, ["vocab_size 8000"]),
-        ({"text_column": "content"}, {"txt", "md"}, ["text_column content"]),
-        ({"dataset_split": "test"}, {"jsonl"}, ["dataset_split test"]),
-        ({"document_boundary": "line"}, {"csv"}, ["document_boundary line"]),
-        ({"text_column": "content", "dataset_split": "test", "vocab_size": 8000}, {"hub"}, []),
-        ({"document_boundary": "line", "text_column": "content"}, {"txt", "csv"}, []),
-    ],
-)
-def test_options_without_effect(
-    options: dict[str, Any], formats: set[str], unused: list[str]
-) -> None:
-    said = PrepareConfig(inputs=("a",), output_dir="out", **options).unused(formats)
-    assert [sentence.split(" has no effect")[0] for sentence in said] == unused
-
-
-PLACE: dict[str, Any] = {"inputs": ("a.txt",), "output_dir": "out"}
-
-
-def test_what_is_given_wins() -> None:
-    config = from_preset("dna", **PLACE, vocab_size=100, lowercase=False)
-    assert (config.vocab_size, config.lowercase, config.chunk_length) == (100, False, 6)
-    other = from_preset("dna", **PLACE, tokenizer="bpe")
-    assert (other.tokenizer, other.pre_tokenizer, other.chunk_length) == ("bpe", "auto", None)
-    plain = from_preset("dna", **PLACE, pre_tokenizer="auto")
-    assert plain.tokenizer == "character"
-    with pytest.raises(UserError, match="there is no preset 'proteins'; did you mean 'protein'"):
-        from_preset("proteins", **PLACE)
-
-
 def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "a.txt"
     source.write_text("".join(f"O=S(Br)C{'O' * n}\n" for n in range(200)))
@@ -408,18 +338,3 @@ def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "did you mean 'smiles'?" in mistake(
         capsys, "prepare", source, "--output-dir", out, "--preset", "smile"
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"pre_tokenizer": "chunks"}, "chunk_length"),
-        ({"chunk_length": 3}, "chunk_length"),
-        ({"chunk_length": 65, "pre_tokenizer": "chunks"}, "chunk_length"),
-        ({"tokenizer": "byte", "pre_tokenizer": "chunks", "chunk_length": 3}, "pre_tokenizer"),
-        ({"tokenizer": "some/where", "pre_tokenizer": "none"}, "pre_tokenizer"),
-    ],
-)
-def test_pre_tokenizers_that_cannot_work(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(UserError, match=f"^{named} "):
-        PrepareConfig(**PLACE, **options)

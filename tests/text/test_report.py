@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
-from electrify.text.corpus import Corpus, read_manifest
-from electrify.text.encode import Encoder
+from electrify.text.corpus import read_manifest
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.report import advice, kind_of, look, report
+from electrify.text.report import kind_of, look, report
 from electrify.text.sources import choose_sources
-from electrify.text.vocabulary import train
 from small import mistake
 
 
@@ -95,41 +92,6 @@ def test_advice_names_what_differs(tmp_path: Path) -> None:
     assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
 
 
-def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
-    chinese = "\n\n".join(
-        "我们在北京大学学习汉语。今天的天气很好,我想去公园散步。" for _ in range(40)
-    )
-    said = advised(tmp_path, chinese)
-    assert said.endswith("took each of its characters by itself: consider --tokenizer unigram")
-    for kind in ("unigram", "bpe", "character"):
-        assert "unigram" not in advised(tmp_path, chinese, tokenizer=kind)
-    korean = "\n\n".join(
-        "우리는 서울 대학교에서 한국어를 배우고 있습니다. 오늘은 날씨가 좋다." for _ in range(40)
-    )
-    assert advised(tmp_path, korean) == ""
-    assert advised(tmp_path, PROSE + "北京" * 20) == ""
-
-
-GERMAN = "\n\n".join(
-    f"Der Zug aus Köln kam um {n} Uhr an, und niemand war dort. Die Leute gingen nach Hause "
-    "und lasen ein Buch über den Fluss."
-    for n in range(40)
-)
-
-
-def test_every_source_is_looked_at_and_named(tmp_path: Path) -> None:
-    """Only the first one was. Files with the same advice share a line; files that are too short to
-    be judged are judged together."""
-    assert looks(tmp_path, PROSE, PROSE.lower()) == []
-    accents, dna = looks(tmp_path, PROSE, GERMAN, GERMAN, DNA)
-    assert accents.startswith("b.txt, c.txt look as if accents carried a meaning (8.0% of")
-    assert dna.startswith("d.txt looks like bases as 6-mers")
-    (chinese,) = looks(tmp_path, PROSE, "\n\n".join(["我们在北京大学学习汉语。"] * 99))
-    assert chinese.startswith("b.txt looks as if it had no spaces between words")
-    (short,) = looks(tmp_path, *GERMAN.split("\n\n")[:6])
-    assert short.startswith("a.txt, b.txt, c.txt and 3 more look as if accents carried")
-
-
 def config(source: Path, out: Path, **changes: Any) -> PrepareConfig:
     options: dict[str, Any] = {
         "vocab_size": 300,
@@ -155,26 +117,6 @@ def tokenizer(tmp_path: Path) -> str:
     source = foreign(tmp_path, lines=0)
     prepare(config(source, tmp_path / "letters", tokenizer="character"))
     return str(tmp_path / "letters" / "tokenizer")
-
-
-def counts_of(texts: list[str], *, remember: bool) -> list[int]:
-    trained = train(
-        ["known words only"] * 3,
-        kind="wordpiece",
-        vocab_size=100,
-        lowercase=True,
-        strip_accents=True,
-        min_frequency=1,
-    )
-    encode = Encoder(trained.to_str(), remember=remember, unk=1)
-    return encode(texts)[2].tolist()
-
-
-@pytest.mark.parametrize("remember", [True, False])
-def test_characters_of_unknown_words(remember: bool) -> None:
-    """A word of ten thousand letters counts as one token, and as ten thousand characters."""
-    texts = ["known words", "known " + "q" * 10_000, "ξψω known ξψω ξ", "", "known"]
-    assert counts_of(texts, remember=remember) == [0, 10_000, 7, 0, 0]
 
 
 def test_a_warning_above_a_hundredth(
@@ -223,58 +165,3 @@ def test_a_trained_one_is_judged_before_the_text_is_tokenised(
     assert "training" not in told
     assert manifest.counts["unk_tokens"] == 0
     assert manifest.vocab_size == 261
-
-
-def ideographs(path: Path) -> Path:
-    """Lines of 2,000 ideographs, few of which are frequent, and of words."""
-    draw = random.Random(0)
-    signs = [chr(0x4E00 + i) for i in range(2000)]
-    shares = [1 / (i + 5) for i in range(2000)]
-    words = ["".join(draw.choices("abcdefgh", k=5)) for _ in range(3000)]
-    lines = ["".join([*draw.choices(signs, shares, k=20), draw.choice(words)]) for _ in range(1500)]
-    path.write_text("\n".join(lines + ["".join(signs)] * 2), encoding="utf-8")
-    return path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tokenizer", "vocab_size", "advised"),
-    [
-        ("wordpiece", 12_000, 2048),
-        ("unigram", 8192, 2048),
-        ("character", 8192, 0),
-        ("bpe", 4096, 512),
-    ],
-)
-def test_a_smaller_vocabulary_that_is_advised_can_be_had(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    tokenizer: str,
-    vocab_size: int,
-    advised: int,
-) -> None:
-    """It was refused, for it had no place for the letters."""
-    source = ideographs(tmp_path / "a.txt")
-    options = config(
-        source,
-        tmp_path / "a",
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        min_frequency=1,
-        deduplicate=False,
-    )
-
-    def said_of(options: PrepareConfig) -> str:
-        made = prepare(options)
-        folder = Path(options.output_dir)
-        return " ".join(advice(made, Corpus(folder, "train").unigram(), folder))
-
-    said = said_of(options)
-    found = re.search("--vocab-size ([0-9]+)", said)
-    assert "embeddings hardly move" in said
-    assert int(found[1] if found else 0) == advised
-    assert ("would not know some letters of this text: add text" in said) == (advised == 0)
-    if advised:
-        capsys.readouterr()
-        said_of(replace(options, output_dir=str(tmp_path / "b"), vocab_size=advised))
-        assert "WARNING" not in capsys.readouterr().err

@@ -133,6 +133,3 @@ def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: 
         except UserError:
             refused += 1
     assert refused > 25
-
-
-# ------------------------------------------------------------------ what cannot be seen

@@ -18,12 +18,10 @@ from spoiled import spoil
 from electrify import cli
 from electrify.errors import UserError
 from electrify.recipe import load
-from electrify.terms import Term
 from electrify.train import checkpoint, log
 from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, LOSSES, Guard
 from electrify.train.optim import make_optimizer
-from electrify.train.sums import MetricSums
 from small import TORCHRUN, Done, Process, pretrain_words, records, same_ending, steps_of
 
 ALONE = World(rank=0, size=1, device=torch.device("cpu"))
@@ -66,22 +64,6 @@ def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
     assert [(v.step, v.kind, v.refused) for v in guard.settle()] == [(1, "non_finite", True)] * 2
     assert guard.settle() == []
     assert guard.refused == {"non_finite": 2, "spike": 0}
-
-
-def test_the_sums_of_a_refused_update_are_nowhere() -> None:
-    window, found = MetricSums(ALONE.device), MetricSums(ALONE.device)
-    found.add(
-        {
-            "loss": Term(torch.tensor(float("nan")), torch.tensor(3.0)),
-            "fine": Term(torch.tensor(2.0), torch.tensor(1.0)),
-        }
-    )
-    window.merge(found, unless=torch.tensor(1.0))
-    assert window.means() == {}
-    found = MetricSums(ALONE.device)
-    found.add({"loss": Term(torch.tensor(6.0), torch.tensor(3.0))})
-    window.merge(found, unless=torch.tensor(0.0))
-    assert window.means() == {"loss": 2.0}
 
 
 def test_a_budget() -> None:
@@ -242,27 +224,6 @@ def test_against_a_plain_restatement(numbers: list[int], sigmas: int) -> None:
     again.restore(guard.state())
     assert torch.equal(again.recent.losses_U, guard.recent.losses_U) or len(accepted) < LOSSES
     assert torch.equal(again.recent.losses_U.isnan(), guard.recent.losses_U.isnan())
-
-
-def test_a_lasting_change_of_level() -> None:
-    """Refused ones are compared with nothing later, so skipping ends with a sentence; trained on,
-    the new level is soon the usual one."""
-    guard = guard_of(spike="skip", max_spikes=3)
-    assert fed(guard, [*LEVEL, 20.0, 20.0, 20.0, 20.0])[-4:] == [True] * 4
-    with pytest.raises(
-        UserError,
-        match=(
-            r"loss of update 68 is 20, 99\.2 standard deviations above the 10 of .*--max-spikes "
-            r"allows 3, .*--spike warn"
-        ),
-    ):
-        guard.settle()
-    guard = guard_of()
-    fed(guard, [*LEVEL, *[20.0] * 20])
-    said = guard.settle()
-    assert [v.step for v in said] == [65, 66], "by the third the deviation has grown to 2"
-    assert not any(v.refused for v in said)
-    assert guard.refused["spike"] == 0
 
 
 LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}

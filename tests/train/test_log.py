@@ -182,16 +182,3 @@ def test_tensorboard_shows_the_same_numbers_and_forgets_what_comes_again(tmp_pat
     with open_log(tmp_path, report_to=("tensorboard",)) as log:  # a new run
         log.write({"kind": "train", "step": 1, "loss": 9.0})
     assert scalars(tmp_path) == {"train/loss": [(1, 9.0)]}
-
-
-def test_going_back(tmp_path: Path) -> None:
-    """A run that rolls back has every step once, in the file and on the board."""
-    with open_log(tmp_path, report_to=("tensorboard",)) as log:
-        for loss, steps in ((1.0, (1, 2, 3)), (2.0, (2, 3, 4))):
-            for step in steps:
-                log.write({"kind": "train", "step": step, "loss": loss})
-            log.rewind(1) if loss == 1.0 else None
-    once = [(1, 1.0), (2, 2.0), (3, 2.0), (4, 2.0)]
-    assert [(r["step"], r["loss"]) for r in read(tmp_path / METRICS)] == once
-    assert scalars(tmp_path) == {"train/loss": once}
-    MetricsLog(tmp_path / "other", resume_step=None, report_to=(), rank=1).rewind(3)

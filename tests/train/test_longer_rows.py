@@ -39,14 +39,6 @@ MORE: dict[str, Any] = {
     "weight_decay": 0.0,
 }
 
-STAGED: dict[str, Any] = {
-    "generator_steps": 2,
-    "generator_training": "frozen",
-    "discriminator_start": "random",
-    "tie": "none",
-    "term_weights": {"rtd": 50.0},
-}
-
 
 def recipe(**fields: Any) -> Recipe:
     return override(load("electra-modernbert-tiny"), SMALL | OWN | fields)
@@ -111,23 +103,3 @@ def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_pa
     other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
     with pytest.raises(UserError, match="extend_rope_theta"):
         pretrain(small_data, output_dir=run, config=other, resume="must")
-
-
-@pytest.mark.parametrize(
-    ("which", "more", "advice"),
-    [
-        ("discriminator", {}, "--extend-positions 48 reads on"),
-        # Those that `check` would refuse with the option.
-        ("generator", {}, "shorten the rows, or start from another folder"),
-        ("discriminator", STAGED, "shorten the rows"),
-    ],
-)
-def test_longer_rows_name_the_option(
-    small_data: Path, begun: Path, tmp_path: Path, which: str, more: dict[str, Any], advice: str
-) -> None:
-    fields = {"max_seq_length": LONG, "max_position_embeddings": LONG} | more
-    start = {f"init_{which}": str(begun / which)}
-    says = f"rows of 48 tokens .* the 16 positions of .*{which}; {advice}"
-    with pytest.raises(UserError, match=says):
-        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **start))
-    assert not (tmp_path / "run").exists()

@@ -18,13 +18,11 @@ from electrify.data.phases import phases_of
 from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
-from electrify.terms import weighted
 from electrify.text.corpus import Corpus
 from electrify.train import METRICS, log
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.monitor import unigram_entropy
-from electrify.train.optim import factor
 from electrify.train.start import kept_names
 from electrify.train.state import RunContext, TrainingData
 from small import (
@@ -103,22 +101,6 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
         torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
 
 
-def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None:
-    """What the loss is divided by, known beforehand, is what the objective then counts: weighted()
-    with them equals the means."""
-    config = recipe()
-    run = run_of(small_data, tmp_path, config, micro_rows=1)
-    parts = run.batch(3).parts
-    assert len(parts) == 4
-    counts = run.counts(parts)
-    each = [Step(run.objective)(tokens, plan) for tokens, plan in parts]
-    for name in run.weights:
-        assert float(counts[name]) == sum(float(terms[name].count) for terms in each)
-    total = sum(float(weighted(terms, run.weights, counts).detach()) for terms in each)
-    means = {n: sum(float(t[n].sum.detach()) for t in each) / float(counts[n]) for n in run.weights}
-    assert total == pytest.approx(sum(run.weights[n] * means[n] for n in means), rel=1e-5)
-
-
 def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
     """The norm is of all parameters together; the log has it before clipping."""
     free, clipped = (
@@ -152,24 +134,6 @@ def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> Non
         1e-30,
         config.train.learning_rate,
     }
-
-
-def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
-    assert (
-        pretrain(
-            small_data,
-            tmp_path / "run",
-            learning_rate=1e-3,
-            generator_learning_rate=2e-3,
-            lr_scheduler_type="cosine",
-        )
-        == 0
-    )
-    for r in records(tmp_path / "run", "train"):
-        now = factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
-        assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx(
-            (2e-3 * now, 1e-3 * now)
-        )
 
 
 def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:

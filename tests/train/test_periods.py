@@ -18,7 +18,6 @@ from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
-from electrify.train.guard import Guard
 from electrify.train.run import pretrain
 from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
 
@@ -187,29 +186,3 @@ def as_it_lay(whole: Path, broken: Path, stop: int) -> None:
             shutil.rmtree(path)
     for name in ("discriminator", "corrector", "generator"):
         shutil.rmtree(broken / name, ignore_errors=name == "corrector")
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_the_change_is_not_a_spike(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    told: bool,
-) -> None:
-    """Fifty times the detection's loss comes in at once. Where the guard is not told, it leaves
-    that update out."""
-    if not told:
-        monkeypatch.setattr(Guard, "expect_another_loss", lambda self: None)
-    config = recipe(
-        max_steps=150,
-        mlm_share=2 / 3,
-        spike="skip",
-        max_spikes=100,
-        warmup_steps=2,
-        save_steps=1000,
-        logging_steps=20,
-        eval_steps=0,
-    )
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert ("the loss of update 101 is" in capsys.readouterr().err) != told

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from electrify import UserError
 from electrify.exporting.folder import export
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
@@ -108,33 +107,6 @@ def test_an_export_has_the_base_of_its_moment(
         config = json.loads((folder / "config.json").read_text())
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
         assert config["global_rope_theta"] == theta
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        (
-            {"global_rope_theta_schedule": {16: 9.0}},
-            "global_rope_theta_schedule: no earlier rows have 16 tokens",
-        ),
-        (
-            {"seq_length_schedule": {}},
-            "global_rope_theta_schedule: no earlier rows have 8 tokens",
-        ),
-        (
-            {"seq_length_schedule": {8: 0.4, 32: 0.3}, "global_rope_theta_schedule": {32: 9.0}},
-            "global_rope_theta_schedule: no earlier rows have 32 tokens",
-        ),
-        (
-            {"global_rope_theta_schedule": {8: 1.0}},
-            "global_rope_theta_schedule .* greater than 1, not 1.0",
-        ),
-    ],
-    ids=["another length", "no schedule", "the last length", "too small"],
-)
-def test_mistakes(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        check(recipe(**fields))
 
 
 @pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])

@@ -132,29 +132,6 @@ def test_validation_is_independent_of_the_batch(recipe: str) -> None:
     assert names <= found[0].keys()
 
 
-def test_validation_stops_at_the_limit_and_repeats_itself() -> None:
-    objective = built("bert-tiny").objective
-    tokens = text_batch(seed=9, rows=6, row_length=32)
-    assert validate(objective, tokens, batch_rows=2, limit=3) == validate(
-        objective, tokens.rows(0, 3), batch_rows=2
-    )
-    assert validate(objective, tokens, batch_rows=2) == validate(objective, tokens, batch_rows=2)
-
-
-def test_ranks_share_each_batch() -> None:
-    """Two ranks together grade the rows that one grades alone, with the same masks. (Their sums are
-    added by dist, tested there.)"""
-    objective = built("bert-tiny").objective
-    tokens = text_batch(seed=9, rows=4, row_length=32)
-    alone = validate(objective, tokens, batch_rows=4)
-    halves = [
-        validate(objective, tokens, batch_rows=4, world=World(rank=r, size=2, device=CPU))
-        for r in (0, 1)
-    ]
-    assert (halves[0]["mlm"] + halves[1]["mlm"]) / 2 == pytest.approx(alone["mlm"], rel=1e-2)
-    assert halves[0] != halves[1]
-
-
 def test_a_histogram_is_summed_like_everything_else() -> None:
     objective = built("electra-tiny").objective.eval()
     window, tokens = MetricSums(CPU), ragged_batch()
