@@ -50,9 +50,7 @@ def test_names_are_told_from_texts(tmp_path: Path) -> None:
     assert not is_named(text for text in TEXTS)
 
 
-def test_texts_in_memory_are_those_of_a_file(
-    corpus: electrify.PreparedCorpus, tmp_path: Path
-) -> None:
+def test_texts_in_memory_are_those_of_a_file(corpus, tmp_path):
     """A generator, a data frame and a file of the same texts give the same corpus."""
     assert corpus.documents == 300
     frame = pd.DataFrame({"text": TEXTS, "other": range(300)})

@@ -51,9 +51,7 @@ def _http(kind: type[Exception]) -> Exception:
     ("name", "says"),
     [("unreachable", "reached on the Hub .OSError: no route"), ("unknown", "how it is")],
 )
-def test_a_name_that_no_model_has_is_reported_after_one_question(
-    asked: list[str], name: str, says: str
-) -> None:
+def test_a_name_that_no_model_has_is_reported_after_one_question(asked, name, says):
     with pytest.raises(UserError, match=f"'{name}' is neither a folder here nor a model .*{says}"):
         check_place(name)
     assert len(asked) == 1
@@ -62,9 +60,7 @@ def test_a_name_that_no_model_has_is_reported_after_one_question(
     assert len(asked) == 2
 
 
-def test_what_the_cache_holds_is_not_asked_for(
-    asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_cache_holds_is_not_asked_for(asked, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
     check_place("unreachable")
     assert asked == []

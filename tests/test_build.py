@@ -99,9 +99,7 @@ def test_outputs_that_start_smaller_by_the_depth() -> None:
     ("recipe", "fields"),
     [("electra-tiny", {}), ("corrective-tiny", {"rtd_head": "linear"}), ("unigram-tiny", {})],
 )
-def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(
-    recipe: str, fields: dict[str, Any]
-) -> None:
+def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(recipe, fields):
     """mask_rate .2: log-odds of 1 to 4. Its other values are those it has without."""
     given = fields | {"mask_rate": 0.2}
     b, plain = (built(recipe, init_rtd_bias=how, **given).kept.head for how in ("replaced", "zero"))

@@ -60,9 +60,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "named"), MISTAKES, ids=[line for line, _ in MISTAKES])
-def test_a_mistake_is_one_sentence_and_status_2(
-    line: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_a_mistake_is_one_sentence_and_status_2(line, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(line.split()) == 2
     out, err = capsys.readouterr()
@@ -188,9 +186,7 @@ def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
         (RuntimeError("CUDA out of memory. Tried to allocate"), 2, "memory"),
     ],
 )
-def test_an_error_becomes_a_status(
-    error: BaseException, status: int, named: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_an_error_becomes_a_status(error, status, named, monkeypatch, capsys):
     def fails(self: Any) -> int:
         raise error
 

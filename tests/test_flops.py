@@ -177,9 +177,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fields", SHAPES, ids=str)
 @pytest.mark.parametrize("row_length", [32, 40])
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-def test_hardware_is_what_torch_counts(
-    recipe: str, row_length: int, fields: dict[str, Any]
-) -> None:
+def test_hardware_is_what_torch_counts(recipe, row_length, fields):
     """To the last operation."""
     theirs, ours = exactly(recipe, row_length=row_length, fields=fields)
     assert ours == theirs

@@ -43,9 +43,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
         "checkpoint-3/notes.txt",
     ],
 )
-def test_foreign_files_with_our_names(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path, name: str
-) -> None:
+def test_foreign_files_with_our_names(capsys, small_data, tmp_path, name):
     folder = tmp_path / "run"
     (folder / name).parent.mkdir(parents=True)
     (folder / name).write_text("seed: 5  # mine\n")
@@ -55,9 +53,7 @@ def test_foreign_files_with_our_names(
     assert listing(folder) == before
 
 
-def test_folders_hold_relative_paths_only(
-    small_data: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_hold_relative_paths_only(small_data, finished, tmp_path, monkeypatch):
     """Also of the folders that a run starts from; and it continues wherever it is called from."""
     for part in ("discriminator", "generator"):
         shutil.copytree(finished / part, tmp_path / "models" / part)
@@ -82,13 +78,7 @@ def test_folders_hold_relative_paths_only(
     assert parameters_sha256(folder, 4) == parameters_sha256(tmp_path / "whole", 4)
 
 
-def test_a_run_and_its_start_may_be_moved(
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_and_its_start_may_be_moved(small_data, finished, tmp_path, capsys, monkeypatch):
     """The start is known again by its content, and not needed any more where it is gone."""
     monkeypatch.chdir(tmp_path)
     start = Path(shutil.copytree(finished / "discriminator", "start"))

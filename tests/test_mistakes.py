@@ -50,14 +50,7 @@ CORPORA: list[tuple[str, bytes | None, str]] = [
 
 @pytest.mark.parametrize(("name", "data", "says"), CORPORA, ids=[row[0] for row in CORPORA])
 @pytest.mark.parametrize("verb", ["prepare", "pretrain"])
-def test_bad_corpora(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    verb: str,
-    name: str,
-    data: bytes | None,
-    says: str,
-) -> None:
+def test_bad_corpora(capsys, tmp_path, verb, name, data, says):
     """Named alone, to `prepare` and to `pretrain`, which would prepare it first: nothing is left of
     the attempt."""
     file = tmp_path / name
@@ -86,9 +79,7 @@ def foreign(folder: Path) -> Path:
     return folder
 
 
-def test_output_folder_that_holds_other_files(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
+def test_output_folder_that_holds_other_files(capsys, small_data, tmp_path):
     folder = foreign(tmp_path / "out")
     source = write_text(tmp_path / "a.txt", size=2000)
     for words in (["prepare", source], ["pretrain", small_data, "--recipe", "electra-tiny"]):

@@ -115,9 +115,7 @@ def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) ->
     assert 0 < last["replaced"] < 0.3
 
 
-def test_the_same_command_again_trains_nothing(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
+def test_the_same_command_again_trains_nothing(capsys, small_data, tmp_path):
     """Not even with other intervals, which move no number."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, recipe="bert-tiny") == 0
@@ -133,9 +131,7 @@ def test_the_same_command_again_trains_nothing(
 
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_export_verb(
-    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path, part: str
-) -> None:
+def test_export_verb(capsys, finished, tmp_path, part):
     """From the newest checkpoint: the weights that the run itself exported at its end. From an
     older one: others."""
     assert electrify("export", finished, "--part", part, "--output-dir", tmp_path / "new") == 0
@@ -163,9 +159,7 @@ def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_p
     assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
 
 
-def test_a_text_file_is_prepared_for_the_start(
-    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
-) -> None:
+def test_a_text_file_is_prepared_for_the_start(capsys, finished, tmp_path):
     """With the tokenizer of the folder from which the run starts: ids of a new vocabulary would
     stand for other words. A run that is continued needs neither that folder nor its tokenizer."""
     text = write_text(tmp_path / "text.txt", size=30_000, seed=3)
@@ -186,9 +180,7 @@ def test_a_text_file_is_prepared_for_the_start(
     assert f"with the tokenizer of {start}" in capsys.readouterr().err
 
 
-def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(capsys, monkeypatch, tmp_path):
     text = write_text(tmp_path / "text.txt", size=3000)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
@@ -208,9 +200,7 @@ def test_what_needs_no_corpus_is_looked_at_before_text_is_prepared(
     assert {p.name for p in tmp_path.iterdir()} == {"text.txt", "full", "empty"}
 
 
-def test_init_from_the_folders_of_a_run(
-    capsys: pytest.CaptureFixture[str], small_data: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_init_from_the_folders_of_a_run(capsys, small_data, finished, tmp_path):
     """The folders decide the shapes, whatever the recipe says. Their weights are there: the
     learning rate is too small to move them."""
     fields = {f"init_{part}": finished / part for part in ("discriminator", "generator")}
@@ -237,9 +227,7 @@ def test_init_from_the_folders_of_a_run(
     )
 
 
-def test_a_run_continues_without_the_folders_that_it_started_from(
-    small_data: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_a_run_continues_without_the_folders_that_it_started_from(small_data, finished, tmp_path):
     """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody
     stopped."""
     for part in ("discriminator", "generator"):
@@ -254,13 +242,7 @@ def test_a_run_continues_without_the_folders_that_it_started_from(
 
 
 @pytest.mark.parametrize("there", [1, 3])
-def test_init_from_a_folder_with_other_segments(
-    there: int,
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    finished: Path,
-    tmp_path: Path,
-) -> None:
+def test_init_from_a_folder_with_other_segments(there, capsys, small_data, finished, tmp_path):
     """The recipe has texts of two segments: a second one starts as the first, a third is left
     out."""
     start = tmp_path / "start"
@@ -282,9 +264,7 @@ def test_init_from_a_folder_with_other_segments(
     torch.testing.assert_close(taken, tensors[name][[0, min(1, there - 1)]])
 
 
-def test_init_mistakes(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_init_mistakes(capsys, finished, small_data, tmp_path):
     """No folder, a folder of something else, another vocabulary, a half that the objective does not
     have. No run folder is left."""
     other = prepare_small(tmp_path / "other", vocab_size=150)
@@ -324,9 +304,7 @@ def stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------ folders that hold another run
 
 
-def test_a_run_of_another_kind_in_the_folder(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_a_run_of_another_kind_in_the_folder(capsys, finished, small_data, tmp_path):
     """Each difference is named, and the run that is there keeps every byte."""
     before = listing(finished)
     cases: list[tuple[dict[str, Any], str]] = [
@@ -351,9 +329,7 @@ def test_a_run_of_another_kind_in_the_folder(
     assert listing(finished) == before
 
 
-def test_other_data_in_the_folder(
-    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
-) -> None:
+def test_other_data_in_the_folder(capsys, finished, tmp_path):
     before = listing(finished)
     same_tokenizer = tmp_path / "more"
     text = write_text(tmp_path / "more.txt", seed=1)
@@ -382,9 +358,7 @@ def copied(run: Path, to: Path) -> Path:
     return Path(shutil.copytree(run, to))
 
 
-def test_resume_must_and_damaged_checkpoints(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_resume_must_and_damaged_checkpoints(capsys, finished, small_data, tmp_path):
     must = pretrain_words(small_data, tmp_path / "run", **SHORT, resume="must")
     assert "has no checkpoint" in mistake(capsys, *must)
     assert not list(tmp_path.iterdir())
@@ -427,18 +401,14 @@ def test_resume_must_and_damaged_checkpoints(
         (["run.json", "discriminator"], "auto", "whose checkpoints are gone"),
     ],
 )
-def test_which_folders_are_refused(
-    tmp_path: Path, names: list[str], resume: Any, says: str
-) -> None:
+def test_which_folders_are_refused(tmp_path, names, resume, says):
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=says) if says else contextlib.nullcontext():
         must_be_free(tmp_path, resume, stage=False)
 
 
-def test_a_folder_in_use(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_a_folder_in_use(capsys, finished, small_data, tmp_path):
     run = copied(finished, tmp_path / "run")
     with claim(run, "run.json"):
         before = listing(run)
@@ -451,9 +421,7 @@ def test_a_folder_in_use(
 # ------------------------------------------------------------------ numbers that cannot work
 
 
-def test_a_disk_that_fills_up(
-    capsys: pytest.CaptureFixture[str], finished: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_a_disk_that_fills_up(capsys, finished, small_data, tmp_path):
     """The sentence names the last checkpoint; with room again, the same command ends as if nothing
     had been."""
     run = tmp_path / "run"
@@ -489,9 +457,7 @@ def test_a_disk_that_fills_up(
         ({"train_batch_size": 12, "gradient_accumulation_steps": 24}, 1, None),
     ],
 )
-def test_how_a_batch_is_cut(
-    given: dict[str, int], world: int, want: tuple[int, int] | None
-) -> None:
+def test_how_a_batch_is_cut(given, world, want):
     config = override(load("electra-tiny"), given)
     if want is None:
         with pytest.raises(UserError, match="cannot be cut evenly"):

@@ -175,9 +175,7 @@ def test_the_design_names_files_that_are_there() -> None:
         ("for p in discriminator generator; do mkdir run/$p; > run/$p/config.json; done", 0, False),
     ],
 )
-def test_the_example_for_slurm_queues_no_mistake_again(
-    tmp_path: Path, attempt: str, status: int, queued: bool
-) -> None:
+def test_the_example_for_slurm_queues_no_mistake_again(tmp_path, attempt, status, queued):
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     (script,) = (block for block in blocks(page) if "#SBATCH" in block)
     if attempt != "exit 2":

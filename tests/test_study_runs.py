@@ -101,9 +101,7 @@ def tables(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("start", ["generator", "random"])
-def test_two_stages_are_one_command(
-    start: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_stages_are_one_command(start, small_data, tmp_path, capsys):
     """A generator of 6 updates, then it stays as it is for 12; the discriminator starts from it, or
     anew. The same command again trains nothing."""
     run = tmp_path / "run"
@@ -134,9 +132,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     return one_sentence(capsys.readouterr().err)
 
 
-def test_a_second_stage_needs_its_first_no_more(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_stage_needs_its_first_no_more(small_data, tmp_path, capsys):
     """Its checkpoint holds the generator."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
@@ -148,9 +144,7 @@ def test_a_second_stage_needs_its_first_no_more(
     assert not (run / "generator-stage").exists()
 
 
-def test_what_selects_is_an_encoder_and_no_language_model(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_selects_is_an_encoder_and_no_language_model(small_data, tmp_path, capsys):
     """The card says how to ask it, the doctor finds nothing wrong, another run starts from it, and
     no score of sentences is made of it."""
     from electrify.scoring.pll import load_scorer
@@ -175,9 +169,7 @@ def test_what_selects_is_an_encoder_and_no_language_model(
     assert weights[0] == weights[1]
 
 
-def test_an_energy_comes_back_from_its_folder(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_energy_comes_back_from_its_folder(small_data, tmp_path, capsys):
     """The linear head is exported as two layers and read as one; a replaced-token head is not taken
     for an energy."""
     first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"

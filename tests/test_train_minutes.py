@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -87,11 +86,8 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
 
 
 def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    small_data, tmp_path, monkeypatch, capsys
+):
     """What was measured leaves no trace in the weights; the same command continues the run."""
     found = []
 
@@ -116,9 +112,7 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
     assert (again.summary.step, again.summary.finished, len(found)) == (16, True, 1)
 
 
-def test_the_measured_rate(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_measured_rate(small_data, tmp_path, monkeypatch):
     """The first updates are not counted, and at least five are."""
     stopped_clock(monkeypatch, *range(1000))
     config = recipe()
@@ -132,9 +126,7 @@ def test_the_measured_rate(
     assert measured(short, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
 
 
-def test_the_dearer_part_of_a_run_is_foreseen(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch):
     """What is measured is the beginning, a masked language model; the FLOPs say how much more a
     token costs later, when crops are read too."""
     stopped_clock(monkeypatch, *range(1000))
@@ -152,9 +144,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     )
 
 
-def test_an_interrupted_run_keeps_its_number(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_keeps_its_number(small_data, tmp_path, monkeypatch):
     measured_as(monkeypatch, PER_SLOT)
     folder = tmp_path / "run"
     short = recipe(max_minutes=1e-9)

@@ -147,9 +147,7 @@ def bert(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def test_a_run_that_goes_on_to_the_bit(
-    case: Case, small_data: Path, electra: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_to_the_bit(case, small_data, electra, tmp_path):
     line = words(case, small_data, tmp_path / "run", "electra", **DROPOUT)
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
     assert cli.main(line) == 0
@@ -160,13 +158,7 @@ def test_a_run_that_goes_on_to_the_bit(
 @pytest.mark.parametrize(
     "name", each("corrective", "electric", "adversarial", "teams", but=("electra",))
 )
-def test_a_run_of_each(
-    name: str,
-    case: Case,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_of_each(name, case, small_data, tmp_path, capsys):
     """Its export was compared with transformers; the doctor finds nothing."""
     folder = tmp_path / "run"
     assert cli.main(words(case, small_data, folder, name)) == 0
@@ -215,16 +207,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
         ("bert/discriminator", "has no weights of the head, which keeps its initial values"),
     ],
 )
-def test_a_run_starts_from_a_folder(
-    start: str,
-    says: str,
-    case: Case,
-    small_data: Path,
-    electra: Path,
-    bert: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_starts_from_a_folder(start, says, case, small_data, electra, bert, tmp_path, capsys):
     """The folder decides the shape, with the options of its architecture, against the recipe's."""
     name, part = start.split("/")
     folder = {"electra": electra, "bert": bert}[name] / part

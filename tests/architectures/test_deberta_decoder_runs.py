@@ -113,9 +113,7 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])
-def test_a_run_of_each(
-    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_each(name, small_data, tmp_path, capsys):
     """Exported, and the doctor finds nothing. A first stage leaves its table to the second."""
     own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta", "init": "published"}
     own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
@@ -139,9 +137,7 @@ def test_a_run_of_each(
     assert "have no place" not in out
 
 
-def test_a_frozen_generator_keeps_its_decoder(
-    decoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_frozen_generator_keeps_its_decoder(decoder, small_data, tmp_path, capsys):
     """Without it the words that it draws would be others, and nothing trains it to do without."""
     fields: dict[str, Any] = {"architecture": "deberta", "init": "published", "tie": "none"}
     fields |= {"generator_training": "frozen", "init_generator": decoder / "generator"}
@@ -154,9 +150,7 @@ def test_a_frozen_generator_keeps_its_decoder(
 
 
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "bert-deberta-tiny"])
-def test_a_run_starts_from_a_published_generator(
-    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_starts_from_a_published_generator(recipe, small_data, tmp_path, capsys):
     """Every weight of its language model is used, and the table left under the same name; a run
     from the folder that this leaves finds all of it again."""
     start = published(tmp_path / "start", small_data)
@@ -171,9 +165,7 @@ def test_a_run_starts_from_a_published_generator(
         start = folder / part
 
 
-def test_a_published_pair(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_pair(small_data, tmp_path, capsys):
     """Tables with disentangled gradients: of words the difference, of positions nothing, because
     the encoder that is kept does not read any."""
     kept = published(tmp_path / "kept", small_data)

@@ -89,9 +89,7 @@ def same(start: Path, made: Path, prefix: str) -> None:
         torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
 
 
-def test_both_halves_of_a_published_pair(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_halves_of_a_published_pair(small_data, tmp_path, capsys):
     """Encoder and language model's head of both; the head that detects is of another form than the
     linear one."""
     kept = published(tmp_path / "kept", small_data)
@@ -115,9 +113,7 @@ def test_both_halves_of_a_published_pair(
 
 
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "corrective-deberta-tiny"])
-def test_the_head_that_detects(
-    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_head_that_detects(recipe, small_data, tmp_path, capsys):
     """With rtd_head v3, the run goes on with it, and leaves it under the same names."""
     start = published(tmp_path / "start", small_data)
     fields = {"init_discriminator": start, "rtd_head": "v3"}
@@ -129,9 +125,7 @@ def test_the_head_that_detects(
     same(start, tmp_path / "run" / "discriminator", "deberta.")
 
 
-def test_detecting_with_a_published_folder(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_detecting_with_a_published_folder(small_data, tmp_path, capsys):
     """By its own head, computed from the states that the library gives; a folder without it is
     refused."""
     start = published(tmp_path / "start", small_data)
@@ -165,12 +159,7 @@ def test_detecting_with_a_published_folder(
     [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}],
     ids=str,
 )
-def test_another_encoder_of_the_family_is_refused(
-    more: dict[str, Any],
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_another_encoder_of_the_family_is_refused(more, small_data, tmp_path, capsys):
     start = folder_of(tmp_path / "start", small_data, "DebertaV2Model", **more)
     line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
     said = mistake(capsys, *line)

@@ -61,9 +61,7 @@ def test_the_folder_is_that_of_an_encoder(v3: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["corrective-deberta", "teams", "adversarial", "two-stage"])
-def test_a_run_of_each(
-    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_each(name, small_data, tmp_path, capsys):
     """Its export was compared with the library's encoder; the doctor knows its head."""
     own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta"}
     own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
@@ -114,14 +112,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> 
         ("linear", "has no weights of the head, which keeps its initial values"),
     ],
 )
-def test_a_run_starts_from_the_folder(
-    rtd_head: str,
-    says: str,
-    small_data: Path,
-    v3: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_starts_from_the_folder(rtd_head, says, small_data, v3, tmp_path, capsys):
     still = {"max_steps": 1, "eval_steps": 0, "learning_rate": 1e-12, "weight_decay": 0}
     still |= {"init_discriminator": v3 / "discriminator", "rtd_head": rtd_head}
     assert cli.main(words(small_data, tmp_path / "run", **still)) == 0

@@ -89,14 +89,7 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "says"), CASES, ids=[case.__name__ for case, _ in CASES])
-def test_a_spoilt_corpus(
-    capsys: pytest.CaptureFixture[str],
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    spoil: Callable[[Path], None],
-    says: str,
-) -> None:
+def test_a_spoilt_corpus(capsys, data, tmp_path, monkeypatch, spoil, says):
     monkeypatch.chdir(tmp_path)
     spoil(data)
     assert says in mistake(capsys, *pretrain_words(data, tmp_path / "run", max_steps=2))

@@ -51,9 +51,7 @@ def verbs(tmp_path: Path, small_data: Path, finished: Path) -> dict[str, list[st
 
 
 @pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "evaluate"])
-def test_places_that_cannot_be_written(
-    capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str
-) -> None:
+def test_places_that_cannot_be_written(capsys, verbs, tmp_path, verb):
     """A file, a folder below a file, one that is closed to everybody, and one of something else."""
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -68,9 +66,7 @@ def test_places_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
-def test_a_disk_that_fills_up(
-    capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str
-) -> None:
+def test_a_disk_that_fills_up(capsys, verbs, tmp_path, verb):
     """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there
     afterwards, and the next try succeeds."""
     out = tmp_path / "out"

@@ -132,9 +132,7 @@ def test_pickles_are_never_opened(refused: Refused, model: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", ["electra", "evil"])
-def test_code_of_others_never_runs(
-    refused: Refused, command: Command, model: Path, tmp_path: Path, kind: str
-) -> None:
+def test_code_of_others_never_runs(refused, command, model, tmp_path, kind):
     """A type that transformers knows is read by its code, another one is refused."""
     (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     classes = dict.fromkeys(("AutoModel", "AutoModelForMaskedLM"), "evil.Model")
@@ -147,9 +145,7 @@ def test_code_of_others_never_runs(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_tokenizers_code_never_runs(
-    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path
-) -> None:
+def test_a_tokenizers_code_never_runs(capsys, model, tmp_path):
     (model / "config.json").unlink()
     (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
     evil = {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
@@ -236,9 +232,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_damaged_tokenizers_are_found_before_any_text_is_read(
-    capsys: pytest.CaptureFixture[str], model: Path, tmp_path: Path, case: str
-) -> None:
+def test_damaged_tokenizers_are_found_before_any_text_is_read(capsys, model, tmp_path, case):
     content, says = DAMAGED[case]
     (model / "tokenizer.json").write_text(content)
     text, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"

@@ -38,9 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
     ],
     ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed"],
 )
-def test_encodings(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str
-) -> None:
+def test_encodings(capsys, tmp_path, data, says):
     assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
 
 
@@ -74,15 +72,11 @@ def test_any_bytes_are_documents_or_one_sentence(tmp_path: Path, name: str, data
     ],
     ids=["key twice", "NaN", "two objects", "open quote", "column"],
 )
-def test_rows(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: str, says: str
-) -> None:
+def test_rows(capsys, tmp_path, name, data, says):
     assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
 
 
-def test_an_archive_with_another_ending_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_archive_with_another_ending_is_named(capsys, tmp_path):
     packed = gzip.compress(TEXT.encode())
     assert "is gzip data; give it the ending .gz" in refused(
         capsys, write(tmp_path, "a.txt", packed), tmp_path

@@ -154,9 +154,7 @@ def test_is_the_inverse_of_the_distribution(logits: list[float], u: float) -> No
     st.integers(0, 999),
     st.sampled_from([0.02, 0.5, 1.0]),
 )
-def test_blocks_of_the_vocabulary_give_the_entry_of_the_whole_cumulative_sum(
-    size: int, seed: int, share: float
-) -> None:
+def test_blocks_of_the_vocabulary_give_the_entry_of_the_whole_cumulative_sum(size, seed, share):
     """Multiples of 2^-19 with the sum 1 are added without rounding in any order, so both ways agree
     to the bit: at boundaries and just below."""
     rng = torch.Generator().manual_seed(seed)

@@ -45,9 +45,7 @@ def words(data: Path, folder: Path, toy: str, **more: object) -> list[str]:
 
 
 @pytest.mark.parametrize("toy", TOYS)
-def test_a_run_its_export_and_what_is_said_of_them(
-    toy: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_its_export_and_what_is_said_of_them(toy, small_data, tmp_path, capsys):
     assert run(*words(small_data, tmp_path / "run", toy)) == 0
     last = records(tmp_path / "run", "train")[-1]
     own = {"rtd"} if toy == "architecture" else {"margin", "contrast", "named"}
@@ -149,13 +147,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("fields", "says"), BROKEN, ids=str)
-def test_a_mistake_is_one_sentence(
-    fields: dict[str, str],
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_mistake_is_one_sentence(fields, says, small_data, tmp_path, capsys):
     if "corruptor" in fields:
         fields = fields | {"term_weights": "rtd=50"}
     line = pretrain_words(small_data, tmp_path / "run", max_steps=STEPS, **fields)
@@ -202,9 +194,7 @@ def test_flops(toy: str) -> None:
         assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
 
 
-def test_the_example_of_the_docs_runs(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_the_docs_runs(small_data, tmp_path, monkeypatch):
     """docs/objectives.md: the file focal.py and the recipe that names its class."""
     page = (HERE.parents[1] / "docs" / "objectives.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"`focal.py`:\n\n```python\n(.*?)^```", page, re.M | re.S)

@@ -99,9 +99,7 @@ DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[5], signal.SIGTERM)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
-def test_every_verb(
-    small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals
-) -> None:
+def test_every_verb(small_data, finished, tmp_path, stage, number):
     write_text(tmp_path / "a.txt", size=5000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir()
@@ -168,9 +166,7 @@ def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_its_end", [False, True])
-def test_a_demo_stopped_while_it_trains(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_its_end: bool
-) -> None:
+def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_its_end):
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.tables import KEPT

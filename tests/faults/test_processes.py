@@ -35,9 +35,7 @@ def two(words: list[str], folder: Path, fault: str) -> Process:
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("point", [f"{UPDATE}@11", "electrify.train.loop:evaluate@1"])
-def test_a_signal_to_one(
-    small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int
-) -> None:
+def test_a_signal_to_one(small_data, pair, tmp_path, point, rank):
     """All stop at the same update and save. A signal in the validation after update 10 is obeyed
     after the update that follows."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)

@@ -62,9 +62,7 @@ DAILY = [
 
 
 @pytest.mark.parametrize(("point", "action"), core(product(PHASES, SIGNALS), *DAILY))
-def test_a_signal_in_every_phase(
-    small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str
-) -> None:
+def test_a_signal_in_every_phase(small_data, unbroken, tmp_path, point, action):
     """Status 75, whatever the run is doing, and the same command continues."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     said = run(words, tmp_path, fault=f"{action}@{point}", expect=SAVED)
@@ -91,9 +89,7 @@ def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.slow
-def test_a_signal_at_the_end_of_a_first_stage(
-    small_data: Path, both_stages: Path, tmp_path: Path
-) -> None:
+def test_a_signal_at_the_end_of_a_first_stage(small_data, both_stages, tmp_path):
     """It is too late to stop the first stage; the second does not begin."""
     words = pretrain_words(small_data, tmp_path / "run", **STAGES)
     said = run(words, tmp_path, fault="term@electrify.train.loop:evaluate@2", expect=SAVED)

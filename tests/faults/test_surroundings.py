@@ -53,9 +53,7 @@ def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_pat
     same_ending(unbroken, folder, step=24)
 
 
-def test_a_disk_too_small_from_the_start(
-    small_data: Path, small_disk: Path, tmp_path: Path
-) -> None:
+def test_a_disk_too_small_from_the_start(small_data, small_disk, tmp_path):
     said = run(
         pretrain_words(
             small_data, small_disk / "run", **SHORT | {"hidden_size": 128, "embedding_size": 128}

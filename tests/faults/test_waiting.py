@@ -35,9 +35,7 @@ def alone(words: list[str], folder: Path, *, rank: int, port: int) -> Process:
     return Process(words, folder / f"stderr-{rank}.txt", variables=place)
 
 
-def test_what_one_process_finds_wrong_ends_both(
-    small_data: Path, tmp_path: Path, port: int
-) -> None:
+def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
     """As on a host whose copy of the corpus is not whole: no process calls it the loss of another
     one, after which a scheduler would start them again and again."""
     shutil.copytree(small_data, tmp_path / "data")
@@ -59,9 +57,7 @@ def test_what_one_process_finds_wrong_ends_both(
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_whoever_does_not_come_is_named(
-    small_data: Path, tmp_path: Path, port: int, rank: int
-) -> None:
+def test_whoever_does_not_come_is_named(small_data, tmp_path, port, rank):
     words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "1"]
     done = alone(words, tmp_path, rank=rank, port=port).end()
     missing = (

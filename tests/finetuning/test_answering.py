@@ -128,9 +128,7 @@ def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, se
 
 
 @given(st.integers(0, 120), st.integers(1, 50), st.integers(1, 60))
-def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
-    length: int, room: int, stride: int
-) -> None:
+def test_every_token_is_owned_by_the_window_that_shows_most_around_it(length, room, stride):
     windows = windows_over(length, room, stride)
     both = zip(windows, owned(windows), strict=True)
     found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
@@ -150,9 +148,7 @@ def tokenizer(zoo: Path) -> Any:
     ),
     st.data(),
 )
-def test_an_answer_is_found_again_as_characters(
-    tokenizer: Any, words: list[str], data: st.DataObject
-) -> None:
+def test_an_answer_is_found_again_as_characters(tokenizer, words, data):
     """Any run of words, with capitals, accents and punctuation."""
     context = " ".join(words)
     first = data.draw(st.integers(0, len(words) - 1))
@@ -272,9 +268,7 @@ def test_the_head_by_hand(zoo: Path) -> None:
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(("seed", "length", "beam"), [(0, 2, 1), (1, 6, 3), (2, 9, 12), (3, 9, 4)])
-def test_the_beam_is_the_likeliest_of_a_distribution(
-    zoo: Path, seed: int, length: int, beam: int, last: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_beam_is_the_likeliest_of_a_distribution(zoo, seed, length, beam, last, monkeypatch):
     """Over allowed starts and ends, the class token among them, the probabilities of all pairs sum
     to 1. The beam holds the likeliest of them."""
     torch.manual_seed(seed)

@@ -52,9 +52,7 @@ THREE = [
     st.integers(0, 5),
     st.integers(0, 3),
 )
-def test_every_example_once_an_epoch(
-    lengths: list[int], batch_size: int, seed: int, epoch: int
-) -> None:
+def test_every_example_once_an_epoch(lengths, batch_size, seed, epoch):
     lengths_N = torch.tensor(lengths)
     how = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
     batches = loop.epoch_batches(lengths_N, **how)
@@ -100,9 +98,7 @@ def test_rows_by_hand(zoo: Path) -> None:
     assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
 
 
-def test_predictions_are_in_the_order_of_the_rows(
-    zoo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
     problem, net, rows = three_classes(zoo)
     monkeypatch.setitem(loop.TOKENS, "cpu", 20)
     done: list[int] = []
@@ -266,9 +262,7 @@ def test_three_updates_of_our_protocol_by_hand() -> None:
     assert losses[0] == pytest.approx(0.4)
 
 
-def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(monkeypatch):
     for most in (100, 1):
         monkeypatch.setitem(loop.TOKENS, "cpu", most)
         line = Line()
@@ -292,9 +286,7 @@ class Embedder(torch.nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["text", "weighted", "several", "tags", "spans", "electra"])
-def test_a_long_batch_in_pieces_has_the_same_gradient(
-    zoo: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_long_batch_in_pieces_has_the_same_gradient(zoo, monkeypatch, kind):
     """The mean of a batch, whatever number of rows or words each piece holds."""
     torch.manual_seed(0)
     reader = reader_of(zoo / "bert")
@@ -350,9 +342,7 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(
         (False, (0.0, 5.0), [-1.0190493, -0.3396831, 1.3587324]),
     ],
 )
-def test_targets_of_a_regression(
-    zoo: Path, published: bool, value_range: Any, wanted: list[float]
-) -> None:
+def test_targets_of_a_regression(zoo, published, value_range, wanted):
     made = [Example("good", "bad", label) for label in (1.0, 2.0, 4.5)]
     task = task_of("regression", made, value_range=value_range)
     protocol: Literal["published", "electrify"] = "published" if published else "electrify"

@@ -94,9 +94,7 @@ def test_missing_weights_are_named(zoo: Path, tmp_path: Path) -> None:
         ("modernbert", "model.layers.0.attn.Wqkv.bias"),
     ],
 )
-def test_weights_of_the_encoder_that_its_class_does_not_use(
-    zoo: Path, tmp_path: Path, name: str, key: str
-) -> None:
+def test_weights_of_the_encoder_that_its_class_does_not_use(zoo, tmp_path, name, key):
     """The encoder that was trained computes something else."""
     folder = copied(zoo, name, tmp_path)
     edit_weights(folder, lambda t: t.update({key: torch.ones(16)}))
@@ -114,9 +112,7 @@ def saved_as(folder: Path, zoo: Path, name: str, auto: Any) -> Path:
 
 @pytest.mark.parametrize("name", ["electra", "bert", "modernbert", "deberta"])
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
-def test_heads_of_a_checkpoint_never_enter_a_task(
-    zoo: Path, tmp_path: Path, name: str, kind: Any
-) -> None:
+def test_heads_of_a_checkpoint_never_enter_a_task(zoo, tmp_path, name, kind):
     """Some discriminators have the library's class for tags, with two labels."""
     auto = {
         "electra": transformers.AutoModelForPreTraining,
@@ -395,9 +391,7 @@ def test_classes_in_a_pipeline(zoo: Path, tmp_path: Path, name: str, classes: in
 
 
 @pytest.mark.parametrize("name", ["electra", "roberta", "deberta"])
-def test_pairs_and_several_labels_in_the_librarys_class(
-    zoo: Path, tmp_path: Path, name: str
-) -> None:
+def test_pairs_and_several_labels_in_the_librarys_class(zoo, tmp_path, name):
     how: dict[str, Any] = {"max_seq_length": 32, "device": CPU}
     problem = Texts(reader_of(zoo / name), "multilabel", ("a", "b", "c"), **how)
     net, folder = saved_folder(tmp_path / "saved", problem)

@@ -35,9 +35,7 @@ def files(folder: Path, name: str, text: str, kind: Any = "classification", **mo
         ("a.smi", "CCO ethanol\n", {}, [("CCO", None)]),
     ],
 )
-def test_texts(
-    tmp_path: Path, name: str, text: str, more: dict[str, Any], found: list[Any]
-) -> None:
+def test_texts(tmp_path, name, text, more, found):
     read = files(tmp_path, name, text, **more)
     read.check()
     examples: list[Any] = [item.example for item in read]
@@ -59,9 +57,7 @@ def test_texts(
         ("a.jsonl", '{"tokens": ["a"], "text": "b c"}\n', {"text_column": "text"}, [("b", "c")]),
     ],
 )  # fmt: skip
-def test_sentences(
-    tmp_path: Path, name: str, text: str, more: dict[str, Any], words: list[Any]
-) -> None:
+def test_sentences(tmp_path, name, text, more, words):
     found = [item.example for item in files(tmp_path, name, text, "tagging", **more)]
     assert found == [Sentence(each, ()) for each in words]
 
@@ -98,9 +94,7 @@ def test_questions(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes(
-    tmp_path: Path, name: str, text: str, kind: str, more: dict[str, Any], says: str
-) -> None:
+def test_mistakes(tmp_path, name, text, kind, more, says):
     with pytest.raises(UserError, match=says):
         files(tmp_path, name, text, kind, **more).check()
 

@@ -65,9 +65,7 @@ def texts_task(kind: Any, *, pairs: bool) -> TaskData:
         ("deberta", "regression", False, "true"),
     ],
 )
-def test_texts_are_predicted_as_validated(
-    zoo: Path, tmp_path: Path, name: str, kind: str, pairs: bool, bf16: str
-) -> None:
+def test_texts_are_predicted_as_validated(zoo, tmp_path, name, kind, pairs, bf16):
     task = texts_task(kind, pairs=pairs)
     files = trained(zoo / name, task, tmp_path / "saved", bf16=bf16)
     rows = list(csv.DictReader(next(iter(files.values())).splitlines()))
@@ -186,9 +184,7 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert [(row["n"], row["text"]) for row in rows] == list(enumerate(TEXTS))
 
 
-def test_layouts_of_tags(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layouts_of_tags(models, tmp_path, capsys):
     columns = tmp_path / "new.txt"
     columns.write_text("the DT\nfilm NN\n\nbad JJ\n\n")
     rows = [x.split("\t") for x in predicted(models["tags"], columns, ".tsv").splitlines()]

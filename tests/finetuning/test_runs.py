@@ -50,9 +50,7 @@ def records(out: Path) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ resuming
 
 
-def test_an_interrupted_command_repeats_nothing(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypatch):
     """The records, predictions and saved models are those of a command that was not."""
     more = {"random_baseline": True, "seeds": 2, "save_model": True, "baselines": True}
     whole = finetune(options(zoo, reviews, tmp_path / "whole", **more))
@@ -123,9 +121,7 @@ def check_report(report: Report, out: Path) -> None:
     ] * 2
 
 
-def test_other_settings_examples_or_models_are_refused(
-    zoo: Path, reviews: Files, tmp_path: Path
-) -> None:
+def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(zoo / "electra", model)
     out = tmp_path / "out"
@@ -237,9 +233,7 @@ def test_held_out_examples_are_not_trained_on() -> None:
 # ------------------------------------------------------------------ search
 
 
-def test_a_search_reports_the_best_and_writes_the_grid(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, monkeypatch):
     out = tmp_path / "out"
     settings = replace(THOROUGH, num_train_epochs=None, learning_rate=None)
     grid = "learning_rate=1e-9,5e-3;num_train_epochs=1,12"
@@ -276,9 +270,7 @@ def test_a_search_reports_the_best_and_writes_the_grid(
 # ------------------------------------------------------------------ saved models, initial values
 
 
-def test_the_initial_values_of_a_run(
-    zoo: Path, reviews: Files, small_data: Path, tmp_path: Path
-) -> None:
+def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
     """Word vectors of the corpus, before the first update: neither the trained nor random ones."""
     run = tmp_path / "run"
     fields = {"init_words": "cooccurrence", "max_steps": 2, "logging_steps": 2}
@@ -416,9 +408,7 @@ def test_the_published_average(zoo: Path, glue: Path, tmp_path: Path) -> None:
     assert some.averages("GLUE") == {}
 
 
-def test_a_submission(
-    zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_submission(zoo, glue, tmp_path, capsys):
     """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
     none."""
     (glue / "RTE" / "test.tsv").write_text(

@@ -70,9 +70,7 @@ letters = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).fi
 
 
 @given(letters, letters.map(str.strip), letters, letters)
-def test_any_text_survives_every_layout(
-    tmp_path_factory: pytest.TempPathFactory, before: str, span: str, after: str, asked: str
-) -> None:
+def test_any_text_survives_every_layout(tmp_path_factory, before, span, after, asked):
     folder = tmp_path_factory.mktemp("any")
     wanted = Question("1", asked, before + span + after, (Answer(span, len(before)),))
     qa = {"id": "1", "question": asked, "answers": answer(span, len(before))}

@@ -99,9 +99,7 @@ def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: st
         ("en:a B-X\nen:en: O\n", {"prefix": "en:"}, [sentence("a/B-X", "en:/O")]),
     ],
 )  # fmt: skip
-def test_column_files(
-    tmp_path: Path, text: str, given: dict[str, Any], found: list[Sentence]
-) -> None:
+def test_column_files(tmp_path, text, given, found):
     assert list(sentences(tmp_path, text, **given)) == found
 
 
@@ -140,9 +138,7 @@ CHUNK = st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.
 
 
 @given(st.lists(CHUNK, max_size=5))
-def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(
-    chunks: list[tuple[str, int, int]],
-) -> None:
+def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks):
     iob1: list[str] = []
     iob2: list[str] = []
     iobes: list[str] = []

@@ -92,9 +92,7 @@ def alone(tmp_path: Path, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("recipe", "kind"), CASES)
-def test_transformers_alone_gives_the_same_scores(
-    recipe: str, kind: str, pretrained: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_transformers_alone_gives_the_same_scores(recipe, kind, pretrained, tmp_path):
     encoder = str(pretrained(recipe))
     files = [
         examples(tmp_path / f"{part}.jsonl", kind, number=size, seed=size)

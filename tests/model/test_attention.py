@@ -57,9 +57,7 @@ def real(tokens: Tokens) -> Tensor:
 
 @given(packed_batches(), st.sampled_from([0.1, 1.0, 10.0]), st.integers(0, 1000))
 @settings(max_examples=40)
-def test_both_backends_compute_each_sequence_for_itself(
-    tokens: Tokens, scale: float, seed: int
-) -> None:
+def test_both_backends_compute_each_sequence_for_itself(tokens, scale, seed):
     q, k, v = heads(tokens, seed=seed, scale=scale)
     bias = sequence_bias(tokens, torch.float32)
     expected = reference(q, k, v, tokens).detach()
@@ -156,9 +154,7 @@ def slow_varlen(
 
 
 @pytest.mark.parametrize("spare", [0, 7])
-def test_the_kernel_for_packed_sequences_gets_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, spare: int
-) -> None:
+def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch, spare):
     """Its place taken by a loop over runs: the same states of every token, pads included."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
     tokens = ragged_batch()
@@ -210,9 +206,7 @@ def test_what_a_window_reaches() -> None:
 
 
 @pytest.mark.parametrize("window", [None, 3])
-def test_both_layouts_turn_and_cut_alike(
-    monkeypatch: pytest.MonkeyPatch, window: int | None
-) -> None:
+def test_both_layouts_turn_and_cut_alike(monkeypatch, window):
     """The kernel for packed sequences, its place taken by a loop, gets turned queries and keys and
     the window."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
@@ -253,9 +247,7 @@ def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
         (3, 257),
     ],
 )
-def test_windows_pair_by_pair(
-    monkeypatch: pytest.MonkeyPatch, backend: Backend, window: int, row_length: int
-) -> None:
+def test_windows_pair_by_pair(monkeypatch, backend, window, row_length):
     """Every way to compute them in float64, for packed rows and a whole one. The kernel's place is
     taken by a loop, so of its way it is the runs that are compared."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)

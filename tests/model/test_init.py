@@ -343,9 +343,7 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)]
 )
-def test_head_j_looks_at_its_neighbour(
-    amplitude: float, low: float, high: float, heads: int, hidden: int, embedding: int
-) -> None:
+def test_head_j_looks_at_its_neighbour(amplitude, low, high, heads, hidden, embedding):
     """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper
     layers still prefer it."""
     layers = attention_weights(

@@ -103,9 +103,7 @@ logits = st.floats(-30, 30, width=32)
 
 
 @given(st.lists(logits, min_size=2, max_size=9), logits, st.data())
-def test_corrections_in_their_own_words(
-    believed: list[float], detected: float, data: st.DataObject
-) -> None:
+def test_corrections_in_their_own_words(believed, detected, data):
     """Against the formulas of the docstring in float64; `copy` sums to 1 over the tokens that may
     have stood there."""
     log_p_V = torch.tensor(believed, dtype=torch.float64).log_softmax(0)

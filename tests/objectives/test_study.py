@@ -374,9 +374,7 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
         ("adversarial", {}, set()),
     ],
 )
-def test_only_the_generators_parameters_take_its_learning_rate(
-    name: str, fields: dict[str, Any], heads: set[str]
-) -> None:
+def test_only_the_generators_parameters_take_its_learning_rate(name, fields, heads):
     """Every head on the kept encoder is kept; the baseline reads the generator."""
     b = built(f"{name}-tiny", tie="none", **fields)
     names = {n for n, _ in b.objective.named_parameters()}

@@ -67,9 +67,7 @@ def test_files_and_terms(data: Path):
 
 
 @pytest.mark.parametrize("above", ["", "full_eval", "babylm", "babylm/full_eval"])
-def test_the_evaluation_data_of_babylm(
-    tmp_path: Path, above: str, capsys: pytest.CaptureFixture[str]
-):
+def test_the_evaluation_data_of_babylm(tmp_path, above, capsys):
     """Also beside BLiMP's own files, which have no supplement."""
     write(tmp_path / above / "blimp_filtered", "order", [("the chef ate", "ate the chef")])
     write(tmp_path / above / "supplement_filtered", "turns", [("the meal", "meal the")])
@@ -130,9 +128,7 @@ def test_means_by_hand():
     )
 
 
-def test_the_verb(
-    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_verb(models_root, data, tmp_path, capsys):
     models = [str(models_root / "run" / half) for half in ("generator", "discriminator")]
     assert (
         main(

@@ -62,9 +62,7 @@ def one(data: Path, folder: Path, recipe: str = "bert-tiny", **fields: Any) -> d
     return json.loads((folder / OUTCOME).read_text())
 
 
-def test_a_task_that_fails_does_not_lose_the_others(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_fails_does_not_lose_the_others(small_data, tmp_path, monkeypatch):
     """The outcome grows with each task: it tells how far an encoder has come."""
     seen = []
 
@@ -93,9 +91,7 @@ def test_a_task_that_fails_does_not_lose_the_others(
     assert seen == [([], []), ([], ["planted"]), ([], failed), (["cola"], failed)]
 
 
-def test_a_first_stage_counts(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_stage_counts(small_data, tmp_path, monkeypatch):
     """Tokens are those of both stages, as the FLOPs are."""
     monkeypatch.setattr(one_run, "measured", lambda *_: {"metric": "f1", "scores": [0.5]})
     fields = {"max_steps": 3, "generator_steps": 2, "discriminator_start": "random"}
@@ -122,9 +118,7 @@ def tagger(small_data: Path, out: Path) -> str:
 
 
 @pytest.mark.parametrize(("way", "layers"), [("", "none"), ("frozen", "last")])
-def test_a_task_is_measured_as_the_command_measures_it(
-    way: str, layers: Any, small_data: Path, tmp_path: Path
-) -> None:
+def test_a_task_is_measured_as_the_command_measures_it(way, layers, small_data, tmp_path):
     """But evaluated once: what `finetune` shows on the way costs time and changes nothing."""
     model = tagger(small_data, tmp_path)
     asked = options(small_data, data_dir=str(tmp_path), tasks=("conll2000",))
@@ -200,9 +194,7 @@ def test_a_run_waits_for_its_start(small_data: Path, tmp_path: Path) -> None:
     assert not runner.must_wait(short)
 
 
-def test_minutes_go_by_flops(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minutes_go_by_flops(small_data, tmp_path, monkeypatch):
     """Of updates with longer rows later on, of a cheaper first stage, and of the end of a run that
     another one begins, in whatever convention the budgets are."""
     fast(monkeypatch)
@@ -233,12 +225,7 @@ def folders(out: Path) -> list[Path]:
     return sorted((out / "encoders").iterdir())
 
 
-def test_a_curve_of_two_budgets(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_curve_of_two_budgets(small_data, tmp_path, monkeypatch, capsys):
     fast(monkeypatch)
     out = tmp_path / "out"
     study = words(small_data, out, "--budgets", "2e8,1e8", "--seeds", "1", "--no-baselines")

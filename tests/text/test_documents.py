@@ -258,9 +258,7 @@ LETTERS |= st.sampled_from("\x85\x0b\x0c\t")
     width=st.integers(1, 70),
     longest=st.integers(7, 50),
 )
-def test_nothing_of_a_sequence_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, sequences: list[str], width: int, longest: int
-) -> None:
+def test_nothing_of_a_sequence_is_lost(tmp_path_factory, sequences, width, longest):
     """However lines are folded, and with documents that are cut because they are too long."""
     lines: list[str] = []
     for number, sequence in enumerate(sequences):

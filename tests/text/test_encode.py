@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from electrify.text import encode
+from electrify.text.dedup import Seen, digest, fraction
 from electrify.text.encode import Encoder, Start, Task, read_part, start, write_part
 from electrify.text.vocabulary import Splitting, train
 
@@ -72,9 +73,7 @@ def test_remembering_changes_nothing(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_long_texts_in_pieces_have_the_ids_of_the_whole(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_in_pieces_have_the_ids_of_the_whole(kind, monkeypatch):
     text = " ".join(TEXTS)
     whole = Encoder(tokenizer_json(kind), remember=False)([text])
     monkeypatch.setattr(encode, "PIECE", 50)
@@ -93,9 +92,7 @@ ODD = "".join(DRAW.choices([*"ACGT", "e\u0301", "\u200d", "\u0130", " "], k=4000
 @pytest.mark.parametrize(
     "splitting", [Splitting("chunks", 6), Splitting("none"), Splitting()], ids=str
 )
-def test_pieces_end_where_windows_do(
-    kind: str, splitting: Splitting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
     """Behind the first piece, the k-mers of a long sequence were those of another frame."""
     texts = [ASCII, SPACED, ODD]
     if splitting.kind == "auto" and kind != "wordpiece":
@@ -153,3 +150,34 @@ def test_part_of_another_task_or_with_a_changed_byte_is_not_used(tmp_path: Path)
     path.write_bytes(good[: len(good) - 1])
     assert read_part(path, key="k", dtype="<u2") is None
     assert read_part(tmp_path / "none", key="k", dtype="<u2") is None
+
+
+# ---- The set of hashes against Python's own set
+
+
+# Few distinct values, some ending in zero bytes, which numpy's string type would strip if it were
+# careless.
+HASHES = st.sampled_from(
+    [bytes([a]) * n + bytes(16 - n) for a in (0, 1, 255) for n in (1, 8, 15, 16)]
+)
+
+
+@given(st.lists(st.lists(HASHES, max_size=12), max_size=12))
+def test_like_a_set(batches: list[list[bytes]]) -> None:
+    seen, reference = Seen(), set()
+    for batch in batches:
+        expected = []
+        for h in batch:
+            expected.append(h not in reference)
+            reference.add(h)
+        assert seen.add(batch) == expected
+
+
+def test_fractions_are_uniform_and_independent() -> None:
+    pairs = [
+        (fraction(d, stream=0), fraction(d, stream=1))
+        for d in (digest(str(i).encode()) for i in range(4000))
+    ]
+    chosen = [b for a, b in pairs if a < 0.1]
+    assert 330 < len(chosen) < 470  # 400 +- 3.7 standard deviations
+    assert 0.45 < sum(chosen) / len(chosen) < 0.55

@@ -141,9 +141,7 @@ def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / shards[2].tokens_file, "<u2").tolist() == [1] + [9] * 9
 
 
-def test_finished_folder_is_verified_and_not_made_again(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_folder_is_verified_and_not_made_again(corpus, tmp_path, capsys):
     out = tmp_path / "data"
     manifest, before = run(corpus, out), contents(out)
     capsys.readouterr()
@@ -182,9 +180,7 @@ def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
         run(corpus, out / "thesis.tex")
 
 
-def test_a_disk_that_fills_up(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up(corpus, tmp_path, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -254,9 +250,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(corpus: Path, tmp_path
     assert manifest.counts["documents"] == 400
 
 
-def test_changed_input_and_options_of_an_unfinished_run(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkeypatch):
     def stop(*args: Any, **kwargs: Any) -> Manifest:
         raise KeyboardInterrupt
 
@@ -278,12 +272,7 @@ def test_changed_input_and_options_of_an_unfinished_run(
     assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")
 
 
-def test_a_file_that_stopped_the_run_is_mended(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_that_stopped_the_run_is_mended(corpus, tmp_path, monkeypatch, capsys):
     """The same command goes on after the last file, found to be broken while it was tokenised, has
     been replaced: nobody has to remove anything."""
     out, last = tmp_path / "data", corpus / "z.txt"

@@ -58,9 +58,7 @@ def files() -> list[tuple[str, Path]]:
     return pydocs.source_files()
 
 
-def test_topics_first_then_sorted_packages_and_nothing_imported(
-    files: list[tuple[str, Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_first_then_sorted_packages_and_nothing_imported(files, monkeypatch):
     before = set(sys.modules)
     monkeypatch.setattr(pydocs, "source_files", lambda: files)
     assert [package for package, _ in files] == sorted(package for package, _ in files)
@@ -76,9 +74,7 @@ def test_topics_first_then_sorted_packages_and_nothing_imported(
     assert {m.split(".")[0] for m in set(sys.modules) - before} <= {"pydoc_data"}
 
 
-def test_prepared_corpus(
-    files: list[tuple[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepared_corpus(files, tmp_path, monkeypatch):
     some = [pair for pair in files if pair[0] == "numpy"][:60]
     monkeypatch.setattr(pydocs, "source_files", lambda: some)
     options = PrepareConfig(

@@ -119,9 +119,7 @@ def tokenizer(tmp_path: Path) -> str:
     return str(tmp_path / "letters" / "tokenizer")
 
 
-def test_a_warning_above_a_hundredth(
-    tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_above_a_hundredth(tmp_path, tokenizer, capsys):
     quiet = prepare(config(foreign(tmp_path, lines=1), tmp_path / "a", tokenizer=tokenizer))
     assert "WARNING" not in capsys.readouterr().err
     assert quiet.counts["unk_characters"] == 20
@@ -147,9 +145,7 @@ def test_a_refusal_above_a_tenth_and_its_flag(tmp_path: Path, tokenizer: str) ->
     assert prepare(options) == accepted == read_manifest(out)
 
 
-def test_a_trained_one_is_judged_before_the_text_is_tokenised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trained_one_is_judged_before_the_text_is_tokenised(tmp_path, capsys):
     """1,000 signs cannot be in a vocabulary of 64; nothing is left behind."""
     draw = random.Random(0)
     signs = [chr(0x4E00 + i) for i in range(1000)]

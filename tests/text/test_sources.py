@@ -32,9 +32,7 @@ def asked(*inputs: object, **options: Any) -> PrepareConfig:
     return PrepareConfig(inputs=tuple(map(str, inputs)), output_dir="x", **options)
 
 
-def test_folder_is_searched_in_sorted_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_is_searched_in_sorted_order(tmp_path, monkeypatch):
     put(tmp_path, "c/b.txt", "c/a.txt.gz", "a.md", "z.jsonl", "README.md", ".hidden/x.txt")
     put(tmp_path, "c/pic.png", "d.tar.xz")
     left: LeftOut = {}
@@ -101,9 +99,7 @@ def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_everything_left_out_is_counted_and_named_by_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_left_out_is_counted_and_named_by_reason(tmp_path, capsys):
     folder = tmp_path / "corpus"
     put(folder, "a.txt", "b/c.txt", "LICENSE.txt", "pic.png", ".hidden.txt")
     put(tmp_path, "elsewhere/e.txt", "one.txt")
@@ -145,9 +141,7 @@ def test_everything_left_out_is_counted_and_named_by_reason(
         ("a.csv", "body,text\nno,hello\n", ""),
     ],
 )
-def test_a_column_with_a_known_name_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, column: str
-) -> None:
+def test_a_column_with_a_known_name_is_found(tmp_path, capsys, name, text, column):
     """As `finetune` finds it: named, by a pattern, in a folder."""
     (tmp_path / name).write_text(text)
     for item in (tmp_path / name, tmp_path / "a.*", tmp_path):

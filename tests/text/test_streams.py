@@ -89,9 +89,7 @@ def test_a_cut_in_any_member(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("more", [b"x", b"garbage of another file" * 10, b"\0"])
 @kinds
-def test_what_stands_behind_the_last_member_is_damage(
-    tmp_path: Path, kind: str, more: bytes
-) -> None:
+def test_what_stands_behind_the_last_member_is_damage(tmp_path, kind, more):
     with pytest.raises(UserError, match=rf"a\.txt\{kind} is (damaged|truncated).*part 4"):
         unpacked(tmp_path, kind, b"".join(packed(kind)) + more)
     if kind != ".xz":  # zeros where a member was

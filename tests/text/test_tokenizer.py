@@ -144,9 +144,7 @@ def by_hand(folder: Path, **more: Any) -> Path:
     return folder
 
 
-def test_a_given_tokenizer_reads_as_pre_training_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_given_tokenizer_reads_as_pre_training_does(tmp_path, capsys):
     """[CLS] text [SEP], padded on the right, however it did before; one that does so stays."""
     given = by_hand(tmp_path / "given", padding_side="left", truncation_side="left")
     save_existing(str(given), tmp_path / "copy")
@@ -166,9 +164,7 @@ def test_a_given_tokenizer_reads_as_pre_training_does(
     assert same[0] == same[1]
 
 
-def test_pairs_of_a_given_tokenizer_have_two_segments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_of_a_given_tokenizer_have_two_segments(tmp_path, capsys):
     """RoBERTa's frame has one segment. Its offsets are those of words without their spaces, and
     stay so."""
     letters = ["a", "b", "\u0120"]

@@ -119,9 +119,7 @@ TEXTS = st.lists(
 @settings(max_examples=12, deadline=None)
 @given(texts=TEXTS)
 @example(texts=["[UNK]"])
-def test_any_text_is_decoded_and_has_exact_offsets(
-    kind: str, splitting: Splitting, texts: list[str]
-) -> None:
+def test_any_text_is_decoded_and_has_exact_offsets(kind, splitting, texts):
     """At the smallest vocabulary that holds the alphabet, and at a larger one; with the tokenizer
     that encodes a corpus, to which the name of a special token is text."""
     alphabet = {c for text in texts for c in plain(text, kind)}
@@ -136,9 +134,7 @@ def test_any_text_is_decoded_and_has_exact_offsets(
 
 @settings(max_examples=20, deadline=None)
 @given(texts=TEXTS, splitting=st.sampled_from([AUTO, SPACES]), lowercase=st.booleans())
-def test_word_pieces_keep_the_alphabet_where_it_fits(
-    texts: list[str], splitting: Splitting, lowercase: bool
-) -> None:
+def test_word_pieces_keep_the_alphabet_where_it_fits(texts, splitting, lowercase):
     """c and ##c of every character, and the special tokens."""
     letters = {c for text in texts for c in text.lower() + text if not c.isspace()}
     tokenizer = vocabulary(
@@ -154,9 +150,7 @@ def test_word_pieces_keep_the_alphabet_where_it_fits(
 
 
 @pytest.mark.parametrize("short_mb", [20, 0])
-def test_what_is_unknown_falls_with_the_size_and_never_jumps(
-    short_mb: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypatch):
     monkeypatch.setattr(module, "SHORT_MB", short_mb)
     draw = random.Random(1)
     signs = [chr(0x4E00 + i) for i in range(600)]

@@ -52,9 +52,7 @@ def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> No
     ],
 )
 @pytest.mark.timeout(120)
-def test_an_error_ends_the_tasks_and_the_processes(
-    task: int, kind: type[Exception], message: str
-) -> None:
+def test_an_error_ends_the_tasks_and_the_processes(task, kind, message):
     """Also one that is in the middle of a long task."""
     with pytest.raises(kind, match=message), Processes(2, pool_jobs.start, 10) as pool:
         list(ordered(pool, [1, task, 12, 3]))

@@ -3,10 +3,14 @@ whole one is found."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -46,9 +50,7 @@ JSON = st.recursive(
     state=st.dictionaries(st.text(), JSON, max_size=4),
     values=st.lists(st.floats(width=32), max_size=5),
 )
-def test_every_state_and_every_float_comes_back_to_the_bit(
-    tmp_path: Path, state: dict[str, Any], values: list[float]
-) -> None:
+def test_every_state_and_every_float_comes_back_to_the_bit(tmp_path, state, values):
     run = tmp_path / "run"
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir()
@@ -115,3 +117,113 @@ def test_what_a_kill_has_left_is_removed_by_the_next_save(tmp_path: Path) -> Non
     save(tmp_path, 1).rename(tmp_path / ".checkpoint-3.123.part")
     save(tmp_path, 4)
     assert folders(tmp_path) == {"checkpoint-4"}
+
+
+# ---- No damage to a checkpoint passes silently
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_cut_file_is_named_and_passed_over(tmp_path, name, capsys):
+    save(tmp_path, 1)
+    path = save(tmp_path, 2) / name
+    whole = path.read_bytes()
+    for size in sorted({len(whole) * k // 10 for k in range(10)} | {len(whole) - 2}):
+        path.write_bytes(whole[:size])
+        assert newest_step(tmp_path) == 1
+        warning = capsys.readouterr().err
+        assert "checkpoint-2 is damaged" in warning
+        assert "it is passed over" in warning
+        with pytest.raises(UserError, match="checkpoint-2 is damaged"):
+            checkpoint.load(tmp_path / "checkpoint-2")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    path = save(tmp_path, 2)
+    (path / name).unlink()
+    with pytest.raises(UserError, match=f"{name} No such file"):
+        checkpoint.load(path)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    name=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255)
+)
+def test_a_flipped_byte_never_passes_silently(tmp_path, name, where, bits):
+    path = tmp_path / "checkpoint-2"
+    if not path.exists():
+        save(tmp_path, 2)
+    whole = (path / name).read_bytes()
+    data = bytearray(whole)
+    data[int(where * len(data))] ^= bits
+    (path / name).write_bytes(data)
+    try:
+        checkpoint.load(path)
+        noticed = False
+    except UserError:
+        noticed = True
+    finally:
+        (path / name).write_bytes(whole)
+    # White space of state.json is all that may differ.
+    assert noticed or (name == "state.json" and json.loads(data) == json.loads(whole))
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{}", '{"sha256": "0", "files": []}', "\0"])
+def test_a_foreign_state_is_damage(tmp_path: Path, text: str) -> None:
+    path = save(tmp_path, 2)
+    (path / "state.json").write_text(text)
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load(path)
+
+
+# ---- SIGKILL at any moment of a save
+
+
+SOAK = """
+    import os, signal, sys, time
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    from checkpoints import checkpoint, save
+    run = Path(sys.argv[1])
+    for seconds in map(float, sys.argv[3:]):
+        child = os.fork()
+        if child == 0:
+            found = checkpoint.newest(run)
+            for step in range(found[2]["step"] + 1 if found else 0, 10**6):
+                save(run, step, keep=2)
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        os.wait()
+        found = checkpoint.newest(run)
+        print(found[2]["step"] if found else -1, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_lose_nothing_that_was_saved(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    moments = [str(chance.uniform(0.001, 0.08)) for _ in range(50)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        textwrap.dedent(SOAK),
+        str(tmp_path),
+        str(Path(__file__).parent),
+        *moments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    steps = [int(line) for line in done.stdout.split()]
+    assert len(steps) == 50
+    assert steps == sorted(steps)
+    assert steps[-1] > 0  # or nothing was put to the test
+    assert done.stderr == ""  # nothing half-written was ever taken for a checkpoint
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    step = found[2]["step"]
+    assert holds(found[0], step)
+    save(tmp_path, step + 1, keep=2)
+    assert folders(tmp_path) == {f"checkpoint-{step}", f"checkpoint-{step + 1}"}

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as td
 
-from electrify.train import dist
+from electrify.errors import UserError
+from electrify.train import dist, machine
+from electrify.train.rendezvous import agree
 
 CPU = torch.device("cpu")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -159,3 +164,79 @@ def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
     assert "Warning" not in err
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     assert len({digest for of_rank in found for digest in of_rank}) == 1
+
+
+# ---- Processes that meet over a store full of what earlier attempts have left
+
+
+@pytest.fixture
+def store() -> td.Store:
+    return td.HashStore()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
+    names = []
+    with ThreadPoolExecutor(size) as threads:
+        for _ in range(4):
+            found = set(
+                threads.map(
+                    lambda rank: agree(store, rank=rank, size=size, timeout_s=30), range(size)
+                )
+            )
+            assert len(found) == 1
+            names += found
+    assert len(set(names)) == 4
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missing: int) -> None:
+    """What it left in an earlier attempt is not taken for it; and the next attempt works."""
+    with ThreadPoolExecutor(3) as threads:
+        first = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
+        waiting = [
+            threads.submit(agree, store, rank=rank, size=3, timeout_s=0.5)
+            for rank in range(3)
+            if rank != missing
+        ]
+        for future in waiting:
+            with pytest.raises(RuntimeError, match="not all 3 processes came within"):
+                future.result()
+        again = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
+    assert len(again) == 1
+    assert again != first
+
+
+# ---- The machine
+
+
+def test_pick_device() -> None:
+    assert machine.pick_device("cpu") == CPU
+    assert machine.pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "", "mps"])
+def test_a_device_that_nobody_knows_is_one_sentence(name: str) -> None:
+    with pytest.raises(UserError, match="known: auto, cpu, cuda"):
+        machine.pick_device(name)
+
+
+def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:
+    facts = machine.describe(CPU)
+    assert facts["device"] == "cpu"
+    assert torch.__version__.startswith(facts["torch"])  # the package may lack "+cu130"
+    assert facts["python"] == platform.python_version()
+    assert facts["threads"] == torch.get_num_threads()
+    assert 1 <= facts["cores"] <= (os.cpu_count() or 1)
+    assert facts["transformers"]
+    text = json.dumps(facts)
+    assert platform.node() not in text
+    assert str(Path.home()) + "/" not in text
+    assert str(Path(__file__).parents[2]) not in text
+
+
+# --- commit

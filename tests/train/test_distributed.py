@@ -64,9 +64,7 @@ def alone(
     return folder / "run", spied_rows(folder, 1)
 
 
-def test_two_processes(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
+def test_two_processes(small_data, alone, tmp_path):
     run, rows = alone
     assert len(rows) == 20
     assert all(len(set(step)) == 4 for step in rows)
@@ -87,17 +85,13 @@ def test_two_processes(
         },
     ],
 )
-def test_accumulation(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]
-) -> None:
+def test_accumulation(small_data, alone, tmp_path, cut):
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
     same_numbers(alone[0], tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_gradients_sent_in_bfloat16(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
+def test_gradients_sent_in_bfloat16(small_data, alone, tmp_path):
     """The losses are near those of float32, and not the same: the option does something."""
     fields = EXACT | {"reduce_dtype": "bfloat16"}
     assert (
@@ -121,9 +115,7 @@ def test_gradients_sent_in_bfloat16(
 @pytest.mark.parametrize(
     "cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"]
 )
-def test_two_processes_of_both_kinds(
-    small_data: Path, tmp_path: Path, recipe: str, cut: dict[str, int]
-) -> None:
+def test_two_processes_of_both_kinds(small_data, tmp_path, recipe, cut):
     """Updates of eight rows with the other optimiser, in two processes, with and without
     accumulation in each."""
     fields = EXACT | {
@@ -151,9 +143,7 @@ def stopped(process: Process, run: Path, *, step: int) -> Done:
 
 
 @pytest.mark.slow
-def test_from_two_processes_to_one_and_back(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
+def test_from_two_processes_to_one_and_back(small_data, alone, tmp_path):
     """Each leg ends with SIGTERM and a checkpoint; the numbers stay those of one process that was
     never disturbed."""
     run = tmp_path / "run"

@@ -83,12 +83,7 @@ def test_a_budget() -> None:
         guard.settle()
 
 
-def test_stop(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_stop(small_data, tmp_path, monkeypatch, capsys):
     spoil(monkeypatch, {8: math.nan})
     assert run(small_data, tmp_path / "run") == 2
     err = capsys.readouterr().err
@@ -99,12 +94,7 @@ def test_stop(
     assert [r["step"] for r in records(tmp_path / "run", "train") if "generator" not in r] == [8]
 
 
-def test_skip(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_skip(small_data, tmp_path, monkeypatch, capsys):
     """Update 8 moves nothing, its rows are written down, and a run that is resumed behind it ends
     with the same bytes."""
     spoil(monkeypatch, {8: math.nan, 13: math.nan})
@@ -133,12 +123,7 @@ def test_skip(
     assert "3 updates before it were left out" in capsys.readouterr().err
 
 
-def test_rollback(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_rollback(small_data, tmp_path, monkeypatch, capsys):
     """From update 8 back to the checkpoint of 5 and on with the ninth batch; the log has every
     update once."""
     went = tmp_path / "went"
@@ -229,12 +214,7 @@ def test_against_a_plain_restatement(numbers: list[int], sigmas: int) -> None:
 LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}
 
 
-def test_a_run_that_skips_a_spike(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_that_skips_a_spike(small_data, tmp_path, monkeypatch, capsys):
     """Its rows are written down. Stopped before it and continued ends with the same bytes: what a
     spike is compared with is in the checkpoint."""
     spoil(monkeypatch, {72: 100.0})
@@ -251,9 +231,7 @@ def test_a_run_that_skips_a_spike(
 
 
 @pytest.mark.parametrize("policy", ["warn", "rollback"])
-def test_a_run_at_a_spike(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
-) -> None:
+def test_a_run_at_a_spike(small_data, tmp_path, monkeypatch, policy):
     spoil(monkeypatch, {72: 100.0})
     assert run(small_data, tmp_path / "run", **LONG, spike=policy) == 0
     assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 77))

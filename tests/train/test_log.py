@@ -87,9 +87,7 @@ def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(every=st.integers(1, 4), saved=st.integers(0, 12), data=st.data())
-def test_a_broken_and_resumed_log_equals_an_unbroken_one(
-    tmp_path: Path, every: int, saved: int, data: st.DataObject
-) -> None:
+def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path, every, saved, data):
     """Killed at any byte after what was there when step `saved` was saved."""
     path = tmp_path / METRICS
 

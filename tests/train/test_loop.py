@@ -4,11 +4,13 @@ trained, intervals that move no number."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from electrify import cli
@@ -20,6 +22,7 @@ from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train import METRICS, log
+from electrify.train import machine as machine_module
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.monitor import unigram_entropy
@@ -34,6 +37,8 @@ from small import (
     parameters_sha256,
     pretrain_words,
     records,
+    run,
+    same_ending,
     steps_of,
 )
 
@@ -214,18 +219,14 @@ def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path:
 def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: str) -> None:
     """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same
     bytes."""
-    for run, bf16 in (("full", False), ("a", True), ("b", True)):
-        assert (
-            pretrain(
-                small_data, tmp_path / run, recipe=name, bf16=bf16, max_steps=6, logging_steps=1
-            )
-            == 0
-        )
+    fields = {"recipe": name, "max_steps": 6, "logging_steps": 1}
+    for folder, bf16 in (("full", False), ("a", True), ("b", True)):
+        assert pretrain(small_data, tmp_path / folder, bf16=bf16, **fields) == 0
     assert parameters_sha256(tmp_path / "a", 6) == parameters_sha256(tmp_path / "b", 6)
     tensors = load_file(tmp_path / "a" / "checkpoint-6" / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {torch.float32}
     key = "mlm" if name == "bert-tiny" else "generator"
-    full, half = ([r[key] for r in records(tmp_path / run, "train")] for run in ("full", "a"))
+    full, half = ([r[key] for r in records(tmp_path / name, "train")] for name in ("full", "a"))
     assert half == pytest.approx(full, rel=0.02)
     assert half != full
 
@@ -296,3 +297,63 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     for r in (r for r in log.read(tmp_path / "run" / METRICS) if r["kind"] == "train"):
         assert r["flops_per_s"] > 0
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
+
+
+# ---- In which numbers a run computes
+
+
+QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Sets whether this machine has arithmetic in bfloat16."""
+
+    def has(able: bool) -> None:
+        monkeypatch.setattr(machine_module, "supports_bf16", lambda device: able)
+
+    return has
+
+
+def words(data: Path, folder: Path, *more: str, **fields: object) -> list[str]:
+    """Those of a small run that does not say in what it computes."""
+    given = pretrain_words(data, folder, **QUICK | fields)
+    at = given.index("--bf16")
+    return [*given[:at], *given[at + 2 :], *more]
+
+
+def written(folder: Path) -> bool:
+    return yaml.safe_load((folder / "config.yaml").read_text())["train"]["bf16"]
+
+
+@pytest.mark.parametrize("able", [False, True])
+def test_as_the_machine_can(small_data, tmp_path, machine, able):
+    machine(able)
+    assert run(*words(small_data, tmp_path / "run")) == 0
+    assert written(tmp_path / "run") is able
+
+
+@pytest.mark.parametrize("able", [True])
+def test_a_run_goes_on_as_it_began_on_another_machine(small_data, tmp_path, machine, capsys, able):
+    machine(able)
+    assert run(*words(small_data, tmp_path / "whole")) == 0
+    assert run(*words(small_data, tmp_path / "run", "--max-minutes", "1e-9")) == 75
+    assert steps_of(tmp_path / "run") == [1]
+    machine(not able)
+    capsys.readouterr()
+    assert run(*words(small_data, tmp_path / "run")) == 0
+    assert ("emulates bfloat16" in capsys.readouterr().err) is able
+    same_ending(tmp_path / "whole", tmp_path / "run", step=4)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_products_of_float32_on_a_gpu_use_tf32(machine, device):
+    machine(True)
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_tf32
+    world = World(0, 1, torch.device(device))
+    try:
+        machine_module.with_precision(load("electra-tiny"), world, begun=None)
+        assert matmul.allow_tf32 is (device == "cuda")
+    finally:
+        matmul.allow_tf32 = False

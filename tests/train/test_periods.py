@@ -52,9 +52,7 @@ MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
         ("corrective-tiny", {"mlm_share": 0.3, "batch_size_schedule": {8: 0.5}}),
     ],
 )
-def test_a_mask_rate_that_moves_is_counted_update_by_update(
-    name: str, fields: dict[str, Any]
-) -> None:
+def test_a_mask_rate_that_moves_is_counted_update_by_update(name, fields):
     """By recipes whose rate is that of the middle of the update. (The run takes that of its start,
     half an update earlier.)"""
     steps = 12
@@ -82,9 +80,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
 @pytest.mark.parametrize(
     "fields", [{}, {"max_steps": 12}, {"batch_size_schedule": {2: 0.5}} | MOVING], ids=str
 )
-def test_the_plan_and_the_log_count_alike(
-    small_data: Path, tmp_path: Path, fields: dict[str, Any]
-) -> None:
+def test_the_plan_and_the_log_count_alike(small_data, tmp_path, fields):
     """Also where the change falls between two updates, and where batches grow."""
     config = recipe(**fields)
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
@@ -101,9 +97,7 @@ CONTRAST = {
 
 
 @pytest.mark.parametrize(("optim", "micro_rows"), [("electra_adam", 2), ("adamw", 4)])
-def test_a_head_that_waits_is_left_as_it_is(
-    small_data: Path, tmp_path: Path, optim: str, micro_rows: int
-) -> None:
+def test_a_head_that_waits_is_left_as_it_is(small_data, tmp_path, optim, micro_rows):
     """No decay and no momentum moves it: to the bit, the heads that come in at the change begin at
     their initial values, and the one that goes out ends there."""
     fields = {"optim": optim, "per_device_train_batch_size": micro_rows, "weight_decay": 0.1}
@@ -166,9 +160,7 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
 @pytest.mark.parametrize(
     ("stop", "fields"), [(6, {}), (8, {}), (9, {}), (8, {"optim": "adamw", "correction": "none"})]
 )
-def test_resumes_to_the_bit_on_either_side_of_the_change(
-    small_data: Path, tmp_path: Path, stop: int, fields: dict[str, Any]
-) -> None:
+def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, tmp_path, stop, fields):
     """Also where a head has no moments yet in the checkpoint."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     fields = fields | {"save_steps": stop, "weight_decay": 0.1}

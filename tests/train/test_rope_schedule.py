@@ -62,9 +62,7 @@ def again(data: Path, whole: Path, broken: Path, *, stop: int, config: Recipe) -
     same_ending(whole, broken, step=config.train.max_steps)
 
 
-def test_every_update_turns_by_the_base_of_its_rows(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_update_turns_by_the_base_of_its_rows(small_data, tmp_path, monkeypatch):
     """Both networks, and validation like the update before it."""
     seen: list[tuple[float, int]] = []
     real = Rotary.turn
@@ -89,16 +87,12 @@ def test_every_update_turns_by_the_base_of_its_rows(
 
 
 @pytest.mark.parametrize("stop", [3, 6, 9])
-def test_resumes_to_the_bit_on_either_side_of_the_change(
-    small_data: Path, whole: Path, tmp_path: Path, stop: int
-) -> None:
+def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, whole, tmp_path, stop):
     again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
 @pytest.mark.parametrize(("step", "theta"), [(3, FIRST), (6, FIRST), (9, LAST), (None, LAST)])
-def test_an_export_has_the_base_of_its_moment(
-    whole: Path, tmp_path: Path, step: int | None, theta: float
-) -> None:
+def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
     """Every export was compared with transformers on the same input when it was written."""
     for part in ("discriminator", "generator"):
         folder = whole / part

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -53,9 +52,7 @@ term_lists = st.lists(
 
 
 @given(term_lists, term_lists)
-def test_saved_and_loaded_continues_to_the_bit(
-    before: list[dict[str, Any]], after: list[dict[str, Any]]
-) -> None:
+def test_saved_and_loaded_continues_to_the_bit(before, after):
     """Through JSON, as the checkpoint does it."""
     unbroken, resumed = MetricSums(CPU), MetricSums(CPU)
     for terms in before:

@@ -91,12 +91,8 @@ def kept(run: Path) -> list[int]:
 
 
 def test_a_run_writes_its_threads_down_and_keeps_them(
-    small_data: Path,
-    tmp_path: Path,
-    two: list[list[int]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    small_data, tmp_path, two, monkeypatch, capsys
+):
     """Also where the measurement would now say something else; to the same bytes as a run that
     nothing stopped."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
