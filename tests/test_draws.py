@@ -181,7 +181,7 @@ def test_numbers_and_tensors_are_the_same_coordinates(coordinates, as_tensors):
     assert int(hashed(*mixed)) == int(hashed(*coordinates)) == int(wanted)
 
 
-# ----
+# ------------------------------------------------------------------ tokens
 
 
 FIELDS = ("ids_T", "seq_T", "pos_T", "segment_T")

@@ -103,7 +103,7 @@ with claim(Path({str(tmp_path)!r}), {MARK!r}):
         assert read_json(tmp_path / MARK) == {}
 
 
-# ---- Progress where nobody looks at a terminal
+# -------------------- progress where nobody looks at a terminal
 
 
 def test_plain_lines_come_every_few_seconds(monkeypatch, capsys):
@@ -133,7 +133,7 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
     assert not progress._live
 
 
-# ---- The environment of OpenMP, as libgomp itself says that it read it
+# -------------------- the environment of OpenMP, as libgomp read it
 
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told

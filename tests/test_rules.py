@@ -147,7 +147,7 @@ def test_cautions_name_the_field() -> None:
     assert list(cautions(load("electra-tiny"))) == []
 
 
-# ---- Every shipped recipe builds, takes a step, and costs what recipes/costs
+# -------------------- shipped recipes build and take a step
 
 
 NAMES = names()

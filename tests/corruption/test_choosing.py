@@ -194,7 +194,7 @@ def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     assert joined > 10, "no word fell into pieces; the test saw nothing"
 
 
-# ---- Spans of tokens, and shares and temperatures that move during a run
+# -------------------- spans of tokens, and shares and temperatures that move during a run
 
 
 def chooser(rate: float = 0.15, span_length: int = 3, rate_end: float | None = None) -> Chooser:

@@ -118,7 +118,7 @@ def test_two_towers_draw_from_what_they_believe() -> None:
     assert float((seen[0] - seen[1]).abs().max()) > 1e-3, "the context counts"
 
 
-# ---- Crops
+# ------------------------------------------------------------------ crops
 
 
 @given(
@@ -173,7 +173,7 @@ def test_rows_alone_are_cropped_as_rows_together() -> None:
         assert torch.equal(alone.tokens.seq_T, whole.rows(row, row + 1).seq_T)
 
 
-# ----
+# ------------------------------------------------------------------ the generator
 
 
 class Fixed(nn.Module):

@@ -97,7 +97,7 @@ def test_the_shortest_row(num_segments, least):
         sequences(offsets([[7]]), max_seq_length=least - 1, num_segments=num_segments)
 
 
-# ----
+# ------------------------------------------------------------------ packing
 
 
 some_slots = st.lists(st.integers(1, 24), max_size=120)

@@ -17,6 +17,7 @@ from runs import (
     MLM,
     RTD,
     SPECIAL,
+    STATE,
     WORDS,
     export_run,
     random_built,
@@ -38,6 +39,8 @@ from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
+from electrify.exporting.card import model_card
+from electrify.exporting.folder import export, read_run
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
@@ -335,7 +338,7 @@ def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
     torch.testing.assert_close(own[None], torch.load(tmp_path / "logits.pt"), atol=1e-5, rtol=1e-5)
 
 
-# ---- The tables
+# ------------------------------------------------------------------ the tables
 
 
 def halves() -> list[ExportedModel]:
@@ -411,3 +414,27 @@ def test_the_word_table_of_an_lm_head_is_the_encoders():
         named = half.parameters()
         assert "head.words.weight" not in named
         assert len({id(p) for p in named.values()}) == len(named)
+
+
+def card_of(tmp_path, config, part="discriminator", *, step=None):
+    """The card of a network, which is not exported. step: that of a checkpoint."""
+    run = tmp_path / "run"
+    built = write_run(run, config)
+    _, facts = read_run(run)
+    state = STATE | {"step": step} if step else None
+    model = built.exports[part]
+    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
+
+
+def test_word_pieces_get_a_vocabulary_file(tmp_path):
+    write_run(tmp_path / "run", MLM, steps=(5,))
+    (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
+    (tmp_path / "out").mkdir()
+    out = export(tmp_path / "run", output_dir=tmp_path / "out")
+    assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
+
+
+@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
+def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
+    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
+    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")

@@ -22,7 +22,7 @@ from electrify.exporting.loading import quiet
 from electrify.model.shape import Shape
 from electrify.recipe import load
 from electrify.text.corpus import Corpus
-from electrify.train.start import load_model, may_hold, must_know_the_words, shape_in
+from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
 from small import pretrain_words
 
 SHAPE = {
@@ -260,7 +260,7 @@ def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: boo
     assert may_hold(rows, tokens) is fits
 
 
-# ---- The epsilon of the LayerNorms
+# ------------------------------------------------------------------ the epsilon of the LayerNorms
 
 
 EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers
@@ -337,3 +337,12 @@ def test_without_a_folder(recipe: str, default: float) -> None:
         ]
         assert len(norms) > 4
         assert {norm.eps for norm in norms} == {wanted}
+
+
+def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:
+    """Positions may be as many as the padded words are."""
+    rows = len(WORDS) + 2
+    names = ("encoder.embeddings.words.weight", "encoder.embeddings.positions.weight")
+    named = {name: torch.ones(rows, 2) for name in (*names, "head.bias_V")}
+    _fit_rows(named, random_built(MLM).kept)
+    assert [len(t) for t in named.values()] == [rows - 2, rows, rows - 2]

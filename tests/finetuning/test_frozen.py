@@ -136,7 +136,7 @@ def test_cosines_without_training(zoo: Path) -> None:
     assert cosine_score(own, str(zoo / "bert"), device="cpu") == pytest.approx(wanted)
 
 
-# ---- `embed`: states of the library, pooled, centred and whitened
+# -------------------- `embed`: states of the library, pooled, centred and whitened
 
 
 TEXTS = ["the film was good", "one plot", "", "it is a very very bad film and not fine", "two"]

@@ -206,7 +206,7 @@ def test_the_published_average_is_that_of_the_rows() -> None:
     assert sum(of_base) / 8 == pytest.approx(82.2, abs=0.1)
 
 
-# ---- Twenty updates of the published protocol give the numbers that they gave before, for
+# -------------------- recorded updates of the published protocol
 
 
 BEFORE, GOLDEN = read()

@@ -160,7 +160,7 @@ def test_unknown_labels_are_not_scored() -> None:
     assert metrics.score(names, labels, changed, given) == found
 
 
-# ---- Baselines
+# ------------------------------------------------------------------ baselines
 
 
 def task(

@@ -282,7 +282,7 @@ def test_parquet(tmp_path: Path) -> None:
         read(tmp_path / "bad.parquet")
 
 
-# ---- A file of examples is split into two parts
+# -------------------- a file of examples is split into two parts
 
 
 def task(train: Sequence[Any], kind: Kind = "classification", labels: int = 3) -> TaskData:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict, predict_files
 from electrify.finetuning.tasks import Answer, Example, Question, TaskData
-from small import mistake
+from small import mistake, run
 
 GOOD = ("good", "great", "fine")
 BAD = ("bad", "awful", "poor")
@@ -232,3 +233,17 @@ def test_mistakes_leave_nothing(
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert says in mistake(capsys, "predict", models["classes"], *words)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_folder_of_finetune_and_standard_output(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "new.csv")
+    scores = tmp_path / "scores"
+    (scores / "models").mkdir(parents=True)
+    (scores / "scores.jsonl").touch()
+    assert "holds scores and no model" in mistake(capsys, "predict", str(scores), str(path))
+    shutil.copytree(models["classes"], scores / "models" / "one")
+    assert run("predict", str(scores), str(path)) == 0
+    shown = capsys.readouterr().out
+    assert shown == predicted(models["classes"], path, ".tsv")

@@ -24,7 +24,7 @@ from electrify.finetuning import loop, one_run
 from electrify.finetuning import run as command
 from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
-from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
+from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
@@ -445,3 +445,27 @@ def test_a_submission(zoo, glue, tmp_path, capsys):
     chosen.unlink()  # a missing file of predictions is predicted again
     finetune(options(zoo, ("", ""), out, **more))
     assert archive.read_bytes() == before
+
+
+def test_the_grid_by_hand() -> None:
+    grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
+    assert [name for name, _ in grid] == [
+        f"learning_rate={rate},num_train_epochs={epochs}"
+        for rate in ("0.0001", "0.0003")
+        for epochs in (2, 1)
+    ]
+    values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
+    assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
+    assert len(search_grid("auto", FinetuneSettings())) == 8
+    given = FinetuneSettings(layerwise_lr_decay=1.0)
+    for text, fault in (
+        ("learning_rate", r"is NAME=VALUE,VALUE"),
+        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
+        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
+        ("learning_rate=fast", r"learning_rate .*'fast'"),
+        ("num_train_epochs=0", r"num_train_epochs "),
+        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
+        ("device=cpu", r"no setting 'device'"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            search_grid(text, given)

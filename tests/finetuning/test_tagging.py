@@ -149,7 +149,7 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
     assert len({tag for tags in together for tag in tags}) > 1
 
 
-# ---- Chunks of tags
+# ------------------------------------------------------------------ chunks of tags
 
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"

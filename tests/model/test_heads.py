@@ -101,7 +101,7 @@ def test_heads_run_under_autocast() -> None:
         )
 
 
-# ---- Dropout on a CPU: torch's in distribution, mean and gradient
+# -------------------- dropout on a CPU: torch's in distribution, mean and gradient
 
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -146,7 +146,7 @@ def test_a_seed_decides_it_and_odd_sizes_work() -> None:
     assert not dropout(x, 0.999999, training=True).any()
 
 
-# ---- GeGLU by its own function on a CPU, against the formula
+# -------------------- GeGLU by its own function on a CPU, against the formula
 
 
 def formula(both_TX: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ def test_its_input_stays() -> None:
     assert torch.equal(both, before)
 
 
-# ---- Dtypes on a GPU by the rules of CUDA's autocast, with tensors that have no data
+# -------------------- dtypes by the rules of CUDA's autocast
 
 
 CUDA, META = 1, 14  # c10::DeviceType
@@ -230,7 +230,7 @@ def test_the_residual_stream_keeps_its_dtype(recipe: str, monkeypatch: pytest.Mo
     assert seen == [torch.bfloat16] * (len(encoder.blocks) + 1)
 
 
-# ---- Rotary positions against a as_complex in float64, written with complex numbers
+# -------------------- rotary positions, against complex numbers in float64
 
 
 def as_complex(x_TNHW: Tensor, pos_T: Tensor, theta: float) -> Tensor:

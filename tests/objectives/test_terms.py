@@ -366,7 +366,7 @@ def test_bins_by_hand() -> None:
     assert not counts[1].any()
 
 
-# ---- The contrast of corrective
+# ------------------------------------------------------------------ the contrast of corrective
 
 
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0}

@@ -78,7 +78,7 @@ def test_a_configuration_says_the_shape(family: Family, shape: Any, tmp_path: An
     assert (read.pad_token_id, read.bos_token_id, read.eos_token_id) == (PAD, 2, 3)
 
 
-# ---- ModernBERT's encoder against one written by hand, in float64
+# -------------------- ModernBERT's encoder against one written by hand, in float64
 
 
 KNOWN = MODERNBERT.architecture

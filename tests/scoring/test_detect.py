@@ -163,7 +163,7 @@ def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     )
 
 
-# ---- A model loaded by its name on the Hub is what it is as a folder
+# -------------------- a model by its name on the Hub
 
 
 Publish = Callable[..., str]

@@ -251,7 +251,7 @@ def test_a_text_as_long_as_the_model_reads(models_root: Path, tmp_path: Path, ki
         scorer.scores(["a " * (longest - 1)])
 
 
-# ---- The word-substitution test
+# ------------------------------------------------------------------ the word-substitution test
 
 
 def test_first_sentences_are_of_plain_words_and_not_repeated():

@@ -280,7 +280,7 @@ def test_scores_of_several_attempts_are_joined() -> None:
     assert merged(killed, had) == had
 
 
-# ---- Budgets
+# ------------------------------------------------------------------ budgets
 
 
 V = 1000

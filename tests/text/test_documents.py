@@ -272,3 +272,19 @@ def test_nothing_of_a_sequence_is_lost(tmp_path_factory, sequences, width, longe
     assert "".join(pieces) == "".join(sequences)
     assert all(len(piece) <= longest for piece in pieces)
     assert (counts["cuts"] > 0) == any(len(sequence) > longest for sequence in sequences)
+
+
+def test_long_documents_are_cut_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
+    monkeypatch.setattr(streams, "CHUNK", 64)
+    words = " ".join(f"wörd{i}" for i in range(200))
+    docs, counts = read(write(tmp_path, "a.txt", words))
+    assert " ".join(docs) == words
+    assert len(docs) > 10
+    assert all(len(d) <= 100 for d in docs)
+    assert counts["cuts"] == len(docs) - 1
+    one_word = "é中😀" * 300
+    assert "".join(read(write(tmp_path, "b.txt", one_word))[0]) == one_word
+    assert "".join(read(write(tmp_path, "c.jsonl", json.dumps({"text": one_word})))[0]) == one_word

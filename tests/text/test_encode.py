@@ -152,7 +152,7 @@ def test_part_of_another_task_or_with_a_changed_byte_is_not_used(tmp_path: Path)
     assert read_part(tmp_path / "none", key="k", dtype="<u2") is None
 
 
-# ---- The set of hashes against Python's own set
+# -------------------- the set of hashes against Python's own set
 
 
 # Few distinct values, some ending in zero bytes, which numpy's string type would strip if it were
@@ -181,3 +181,20 @@ def test_fractions_are_uniform_and_independent() -> None:
     chosen = [b for a, b in pairs if a < 0.1]
     assert 330 < len(chosen) < 470  # 400 +- 3.7 standard deviations
     assert 0.45 < sum(chosen) / len(chosen) < 0.55
+
+
+def test_many_single_additions_keep_few_runs() -> None:
+    seen = Seen()
+    for i in range(1000):
+        assert seen.add([digest(str(i).encode())]) == [True]
+    assert len(seen._runs) <= 10
+    assert not any(seen.add([digest(str(i).encode()) for i in range(1000)]))
+
+
+def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"word{i} the café {i}" for i in range(200)]
+    expected = Encoder(tokenizer_json(), remember=False)(texts)
+    monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
+    monkeypatch.setattr(encode, "_BATCH", 100)
+    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
+        assert np.array_equal(a, b)

@@ -169,3 +169,24 @@ def test_which_column_cannot_be_known(tmp_path: Path, text: str, says: str) -> N
         list(documents(source, config, counts=Counter()))
     with pytest.raises(UserError, match=says):
         choose_sources(replace(config, inputs=(str(tmp_path / "*.csv"),)))
+
+
+def test_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two folders with one last name are two data sets, known by their content."""
+    sources = found("hub:wikitext:wikitext-2-raw-v1", "hub:owner/name", "hub:owner/name", "pydocs")
+    assert [(s.format, s.name) for s in sources] == [
+        ("hub", "hub:wikitext:wikitext-2-raw-v1"),
+        ("hub", "hub:owner/name"),
+        ("pydocs", "pydocs"),
+    ]
+    put(tmp_path, "2023/text/a.csv", "2024/text/a.csv")
+    one, other = found(*(f"hub:{tmp_path / year / 'text'}:more" for year in ("2023", "2024")))
+    assert one.name == other.name == "hub:text:more"
+    before = one.identity()
+    assert before == other.identity()
+    assert before["bytes"] == 11
+    put(tmp_path, "2023/text/b.csv")
+    assert one.identity()["sha256"] not in ("", before["sha256"])
+    assert sources[1].identity()["sha256"] == ""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert found("hub:~/2023:more")[0].hub == f"{tmp_path}/2023:more"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, XLNetTokenizer
 from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
@@ -212,3 +212,14 @@ def test_special_tokens_in_text_are_text(kind: str, splitting: str, tmp_path: Pa
         assert reader(text)["input_ids"] == [2, *ids.tolist(), 3]
         spelled = trained.decode(ids.tolist(), skip_special_tokens=False)
         assert spelled.replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_class_with_a_frame_of_its_own(tmp_path: Path) -> None:
+    """XLNet's puts [CLS] behind, whatever tokenizer.json says: a plain class reads the copy."""
+    names = ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>", "\u2581a", "\u2581b")
+    XLNetTokenizer(vocab=[(name, -1.0) for name in names], unk_id=1).save_pretrained(
+        str(tmp_path / "given")
+    )
+    assert AutoTokenizer.from_pretrained(tmp_path / "given")("a b")["input_ids"] == [5, 6, 3, 2]
+    save_existing(str(tmp_path / "given"), tmp_path / "copy")
+    assert AutoTokenizer.from_pretrained(tmp_path / "copy")("a b")["input_ids"] == [2, 5, 6, 3]

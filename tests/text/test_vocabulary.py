@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from vocabularies import trained
+from vocabularies import some_texts, trained
 
 from electrify.errors import UserError
 from electrify.text import vocabulary as module
@@ -26,6 +26,7 @@ from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
 from electrify.text.tokenizer import plain as plain_tokenizer
 from electrify.text.vocabulary import (
     Splitting,
+    enough,
     train,
 )
 
@@ -299,3 +300,41 @@ def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
     assert sum(len(t.removeprefix("##")) == 1 for t in found) <= 320 // 4
     assert len(found) == 320
     assert len(set(words) & set(found)) > 30
+
+
+def syllables(n: int) -> list[str]:
+    draw = random.Random(0)
+    return [
+        "".join(draw.choices(["\u0e17\u0e35\u0e48", "\u0e01\u0e34", "\u0e19"], k=90))
+        for _ in range(n)
+    ]
+
+
+def molecules(n: int, *, size: int = 50) -> list[str]:
+    draw = random.Random(4)
+    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
+
+
+def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
+    texts = some_texts(1000)
+    assert sum(map(len, texts)) > 1 << 16
+    assert enough(texts, 300) is texts
+    few = molecules(1000)
+    assert enough(few, 300) is few
+
+
+def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat() -> None:
+    texts = [*molecules(2000), "rare \u2603"]
+    kept = enough(texts, 300)
+    assert 1 << 16 <= sum(map(len, kept)) < (1 << 16) + 100
+    assert kept[-1] == texts[-1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "splitting"),
+    [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
+    ids=["marks", "signs"],
+)
+def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
+    tokenizer = vocabulary(texts, "wordpiece", splitting)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)

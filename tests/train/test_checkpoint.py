@@ -119,7 +119,7 @@ def test_what_a_kill_has_left_is_removed_by_the_next_save(tmp_path: Path) -> Non
     assert folders(tmp_path) == {"checkpoint-4"}
 
 
-# ---- No damage to a checkpoint passes silently
+# -------------------- no damage to a checkpoint passes silently
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -178,7 +178,7 @@ def test_a_foreign_state_is_damage(tmp_path: Path, text: str) -> None:
         checkpoint.load(path)
 
 
-# ---- SIGKILL at any moment of a save
+# -------------------- SIGKILL at any moment of a save
 
 
 SOAK = """

@@ -166,7 +166,7 @@ def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
     assert len({digest for of_rank in found for digest in of_rank}) == 1
 
 
-# ---- Processes that meet over a store full of what earlier attempts have left
+# ------------------------------------------------------------------ processes that meet
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missi
     assert again != first
 
 
-# ---- The machine
+# ------------------------------------------------------------------ the machine
 
 
 def test_pick_device() -> None:

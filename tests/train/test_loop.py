@@ -299,7 +299,7 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
 
 
-# ---- In which numbers a run computes
+# -------------------- in which numbers a run computes
 
 
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}

@@ -153,7 +153,7 @@ def test_each_warning_once_and_again_after_recovery() -> None:
     )  # another trouble is another warning
 
 
-# ---- Rates of a run, with a clock of the test's own
+# -------------------- rates of a run, with a clock of the test's own
 
 
 CPU = torch.device("cpu")

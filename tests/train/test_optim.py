@@ -229,7 +229,7 @@ def test_a_saved_state_continues_to_the_bit(kind: str) -> None:
     assert resumed.save() == fresh.save()
 
 
-# ---- What the generator has of its own in the optimiser
+# -------------------- what the generator has of its own in the optimiser
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -308,7 +308,7 @@ def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(small_data, tmp_p
     assert losses[0] != losses[1]
 
 
-# ----
+# ------------------------------------------------------------------ schedules
 
 
 SCHEDULES = ["electra", "linear", "cosine", "wsd", "constant"]

@@ -19,6 +19,7 @@ from electrify.train.machine import (
     candidates,
     choose,
     fewest_fast,
+    measured,
 )
 from electrify.train.meter import Pace
 from small import DROPOUT, pretrain_words, same_ending, signalled
@@ -140,3 +141,15 @@ def test_a_rate_that_falls_is_told_once() -> None:
     assert fed(Pace(), *[(300.0, 300_000.0)], (300.0, 3_000.0)) == [
         (1000.0, 10.0)
     ]  # lines that are long themselves
+
+
+@pytest.mark.parametrize("width", [16, 100, 128])
+def test_a_measurement_leaves_torch_as_it_was(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "BUDGET_S", 0.0)
+    monkeypatch.setattr(machine, "TURN_S", 0.0)
+    before, state = torch.get_num_threads(), torch.get_rng_state()
+    speeds = measured([1, 2], width=width, tokens=100, bf16=True)
+    assert speeds[1] == 1.0
+    assert speeds[2] > 0
+    assert torch.get_num_threads() == before
+    assert torch.equal(torch.get_rng_state(), state)
