@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.files import claim, sha256
+from electrify.files import sha256
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus, read_manifest
 from electrify.train import log
@@ -406,16 +406,6 @@ def test_which_folders_are_refused(tmp_path, names, resume, says):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=says) if says else contextlib.nullcontext():
         must_be_free(tmp_path, resume, stage=False)
-
-
-def test_a_folder_in_use(capsys, finished, small_data, tmp_path):
-    run = copied(finished, tmp_path / "run")
-    with claim(run, "run.json"):
-        before = listing(run)
-        sentence = mistake(capsys, *pretrain_words(small_data, run, **SHORT))
-        assert f"another process writes into {run}" in sentence
-        assert listing(run) == before
-    assert pretrain(small_data, run) == 0
 
 
 # ------------------------------------------------------------------ numbers that cannot work

@@ -17,9 +17,6 @@ from small import (
     one_sentence,
     pretrain_words,
     records,
-    same_ending,
-    same_numbers,
-    steps_of,
 )
 from systems import FEW_ROWS
 
@@ -68,28 +65,6 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     assert (run / "generator").exists() == (name not in ("electric", "unigram", "uniform"))
     assert (run / "corrector").exists() == (name in CORRECTORS)
     assert (run / "selector").exists() == (name == "teams")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["coco-lm", "fast-electra"])
-def test_stopped_and_cut_in_two(name: str, small_data: Path, tmp_path: Path) -> None:
-    """A run that is stopped ends with the same bytes, and one of two passes for each batch with the
-    same numbers: groups of a contrast are whole in each, and a frozen generator stays."""
-    whole, broken, cut = (tmp_path / run for run in ("whole", "broken", "cut"))
-    fields = FEW_ROWS[name] | {"logging_steps": 1, "dropout": 0.0, "attention_dropout": 0.0}
-
-    def ends(run: Path, **more: Any) -> int:
-        return pretrain(small_data, run, f"{name}-tiny", **fields | more)
-
-    assert ends(whole) == 0
-    # The first stage of two, if there are two, and then the run itself.
-    while ends(broken, max_minutes=1e-9) == 75 and not steps_of(broken):
-        pass
-    assert steps_of(broken) != [12]
-    assert ends(broken) == 0
-    same_ending(whole, broken, step=12)
-    assert ends(cut, gradient_accumulation_steps=2) == 0
-    same_numbers(whole, cut)
 
 
 def tables(folder: Path) -> dict[str, torch.Tensor]:

@@ -29,7 +29,6 @@ from electrify.train import checkpoint
 from small import (
     DROPOUT,
     mistake,
-    run,
 )
 
 
@@ -110,31 +109,6 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
             ordinary += float(plain.log_softmax(-1)[ids[place]])
         assert score == pytest.approx(wanted, abs=1e-4)
         assert abs(wanted - ordinary) > 1e-3, "without the decoder it is another score"
-
-
-@pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])
-def test_a_run_of_each(name, small_data, tmp_path, capsys):
-    """Exported, and the doctor finds nothing. A first stage leaves its table to the second."""
-    own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta", "init": "published"}
-    own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
-    own = {} if name.endswith("deberta") else own
-    folder = tmp_path / "run"
-    assert cli.main(words(small_data, folder, name, **own)) == 0
-    said = capsys.readouterr().err
-    part = "discriminator" if name.startswith("bert") else "generator"
-    table = load_tensors(folder / part / "model.safetensors")[POSITIONS]
-    if name == "two-stage":
-        assert (
-            f"{folder / 'generator-stage' / 'discriminator'}: every weight found and used" in said
-        )
-        stage = folder / "generator-stage" / "discriminator" / "model.safetensors"
-        assert torch.equal(load_tensors(stage)[POSITIONS], table), "it is frozen"
-    if name == "replace-mlm":
-        assert POSITIONS not in load_tensors(folder / "discriminator" / "model.safetensors")
-    status = run("doctor", str(folder), str(folder / part))
-    out = capsys.readouterr().out
-    assert status == 0, out
-    assert "have no place" not in out
 
 
 def test_a_frozen_generator_keeps_its_decoder(decoder, small_data, tmp_path, capsys):

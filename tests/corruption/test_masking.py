@@ -17,7 +17,6 @@ from batches import (
     draws_of,
     pack,
     packed_batches,
-    ragged_batch,
     sequences_of,
 )
 from electrify.corruption.choosing import Candidates, Chooser, wanted
@@ -213,20 +212,6 @@ def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
         )
 
 
-@pytest.mark.parametrize("mix", TABLE_8, ids=str)
-def test_the_text_holds_what_is_shown(mix: tuple[float, ...]) -> None:
-    tokens = ragged_batch()
-    z = corrupted(mask(0.5, mix), tokens, draws_of(tokens))
-    assert torch.equal(z.original_T, tokens.ids_T)
-    assert torch.equal(z.tokens.ids_T[z.at_M], z.plan.shown_M)
-    assert torch.equal(z.was_M, tokens.ids_T[z.at_M])
-    untouched = torch.ones_like(tokens.ids_T, dtype=torch.bool).index_fill(0, z.at_M, False)
-    assert torch.equal(z.tokens.ids_T[untouched], tokens.ids_T[untouched])
-    assert z.logits_MV is None
-    for field in ("seq_T", "pos_T", "segment_T"):
-        assert torch.equal(getattr(z.tokens, field), getattr(tokens, field))
-
-
 def test_random_tokens_are_uniform_and_never_special() -> None:
     tokens = plain_rows(400, 250)
     z = corrupted(mask(0.4, (0.0, 0.0, 1.0)), tokens, draws_of(tokens, seed=2))
@@ -248,11 +233,3 @@ def test_place_mix_and_random_token_are_independent() -> None:
     )
     assert float(streams.min()) >= 0
     assert float(streams.max()) < 1
-
-
-@pytest.mark.parametrize(
-    "mix", [(1.0, 0.0), (0.5, 0.6, -0.1), (0.8, 0.1, 0.2), (0.3, 0.3, 0.3), ()], ids=str
-)
-def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="sum to 1"):
-        mask(0.15, mix)

@@ -148,18 +148,6 @@ def test_golden_batch(tmp_path):
     assert tokens.ids_T.reshape(3, 16).tolist() == GOLDEN_IDS
 
 
-def test_text_is_that_of_the_corpus_in_both_splits(corpus):
-    """The tokens of a batch, looked up where the row table says."""
-    data = loader(corpus)
-    everything = np.concatenate(corpus.tokens).tolist()
-    known = Counter(
-        tuple(everything[a : a + n])
-        for a, n in zip(only(data).sequences.start_N, only(data).sequences.length_N, strict=True)
-    )
-    for step in range(10):
-        assert all(tuple(text) in known for text, _ in texts(data.batch(step)))
-
-
 @pytest.mark.parametrize("num_segments", [1, 2])
 def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
     data = loader(corpus, num_segments=num_segments)

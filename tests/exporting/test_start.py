@@ -175,41 +175,6 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     assert not changed(built, before, "discriminator")
 
 
-def test_places_that_are_no_model(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "gpt").mkdir()
-    (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "config.json").write_text("{")
-    (tmp_path / "file").write_text("")
-    for name, says in (
-        ("empty", "holds no config.json"),
-        ("gpt", "model of type 'gpt2'"),
-        ("torn", "is not JSON"),
-        ("file", "a file, not a folder"),
-        ("absent", "no such folder"),
-    ):
-        with pytest.raises(UserError, match=says):
-            shape_of(str(tmp_path / name))
-    with pytest.raises(UserError, match="no-such-user/model: no such folder"):
-        shape_of("~no-such-user/model")
-    with pytest.raises(UserError, match="nor a model that can be reached on the Hub"):
-        shape_of("nobody-here/no-such-model")
-
-
-def test_damaged_and_unsafe_weights(tmp_path):
-    half = random_built(RTD).kept
-    start = folder(tmp_path, "ElectraForPreTraining")
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, start, what="discriminator")
-    weights.unlink()
-    torch.save({}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, start, what="discriminator")
-
-
 def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
     from safetensors.torch import load_file, save_file
 

@@ -401,18 +401,6 @@ def test_pairs_in_both_orders() -> None:
 # ------------------------------------------------------------------ examples and epochs
 
 
-def test_a_smaller_subset_is_inside_a_larger_one() -> None:
-    task = reviews_task()
-
-    def drawn(most: int, seed: int = 1) -> list[Any]:
-        return drawn_examples(task, seed=seed, settings=FinetuneSettings(max_train_samples=most))
-
-    assert drawn(10) == drawn(20)[:10]
-    assert len(set(drawn(20))) == 20
-    assert drawn(10) != drawn(10, seed=2)
-    assert drawn(999) == list(task.train)
-
-
 def test_a_small_set_is_shown_more_often() -> None:
     """100 examples are 4 batches of 32."""
     rows = [Example("a", None, k % 2) for k in range(100)]

@@ -27,7 +27,6 @@ from electrify.flop_counts import passes_flops
 from electrify.model.costs import Pass
 from electrify.model.heads import ClsBinaryHead
 from electrify.model.shape import Shape
-from electrify.objectives.objective import Step
 from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
@@ -198,18 +197,6 @@ def test_every_objective_takes_an_update(name: str) -> None:
     for part, p in objective.head.named_parameters():
         assert p.grad is not None, part
         assert bool(p.grad.abs().sum() > 0), part
-
-
-def test_the_head_that_waits_learns_nothing() -> None:
-    """A run of `corrective` that begins as a masked language model gives it no gradient, so that
-    neither decay nor momentum moves it."""
-    objective, config = made("corrective", mlm_share=0.5)
-    tokens = ragged_batch()
-    plan = objective.plan(tokens, draws_of(tokens))
-    assert plan.masked
-    terms = Step(objective)(tokens, plan)
-    weighted(terms, config.objective.term_weights, plan.counts).backward()
-    assert all(p.grad is None for p in objective.head.parameters())
 
 
 # ---------------------------------------------------------------- values and costs

@@ -70,19 +70,6 @@ def test_the_discriminator_reads_samples_also_where_the_mix_kept() -> None:
     assert value(terms["generator_loss_kept"].sum) == 50.0
 
 
-def test_nothing_but_padding() -> None:
-    objective = built("electra-tiny").objective
-    tokens = pack([[], []], row_length=32)
-    loss = weighted(
-        terms_of(objective, tokens, draws_of(tokens)),
-        {"generator": 1.0, "rtd": 50.0},
-        counts_of(objective, tokens, draws_of(tokens)),
-    )  # type: ignore[operator]
-    loss.backward()
-    assert value(loss) == 0
-    assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
-
-
 # --------------------------------------------------------------- which loss reaches which parameter
 
 

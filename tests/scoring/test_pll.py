@@ -14,11 +14,9 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 from scored import SHAPE, VOCABULARY
 from transformers import (
     AlbertConfig,
-    AutoModel,
     AutoModelForMaskedLM,
     AutoTokenizer,
     BertConfig,
@@ -186,29 +184,6 @@ def test_a_head_that_needs_the_whole_row_gets_it():
     assert not is_short(Mixing(), vocab_size=40)
 
 
-def test_what_cannot_be_scored(run: Path, tmp_path: Path):
-    scorer = load_scorer(str(run / "generator"))
-    with pytest.raises(UserError, match="finds no token in ' '"):
-        scorer.scores([" "])
-    with pytest.raises(UserError, match=r"reads \d+ tokens and the text has"):
-        scorer.scores(["the " * 600])
-    with pytest.raises(UserError, match="no such folder"):
-        load_scorer(str(tmp_path / "nowhere"))
-    bare = tmp_path / "bare"
-    AutoModel.from_pretrained(run / "generator").save_pretrained(bare)
-    AutoTokenizer.from_pretrained(run / "generator").save_pretrained(bare)
-    with pytest.raises(UserError, match="a score needs the head"):
-        load_scorer(str(bare))
-    cut = shutil.copytree(run / "discriminator", tmp_path / "cut")
-    tensors = load_file(cut / "model.safetensors")
-    tensors.pop("discriminator_predictions.dense.weight")
-    save_file(tensors, cut / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        UserError, match=r"lacks 1 weights \(discriminator_predictions.dense.weight"
-    ):
-        load_scorer(str(cut))
-
-
 # ------------------------------------------------------------------ the longest text
 
 PADDED = {"pad_token_id": 1}
@@ -289,11 +264,6 @@ def test_a_planted_word_is_foreign_and_the_rest_is_untouched(seed: int):
     assert len({p.text[: p.start] + p.right + p.text[p.end :] for p in planted}) == len(planted)
 
 
-def test_nothing_to_plant():
-    assert plant([], count=3) == []
-    assert plant(SENTENCES[:1], count=3) == []
-
-
 def test_summary_by_hand():
     p = Planted("a bcd ef", 2, 5, "xyz")
     caught, missed, tie = (
@@ -353,20 +323,3 @@ def test_the_text_is_held_out(small_data: Path) -> None:
         tokenizer.decode(corpus.tokens[0][a:b].tolist()) for a, b in pairwise(corpus.documents[0])
     )
     assert all(pair.good.strip() in whole for pair in planted_pairs(small_data, count=20).pairs)
-
-
-def test_too_little_text_is_a_sentence(tmp_path: Path) -> None:
-    from electrify.text.options import PrepareConfig
-    from electrify.text.prepare import prepare
-
-    # One word a document, as of a protein: nothing in it can be told apart.
-    source = tmp_path / "one.txt"
-    source.write_text("\n\n".join("MKV" + "ACDEFGHIKL"[k % 10] * 30 for k in range(400)))
-    data = tmp_path / "data"
-    prepare(
-        PrepareConfig(
-            inputs=(str(source),), output_dir=str(data), vocab_size=64, valid_fraction=0.2
-        )
-    )
-    with pytest.raises(UserError, match=r"only 0 spans .* leave the task planted out"):
-        planted_pairs(data)

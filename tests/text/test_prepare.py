@@ -158,28 +158,6 @@ def test_finished_folder_is_verified_and_not_made_again(corpus, tmp_path, capsys
         run(corpus / "a.txt", out)
 
 
-def test_changed_files_of_a_finished_folder_are_named(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    run(corpus, out)
-    for name in ("unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"):
-        good = (out / name).read_bytes()
-        (out / name).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        with pytest.raises(UserError, match=f"{name} does not have the hash"):
-            run(corpus, out)
-        (out / name).write_bytes(good)
-
-
-def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    out.mkdir()
-    (out / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match=r"holds other files \(thesis\.tex"):
-        run(corpus, out)
-    assert [p.name for p in out.iterdir()] == ["thesis.tex"]
-    with pytest.raises(UserError, match="is a file"):
-        run(corpus, out / "thesis.tex")
-
-
 def test_a_disk_that_fills_up(corpus, tmp_path, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,27 +110,6 @@ def test_equivalents_and_missing_special_tokens(tmp_path: Path) -> None:
         special_ids(load_tokenizer(bert_like(tmp_path / "b", lacking)))
     with pytest.raises(UserError, match="one token for several roles"):
         special_ids(load_tokenizer(bert_like(tmp_path / "c", ROBERTA | {"pad_token": "<unk>"})))
-
-
-def test_damaged_and_absent_tokenizers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no tokenizer: .* nor vocab\.txt$"):
-        load_tokenizer(tmp_path)
-    good = bert_like(tmp_path / "good", ROBERTA)
-    # That of a prepared corpus, or of a run.
-    shutil.copytree(good, tmp_path / "corpus" / "tokenizer")
-    with pytest.raises(UserError, match=r"; name \S+/corpus/tokenizer$"):
-        load_tokenizer(tmp_path / "corpus")
-    text = (good / "tokenizer.json").read_text()
-    evil = {
-        "cut": text[: len(text) // 2],
-        "deep": "[" * 20_000 + "]" * 20_000,
-        "duplicate ids": text.replace('"world": 6', '"world": 7000000000000'),
-    }
-    for name, content in evil.items():
-        (good / "tokenizer.json").write_text(content)
-        with pytest.raises(UserError, match="damaged tokenizer"):
-            load_tokenizer(good)
-        assert name
 
 
 def by_hand(folder: Path, **more: Any) -> Path:
