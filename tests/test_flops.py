@@ -395,3 +395,21 @@ def test_table_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     hardware = lines(capsys, "electra-small", "--convention", "hardware")[1]
     assert hardware[-1] == "1,000,000"
     assert hardware[-2] != "1.29e18"
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(
+            ["flops", "electra-tiny", "--json", "--vocab-size", "8192", "--convention", "hardware"]
+        )
+        == 0
+    )
+    got = json.loads(capsys.readouterr().out)
+    cost = recipe_flops(load("electra-tiny"), vocab_size=8192, convention="hardware")
+    assert got == {
+        "convention": "hardware",
+        "vocab_size": 8192,
+        "recipes": {"electra-tiny": vars(cost)},
+    }
+    assert main(["flops", "--published", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"convention": "paper", "published": published()}

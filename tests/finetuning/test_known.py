@@ -17,6 +17,7 @@ from electrify.finetuning.tasks import (
     TASKS,
     Example,
     TaskData,
+    tasks_named,
 )
 from golden import UPDATES, measured, processor, read, tasks
 
@@ -173,7 +174,11 @@ COUNTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COUNTS)
+LARGE = ("conll2003", "wikiann", "ud")
+EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in COUNTS]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_the_official_files(name: str) -> None:
     if not DATA.is_dir():
         pytest.skip("no ../shared/data")
@@ -224,3 +229,30 @@ def test_golden_updates(zoo: Path, name: str) -> None:
 
 def test_every_kind_of_task_is_frozen() -> None:
     assert GOLDEN.keys() == tasks().keys()
+
+
+def test_names() -> None:
+    found = [row.name for row in tasks_named(["SST-2", "GLUE", "babylm-rte"])]
+    assert found == ["sst2", *(n for n in GROUPS["glue"] if n != "sst2"), "babylm_rte"]
+    with pytest.raises(UserError, match="no task 'colla'; did you mean 'cola'"):
+        tasks_named(["colla"])
+
+
+def test_malformed_lines(tmp_path: Path) -> None:
+    """97,931 of the official QQP has three columns: a line feed within a question."""
+
+    def qqp(*cut: int) -> str:
+        rows = (
+            "9\tand so?\t0" if k in cut else f"{k}\twhy {k}\tso?\t{k % 2}" for k in range(2, 402)
+        )
+        return "\n".join(["id\tquestion1\tquestion2\tis_duplicate", *rows])
+
+    found = task(tmp_path, "qqp", train=qqp(98, 99, 300), dev=qqp())
+    assert len(found.train) == 397
+    assert found.notes == (
+        "train.tsv: 3 malformed lines left out (line 98: 3 columns, expected 4)",
+    )
+    with pytest.raises(UserError, match=r"line 5: 3 columns, expected 4 \(5 of 401 lines"):
+        task(tmp_path, "qqp", train=qqp(5, 9, 20, 30, 50))
+    with pytest.raises(UserError, match=r"line 401: 3 columns, .* the file is cut"):
+        task(tmp_path, "qqp", train=qqp(401))

@@ -18,7 +18,7 @@ from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.recipe import entry, load, override
+from electrify.recipe import entry, joined, load, override
 from electrify.studies.budgets import (
     UNTRAINED,
     Cost,
@@ -438,3 +438,16 @@ def test_the_trials_of_a_study() -> None:
         if cell.starts_at is not None:
             assert cell.starts_at == pytest.approx(0.8 * cell.steps, abs=1)
             assert cell.own_steps == cell.steps - cell.starts_at
+
+
+@pytest.mark.parametrize(
+    ("words", "entries"),
+    [
+        ("a,b", ["a", "b"]),
+        ("a:x=1,y=2,b", ["a:x=1,y=2", "b"]),
+        ("a:x=1,b:y=2,z=3", ["a:x=1", "b:y=2,z=3"]),
+        ("x=1,a", ["x=1", "a"]),
+    ],
+)
+def test_commas_stand_between_recipes_and_changes(words: str, entries: list[str]) -> None:
+    assert joined(words.split(",")) == entries

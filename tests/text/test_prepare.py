@@ -34,7 +34,7 @@ from electrify.text.corpus import (
     read_manifest,
     verify,
 )
-from electrify.text.dedup import digest, fraction
+from electrify.text.dedup import digest, fraction, until
 from electrify.text.options import PrepareConfig
 from electrify.text.report import report
 from electrify.text.tokenizer import load_tokenizer
@@ -305,3 +305,12 @@ def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "did you mean 'smiles'?" in mistake(
         capsys, "prepare", source, "--output-dir", out, "--preset", "smile"
     )
+
+
+def test_the_vocabulary_is_of_the_documents_that_are_taken() -> None:
+    """With --max-documents, a document that comes again is not one more."""
+    lines = ["the same line"] * 20 + [f"word{k}" for k in range(20)]
+    pairs = [(digest(line.encode()), line) for line in lines]
+    assert list(until(iter(pairs), 12, distinct=True)) == pairs[:31]
+    assert list(until(iter(pairs), 12, distinct=False)) == pairs[:12]
+    assert list(until(iter(pairs), None, distinct=True)) == pairs

@@ -190,3 +190,19 @@ def test_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sources[1].identity()["sha256"] == ""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert found("hub:~/2023:more")[0].hub == f"{tmp_path}/2023:more"
+
+
+def test_patterns_say_what_they_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, "a.txt", "b/c.txt", "d.png")
+    (tmp_path / "dead.txt").symlink_to("gone")
+    (tmp_path / "linked").symlink_to(tmp_path / "b")
+    said = said_of(f"{tmp_path}/*", capsys)
+    for part in (
+        "folders into which this pattern does not lead: 2 (b, linked)",
+        "links that lead nowhere, pipes or devices: 1 (dead.txt)",
+        "(d.png)",
+    ):
+        assert part in said
+    assert "links to folders (not followed): 1 (linked)" in said_of(f"{tmp_path}/**/*.txt", capsys)
