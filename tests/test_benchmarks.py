@@ -119,36 +119,3 @@ def test_taking_words(tmp_path: Path) -> None:
     ends = [int(d.rpartition("end")[2]) for d in taken if d.startswith("a.txt")]
     assert ends[0] < 10
     assert ends[-1] > 590
-
-
-@pytest.mark.slow
-def test_overlap(tmp_path: Path) -> None:
-    """Predictions that are the share of common words, and the scores, by hand; encoders of one
-    recipe are one row, and predictions of other examples are left out."""
-    glue = tmp_path / "STS-B"
-    glue.mkdir()
-    head = "index\tsentence1\tsentence2\tscore\n"
-    pairs = [("a b", "c d", 3.0), ("a b", "b c", 1.0), ("a b", "a b", 2.0)]
-    text = head + "".join(f"{k}\t{a}\t{b}\t{s}\n" for k, (a, b, s) in enumerate(pairs))
-    for name in ("train.tsv", "dev.tsv"):
-        (glue / name).write_text(text)
-    for seed, predicted in enumerate(((0.0, 1 / 3, 1.0), (3.0, 1.0, 2.0))):
-        folder = tmp_path / "encoders" / f"a-tiny-1e+14-seed{seed}-0123abcd" / "stsb"
-        folder.mkdir(parents=True)
-        lines = [
-            f"{k},{s},{p}" for k, ((_, _, s), p) in enumerate(zip(pairs, predicted, strict=True))
-        ]
-        (folder / "stsb-validation.csv").write_text("\n".join(["row,label,prediction", *lines]))
-    other = tmp_path / "encoders" / "other"
-    other.mkdir()
-    (other / "stsb-validation.csv").write_text("row,label,prediction\n0,1,2\n")
-    script = str(BENCHMARKS / "overlap.py")
-    command = [sys.executable, script, *map(str, (tmp_path / "encoders").iterdir())]
-    ran = subprocess.run(
-        [*command, "--data-dir", str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert rows(ran.stdout) == [
-        ["words in common, alone", "", "-50.0", ""],
-        ["a-tiny, stsb", "2", "25.0 (-50.0 - 100.0)", "25.0 (-50.0 - 100.0)"],
-    ]
-    assert ran.stderr.count("predictions of other examples") == 1

@@ -21,7 +21,6 @@ from electrify.studies.report import (
     in_csv,
     in_json,
     markdown,
-    sentences,
     table_of,
     text,
     write_report,
@@ -190,22 +189,3 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     assert table.costs["late", 10.0]["flops"] == 1e15
     pictures = {drawn(table, against=what) for what in ("epochs", "flops", "tokens")}
     assert len(pictures) == 3  # other axes
-
-
-def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
-    """Matthews of 0 is what every encoder has that says one class."""
-
-    def said(*ahead: float) -> list[str]:
-        results = [
-            result(name, budget, seed, a=0.5 + (by if name == "late" else 0.0))
-            for budget, by in zip(BUDGETS, ahead, strict=True)
-            for name in ("first", "late")
-            for seed in range(3)
-        ]
-        return sentences(table_of(results, recipes=["first", "late"], tasks=["a"]))
-
-    assert said(0.0, 0.0, 0.0) == ["a: late reaches the 50.0 of first at least 10.0 times cheaper"]
-    assert not any("behind" in line or "ahead" in line for line in said(0.125, 0.125, 0.0))
-    assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
-    assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
-    assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]

@@ -14,14 +14,11 @@ from batch_spy import spying
 from electrify import cli
 from electrify.train.loop import Run
 from small import (
-    DROPOUT,
     TORCHRUN,
     Done,
     Process,
     logged_step,
     pretrain_words,
-    records,
-    same_ending,
     same_numbers,
     steps_of,
     torchrun,
@@ -91,26 +88,6 @@ def test_accumulation(small_data, alone, tmp_path, cut):
 
 
 @pytest.mark.slow
-def test_gradients_sent_in_bfloat16(small_data, alone, tmp_path):
-    """The losses are near those of float32, and not the same: the option does something."""
-    fields = EXACT | {"reduce_dtype": "bfloat16"}
-    assert (
-        spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2)
-        == alone[1]
-    )
-    near, exact = (records(run, "train") for run in (tmp_path / "run", alone[0]))
-    assert near[0]["rtd"] == pytest.approx(exact[0]["rtd"], rel=1e-6), "before the first gradient"
-    means = [
-        sum(r["rtd"] for r in run) / len(run) for run in (near, exact)
-    ]  # one other sample moves the loss of its update by percents
-    assert means[0] == pytest.approx(means[1], rel=1e-2)
-    differences = [
-        abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)
-    ]
-    assert differences[0] > 1e-5  # float32 is exact to 1e-6
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
 @pytest.mark.parametrize(
     "cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"]
@@ -161,24 +138,3 @@ def test_from_two_processes_to_one_and_back(small_data, alone, tmp_path):
     assert done.status == 0, done.err
     assert done.err.count("world_size 1 then, 2 now") == 1
     same_numbers(alone[0], run)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
-    """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an
-    unbroken one of two, dropout included."""
-    fields = DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = torchrun(pretrain_words(small_data, whole, **fields), tmp_path).end()
-    assert done.status == 0, done.err
-    words = pretrain_words(small_data, broken, **fields)
-    process = torchrun(words, tmp_path)
-    assert process.wait_for(lambda: logged_step(broken) >= 12)
-    (worker,) = (p for p in process.family() if p.environ().get("RANK") == str(victim))
-    worker.kill()
-    assert process.end().status != 0
-    assert 40 not in steps_of(broken)
-    done = torchrun(words, tmp_path).end()
-    assert done.status == 0, done.err
-    same_ending(whole, broken, step=40)
