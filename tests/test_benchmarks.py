@@ -70,7 +70,7 @@ def numbers(found: Any) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_scripts_that_write_no_file(tmp_path: Path) -> None:
     table = rows(run(tmp_path, "scaling.py", "--device", "cpu"))
     sides = ["1, the same batch", "2, the same batch", "2, a batch a process"]
