@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from electrify.tokens import SpecialIds, Tokens
 
 # The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
-settings.register_profile("electrify", deadline=None, derandomize=True)
+settings.register_profile("electrify", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("electrify")
 
 show_progress()  # as the command line does: many tests read what is printed

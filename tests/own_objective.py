@@ -105,10 +105,6 @@ class Misnamed(Detector):
         return replace(graded, losses=losses)
 
 
-class Scaled(Detector):
-    head_type = ScaledHead
-
-
 class Recurrent(Detector):
     head_type = GruHead
 

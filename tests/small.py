@@ -290,23 +290,6 @@ def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path, longest: int
     return sentence
 
 
-@contextlib.contextmanager
-def signalled_at(step: int, number: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-    """Runs in this process get a signal in this update."""
-    from electrify.train.loop import Run
-
-    update = Run.update
-
-    def signalled(self: Run, batch: Any) -> None:
-        if self.step == step - 1:
-            os.kill(os.getpid(), number)
-        update(self, batch)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "update", signalled)
-        yield
-
-
 # ------------------------------------------------------------------ what a run left
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import electrify
 from electrify import UserError
-from electrify.api import as_mapping, is_named, rows_of
+from electrify.api import is_named
 
 TEXTS = [f"the cat number {i} sat on mat {i % 7} near the house of {i} dogs" for i in range(300)]
 SMALL: dict[str, Any] = {
@@ -52,9 +52,7 @@ def test_names_are_told_from_texts(tmp_path: Path) -> None:
     assert not is_named(text for text in TEXTS)
 
 
-def test_texts_in_memory_are_those_of_a_file(
-    corpus: electrify.PreparedCorpus, tmp_path: Path
-) -> None:
+def test_texts_in_memory_are_those_of_a_file(corpus, tmp_path):
     """A generator, a data frame and a file of the same texts give the same corpus."""
     assert corpus.documents == 300
     frame = pd.DataFrame({"text": TEXTS, "other": range(300)})
@@ -161,27 +159,6 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
-
-
-def test_a_column_by_number_of_a_file_with_a_first_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is the header unless the user says that there is none, and its name is shown."""
-    file = tmp_path / "rows.csv"
-    file.write_text("".join(f"{i},{text}\n" for i, text in enumerate(TEXTS)))
-    given = {"text_column": "1", "vocab_size": 200}
-    assert electrify.prepare(file, output_dir=tmp_path / "a", **given).documents == 299
-    assert f"column 1 is called {TEXTS[0]!r} by the first line" in capsys.readouterr().err
-    more = electrify.prepare(file, output_dir=tmp_path / "b", header=False, **given)
-    assert more.documents == 300
-
-
-def test_rows_are_named_by_their_number_of_cells() -> None:
-    columns = ["text", "text_pair", "label"]
-    assert as_mapping(("a", 1), columns, 1) == {"text": "a", "label": 1}
-    assert as_mapping(("a", "b", 1), columns, 1) == {"text": "a", "text_pair": "b", "label": 1}
-    assert as_mapping("a", columns, 1) == {"text": "a"}
-    assert list(rows_of(pd.DataFrame({"x": [1, 2]}))) == [{"x": 1}, {"x": 2}]
 
 
 @pytest.mark.parametrize(

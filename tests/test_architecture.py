@@ -50,20 +50,8 @@ RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # What objectives may take from beside them: their parts, and never one another.
 SHARED = ((), ("objective",), ("losses",), ("metrics",), ("contrast",))
 SHARED_FILES = ", ".join(f"{name[0]}.py" for name in SHARED if name)
-HEAVY = {
-    "torch",
-    "transformers",
-    "datasets",
-    "sklearn",
-    "scipy",
-    "matplotlib",
-    "pyarrow",
-    "rich",
-    "tokenizers",
-    "pandas",
-    "tensorboard",
-    "ray",
-}
+HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich"}
+HEAVY |= {"tokenizers", "pandas", "tensorboard", "ray"}
 
 
 def parts(path: Path) -> tuple[str, ...]:
@@ -139,42 +127,19 @@ def faults(path: Path, source: str) -> list[str]:
     return bad
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))
-def test_imports_point_one_way(path: Path):
-    assert faults(path, path.read_text(encoding="utf-8")) == []
+def test_imports_point_one_way():
+    assert not [fault for path in FILES for fault in faults(path, path.read_text())]
 
 
 @pytest.mark.parametrize(
     ("file", "source", "why"),
     [
-        ("data/loader.py", "from ..model.encoder import Encoder", "later or beside"),
         ("data/loader.py", "def f():\n    from ..train import loop", "later or beside"),
         ("data/loader.py", "import electrify.cli", "later or beside"),
         ("tokens.py", "from . import draws", "later or beside"),
-        ("tokens.py", "from .data.loader import Loader", "later or beside"),
-        ("scoring/detect.py", "from ..finetuning import run", "later or beside"),
-        (
-            "objectives/electra.py",
-            "from .mlm import MLM",
-            "objective.py, losses.py, metrics.py, contrast.py and nothing else",
-        ),
-        (
-            "objectives/electra.py",
-            "from . import mlm",
-            "objective.py, losses.py, metrics.py, contrast.py and nothing else",
-        ),
-        (
-            "model/encoder.py",
-            "from ..recipe import Model",
-            "never the recipe",
-        ),
-        (
-            "corruption/masking.py",
-            "from electrify import recipe",
-            "never the recipe",
-        ),
+        ("objectives/electra.py", "from .mlm import MLM", "and nothing else"),
+        ("model/encoder.py", "from ..recipe import Model", "never the recipe"),
         ("serve/http.py", "", "no place in ORDER"),
-        ("data/loader.py", "from ..serve import http", "no place in ORDER"),
     ],
 )
 def test_the_test_sees_a_wrong_import(file: str, source: str, why: str):
@@ -182,46 +147,12 @@ def test_the_test_sees_a_wrong_import(file: str, source: str, why: str):
     assert why in fault
 
 
-@pytest.mark.parametrize(
-    ("file", "source"),
-    [
-        (
-            "data/loader.py",
-            (
-                "import torch\nfrom ..tokens import Tokens\nfrom .packing import pack\nfrom .. "
-                "import __version__"
-            ),
-        ),
-        (
-            "objectives/electra.py",
-            (
-                "from ..terms import Term\nfrom .losses import binary_ce\nfrom . import metrics, "
-                "objective"
-            ),
-        ),
-        (
-            "train/loop.py",
-            (
-                "from . import checkpoint\nfrom ..recipe import Train\nfrom "
-                "electrify.data import loader"
-            ),
-        ),
-    ],
-)
-def test_the_test_lets_right_imports_pass(file: str, source: str):
-    assert faults(SRC / file, source) == []
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SRC)))
-def test_functions_are_short(path: Path):
+def test_functions_are_short():
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, functions)]
-    long = {n.name: n.end_lineno - n.lineno + 1 for n in found if n.end_lineno}
-    assert not {name: lines for name, lines in long.items() if lines > MAX_FUNCTION_LINES}
-
-
-def test_no_drawer_for_everything():
-    assert not [p for p in FILES if p.stem in ("utils", "util", "helpers", "misc", "common")]
+    for path in FILES:
+        found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, functions)]
+        lines = {n.name: n.end_lineno - n.lineno + 1 for n in found if n.end_lineno}
+        assert not [n for n, count in lines.items() if count > MAX_FUNCTION_LINES], path
 
 
 def run(code: str) -> str:
@@ -230,12 +161,6 @@ def run(code: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.slow
-def test_every_module_imports():
-    names = [".".join(("electrify", *parts(p))) for p in FILES if p.name != "__main__.py"]
-    run("import importlib\n" + "\n".join(f"importlib.import_module({name!r})" for name in names))
 
 
 LIGHT = [

@@ -10,22 +10,17 @@ from torch import nn
 from batches import (
     SPECIAL,
     VOCAB,
-    VOCABULARY,
     built,
     draws_of,
     encoder_of,
     ragged_batch,
     terms_of,
-    tiny,
 )
-from electrify.build import Built, Vocabulary, build, compose, generator_shape, kept_shape
-from electrify.corruption.generator import Generator
-from electrify.corruption.masking import MaskMix
-from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.build import Built, Vocabulary, compose, generator_shape, kept_shape
+from electrify.model.heads import BinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
-from electrify.objectives.mlm import MLM
-from electrify.recipe import Recipe, load
+from electrify.recipe import load
 from electrify.tables import KEPT, beside, network_names
 
 TIES = ["none", "tokens", "embeddings", "all"]
@@ -90,19 +85,6 @@ def test_lower_blocks_are_the_same_objects(embedding_size: int) -> None:
         assert (d.blocks[2].up.weight.grad is not None) == (loss == "rtd")
 
 
-def test_a_generator_without_dropout_gives_the_same_samples_in_training() -> None:
-    fields: dict[str, Any] = {"tie": "tokens", "dropout": 0.5, "attention_dropout": 0.5}
-    tokens = ragged_batch()
-    seen = []
-    for own in (0.0, None):
-        corruptor: Any = built("electra-tiny", generator_dropout=own, **fields).objective.corruptor
-        corruptor.train()
-        plan = corruptor.plan(tokens, draws_of(tokens))
-        one, two = (corruptor(tokens, plan).logits_MV for _ in range(2))
-        seen.append(torch.equal(one, two))
-    assert seen == [True, False]
-
-
 def test_outputs_that_start_smaller_by_the_depth() -> None:
     plain, scaled = (
         built("electra-tiny", num_hidden_layers=2, init="bert", init_scale=how).kept.encoder
@@ -114,34 +96,10 @@ def test_outputs_that_start_smaller_by_the_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", ["electra-tiny", "electra-modernbert-tiny", "electra-deberta-tiny"]
-)
-def test_parts_that_no_architecture_knows_keep_their_constructors_values(recipe: str) -> None:
-    narrow = {"embedding_size": 16, "hidden_size": 32, "init": "published"}
-    head = built(recipe, objective="own_objective:Scaled", **narrow).objective.own
-    assert head.scale.item() == 5
-    assert bool((head.norm.weight == 1).all())
-    before = torch.random.get_rng_state()
-    one, same, other = (
-        built(
-            recipe, objective="own_objective:Recurrent", seed=seed, **narrow
-        ).objective.own.gru.state_dict()
-        for seed in (1, 1, 2)
-    )
-    for name, t in one.items():
-        assert torch.equal(t, same[name])
-        assert not torch.equal(t, other[name])
-        assert bool(t.any())
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(
     ("recipe", "fields"),
     [("electra-tiny", {}), ("corrective-tiny", {"rtd_head": "linear"}), ("unigram-tiny", {})],
 )
-def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(
-    recipe: str, fields: dict[str, Any]
-) -> None:
+def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(recipe, fields):
     """mask_rate .2: log-odds of 1 to 4. Its other values are those it has without."""
     given = fields | {"mask_rate": 0.2}
     b, plain = (built(recipe, init_rtd_bias=how, **given).kept.head for how in ("replaced", "zero"))
@@ -159,13 +117,6 @@ def test_the_bias_is_that_of_the_share_at_which_detection_begins(share: float, r
 
 
 @pytest.mark.parametrize("tie", TIES)
-def test_the_generators_tables_are_always_tied_to_each_other(tie: str) -> None:
-    g = tied(tie).exports["generator"]
-    assert isinstance(g.head, LMHead)
-    assert g.head.words is g.encoder.embeddings.words
-
-
-@pytest.mark.parametrize("tie", TIES)
 def test_halves_are_the_objectives_own_parts(tie: str) -> None:
     """What is exported is what is trained, and nothing is trained that is not exported."""
     b = tied(tie)
@@ -177,14 +128,6 @@ def test_halves_are_the_objectives_own_parts(tie: str) -> None:
     assert ids_of(b.objective) == set().union(
         *(ids_of(h.encoder, h.head) for h in b.exports.values())
     )
-
-
-def test_the_mlm_has_one_half() -> None:
-    b = built("bert-tiny")
-    assert isinstance(b.objective, MLM)
-    assert b.exports.keys() == {"discriminator"}
-    assert b.objective.encoder is b.kept.encoder
-    assert ids_of(b.objective) == ids_of(b.kept.encoder, b.kept.head)
 
 
 def test_recipe_numbers_arrive() -> None:
@@ -268,28 +211,6 @@ def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> No
     )
 
 
-def test_a_folder_may_decide_the_generators_shape() -> None:
-    config = tiny("electra-tiny", tie="none")
-    shape = Shape(
-        **{
-            **vars(generator_shape(config.model, VOCAB)),
-            "num_hidden_layers": 3,
-            "hidden_size": 24,
-            "embedding_size": 20,
-        }
-    )
-    b = build(config, VOCABULARY, generator=shape)
-    assert b.exports["generator"].encoder.shape == shape
-    assert b.kept.encoder.shape == kept_shape(config.model, VOCAB)
-    assert math.isfinite(
-        float(
-            terms_of(b.objective, ragged_batch(), draws_of(ragged_batch()))[
-                "generator"
-            ].sum.detach()
-        )
-    )
-
-
 @pytest.mark.parametrize("tie", TIES)
 @pytest.mark.parametrize("embedding_size", [16, 32, 48])
 @pytest.mark.parametrize("init", ["bert", "local"])
@@ -301,35 +222,6 @@ def test_every_tie_width_and_init_runs(tie: str, embedding_size: int, init: str)
 
 
 # ---------------------------------------------------------------- state
-
-
-def test_buffers_are_not_saved() -> None:
-    """The tables of words follow from the corpus; a checkpoint holds parameters only."""
-    b = built("electra-tiny")
-    shared = {n for n in b.objective.state_dict() if n not in dict(b.objective.named_parameters())}
-    assert all("words" in n or "embeddings" in n for n in shared), (
-        "second names of shared tables only"
-    )
-    unigram = built("electra-tiny", corruptor="unigram", term_weights={"rtd": 50.0}).objective
-    assert {n for n, _ in unigram.named_buffers()} == {
-        "corruptor.cumulative_V",
-        "corruptor.log_q_V",
-    }
-    assert unigram.state_dict().keys() == dict(unigram.named_parameters()).keys()
-
-
-def test_building_runs_on_the_cpu_in_float32(tiny_config: Recipe) -> None:
-    b = build(tiny_config, VOCABULARY)
-    assert {(p.dtype, p.device.type) for p in b.objective.parameters()} == {(torch.float32, "cpu")}
-    assert all(p.requires_grad for p in b.objective.parameters())
-
-
-def test_parts_are_what_the_objectives_take() -> None:
-    b = built("electra-tiny")
-    assert isinstance(b.objective, Electra)
-    assert isinstance(b.objective.corruptor, Generator)
-    assert isinstance(b.objective.corruptor.mask, MaskMix)
-    assert isinstance(b.objective.corruptor.lm, MaskedLM)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from electrify.checkup import Finding, Report, doctor, published_rate, recipe_traps
 from electrify.errors import UserError
 from electrify.recipe import load, override
-from small import prepare_small, pretrain_words, run
+from small import pretrain_words, run
 
 TOKENS = "tokens-train-00000.bin"
 
@@ -113,14 +113,6 @@ def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
     assert {f.code for f in recipe_traps(recipe, None)} == codes
 
 
-def test_a_corpus_that_is_seen_too_often() -> None:
-    """128 tokens x 128 rows x 1 M updates of a corpus of 100 M tokens."""
-    (epochs,) = recipe_traps(load("electra-small"), 100_000_000)
-    assert epochs.code == "epochs"
-    assert "164 times" in epochs.fact
-    assert "--max-steps 244140" in epochs.advice
-
-
 # ------------------------------------------------------------------ runs
 
 
@@ -130,11 +122,6 @@ def test_a_finished_run_with_its_corpus(made: Path, small_data: Path) -> None:
     assert found(report, "ok") >= {"whole", "finished", "same-data", "loads"}
     assert [f.kind for f in report.folders] == ["DATA", "RUN", "MODEL", "MODEL"]
     assert "few-steps" in found(report, "warning")
-
-
-def test_another_corpus(made: Path, tmp_path: Path) -> None:
-    other = prepare_small(tmp_path / "other", seed=1)
-    assert "other-data" in found(doctor(other, made), "error")
 
 
 def test_damage_of_a_run(made: Path) -> None:
@@ -188,13 +175,6 @@ def test_damaged_weights(model: Path, code: str) -> None:
         tensors[name] = torch.zeros(3) if code == "shapes" else tensors[name] * torch.nan
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
     assert found(doctor(model), "error") == {code}
-
-
-def test_a_tokenizer_that_is_too_large(model: Path) -> None:
-    edit(model / "tokenizer_config.json", unk_token="[UNK]", extra_special_tokens=["<new>"])
-    report = doctor(model)
-    assert found(report, "error") == {"refused"}
-    assert any("they do not belong together" in f.fact for f in report.folders[0].findings)
 
 
 # ------------------------------------------------------------------ the command

@@ -59,9 +59,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "named"), MISTAKES, ids=[line for line, _ in MISTAKES])
-def test_a_mistake_is_one_sentence_and_status_2(
-    line: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_a_mistake_is_one_sentence_and_status_2(line, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(line.split()) == 2
     out, err = capsys.readouterr()
@@ -116,12 +114,6 @@ def test_flags_override_a_recipe_file(tmp_path: Path) -> None:
     assert recipe.objective.objective == "corrective"
 
 
-def test_an_option_equal_to_the_recipes_stays_with_another_objective() -> None:
-    """coco-lm has a linear head. Whoever asks for one with another objective gets it."""
-    words = ["d", *RUN, "--recipe", "coco-lm-tiny", "--objective", "rtd", "--rtd-head", "linear"]
-    assert cli.read("pretrain", words).resolved().objective.rtd_head == "linear"
-
-
 def test_a_preset_sets_what_is_not_given() -> None:
     options = cli.read(
         "prepare", ["a", "b", "--output-dir", "d", "--preset", "dna", "--lowercase", "false"]
@@ -163,12 +155,6 @@ def test_help_fits_and_shows_each_flag_once(command: str) -> None:
     assert all(cli.options_of(cli.class_of(command)))
 
 
-def test_help_shows_the_defaults_of_the_recipe() -> None:
-    text = " ".join(help_of("pretrain", "--recipe", "gdes-tiny", "--help-all"))
-    assert "[default: gdes]" in text
-    assert "[default: 10000]" in text
-
-
 def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
     """At most 1 s of CPU, less where nothing else runs."""
     code = (
@@ -199,9 +185,7 @@ def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
         (RuntimeError("CUDA out of memory. Tried to allocate"), 2, "memory"),
     ],
 )
-def test_an_error_becomes_a_status(
-    error: BaseException, status: int, named: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_an_error_becomes_a_status(error, status, named, monkeypatch, capsys):
     def fails(self: Any) -> int:
         raise error
 
@@ -210,25 +194,6 @@ def test_an_error_becomes_a_status(
     err = capsys.readouterr().err
     assert named in err
     assert err.count("\n") == 1
-
-
-def test_a_command_that_cannot_resume_ends_like_a_signal(
-    monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    def stops(self: Any) -> int:
-        raise KeyboardInterrupt("SIGINT")
-
-    monkeypatch.setattr(cli.Recipes, "__call__", stops)
-    assert cli.main(["recipes"]) == 130
-
-
-def test_an_error_of_this_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Any) -> int:
-        raise FileNotFoundError(errno.ENOENT, "No such file", "x")
-
-    monkeypatch.setattr(cli.Recipes, "__call__", fails)
-    with pytest.raises(FileNotFoundError):
-        cli.main(["recipes"])
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.draws import _PURPOSES, Draws, draws_for, hashed
+from electrify.tokens import SpecialIds, Tokens, from_sequences
 
 PURPOSES = list(_PURPOSES)
 MASK = (1 << 64) - 1
@@ -150,11 +153,6 @@ def test_positions_are_independent(lag):
     assert_independent(u[:, lag:].flatten(), u[:, :-lag].flatten())
 
 
-def test_swapped_coordinates_differ():
-    assert int(hashed(1, 2)) != int(hashed(2, 1))
-    assert not torch.equal(uniform(seed=1, step=2), uniform(seed=2, step=1))
-
-
 def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
     whole = draws_for(seed=9, step=4, num_rows=12, row_length=16)
     for size in (1, 3, 4, 6):
@@ -164,22 +162,6 @@ def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
                 expected = whole.uniform_T(purpose)[first * 16 : (first + size) * 16]
                 assert torch.equal(part.uniform_T(purpose), expected)
                 assert torch.equal(whole.rows(first, first + size).uniform_T(purpose), expected)
-
-
-def test_the_length_of_a_row_does_not_change_its_numbers():
-    short, long = uniform(row_length=64).reshape(64, 64), uniform(row_length=512).reshape(64, 512)
-    assert torch.equal(short, long[:, :64])
-
-
-def test_hashed_broadcasts():
-    row, column = torch.arange(3)[:, None], torch.arange(4)
-    table = hashed(7, row, column)
-    assert table.shape == (3, 4)
-    assert table.dtype == torch.long
-    assert all(int(table[i, j]) & MASK == reference(7, i, j) for i in range(3) for j in range(4))
-    assert hashed(7, 8).shape == ()
-    assert torch.equal(hashed(column, 5), torch.stack([hashed(c, 5) for c in range(4)]))
-    assert torch.equal(hashed(column.to(torch.int32)), hashed(column))
 
 
 @pytest.mark.gpu
@@ -192,10 +174,76 @@ def test_cpu_and_gpu_agree_to_the_bit():
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 31))
-def test_numbers_and_tensors_are_the_same_coordinates(
-    coordinates: list[int], as_tensors: int
-) -> None:
+def test_numbers_and_tensors_are_the_same_coordinates(coordinates, as_tensors):
     """Python's integers stay outside of tensors as long as they can, and the hash is the same."""
     mixed = [torch.tensor([c]) if as_tensors >> i & 1 else c for i, c in enumerate(coordinates)]
     wanted = hashed(*(torch.tensor([c]) for c in coordinates))
     assert int(hashed(*mixed)) == int(hashed(*coordinates)) == int(wanted)
+
+
+# ------------------------------------------------------------------ tokens
+
+
+FIELDS = ("ids_T", "seq_T", "pos_T", "segment_T")
+
+
+def two_rows() -> Tokens:
+    """A row of two sequences and one of a single sequence and two pads."""
+    ids = torch.tensor([2, 7, 3, 2, 8, 3, 2, 9, 9, 3, 0, 0])
+    seq = torch.tensor([1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 0, 0])
+    pos = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 0, 0])
+    return Tokens(ids, seq, pos, torch.zeros(12, dtype=torch.long), row_length=6)
+
+
+def test_specials_that_are_never_chosen():
+    """[UNK] is a candidate; further specials of the tokenizer are not."""
+    assert SpecialIds(pad=0, unk=100, cls=101, sep=102, mask=103).never_chosen == (0, 101, 102, 103)
+    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(9, 1, 2)).never_chosen == (
+        0,
+        2,
+        3,
+        4,
+        9,
+    )
+
+
+def test_real_is_what_is_no_pad():
+    tokens = two_rows()
+    assert tokens.num_rows == 2
+    assert tokens.real_T.tolist() == [True] * 10 + [False] * 2
+
+
+def test_rows_are_views_of_whole_rows():
+    tokens = two_rows()
+    second = tokens.rows(1, 2)
+    assert second.ids_T.tolist() == [2, 9, 9, 3, 0, 0]
+    assert second.seq_T.tolist() == [1, 1, 1, 1, 0, 0]
+    assert second.pos_T.tolist() == [0, 1, 2, 3, 0, 0]
+    assert (second.num_rows, second.row_length) == (1, 6)
+    assert all(getattr(second, f).data_ptr() == getattr(tokens, f)[6:].data_ptr() for f in FIELDS)
+    assert tokens.rows(0, 0).num_rows == 0
+    assert all(torch.equal(getattr(tokens.rows(0, 2), f), getattr(tokens, f)) for f in FIELDS)
+
+
+def test_with_ids_changes_the_ids_alone():
+    tokens = two_rows()
+    changed = tokens.with_ids(tokens.ids_T + 1)
+    assert changed.ids_T.tolist() == [i + 1 for i in tokens.ids_T.tolist()]
+    assert all(getattr(changed, f) is getattr(tokens, f) for f in FIELDS[1:])
+    assert changed.row_length == 6
+    assert tokens.ids_T[0] == 2
+
+
+def test_tokens_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        two_rows().row_length = 12  # type: ignore[misc]
+
+
+def test_from_sequences_by_hand():
+    tokens = from_sequences([[2, 7, 3], [2, 3], []], row_length=4, pad=5)
+    assert tokens.ids_T.tolist() == [2, 7, 3, 5, 2, 3, 5, 5, 5, 5, 5, 5]
+    assert tokens.seq_T.tolist() == [1, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert tokens.pos_T.tolist() == [0, 1, 2, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert tokens.segment_T.tolist() == [0] * 12
+    assert (tokens.num_rows, tokens.row_length) == (3, 4)
+    assert {getattr(tokens, f).dtype for f in FIELDS} == {torch.long}

@@ -47,19 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CASES: list[tuple[list[str], str]] = [
     (
-        [
-            "finetune",
-            "model",
-            "--train-file",
-            "missing.csv",
-            "--validation-file",
-            "good.csv",
-            "--output-dir",
-            "out",
-        ],
-        "missing.csv: no such file",
-    ),
-    (
         ["finetune", "model", *OWN, "--text-column", "txet"],
         "no column 'txet'; did you mean 'text'?",
     ),
@@ -68,25 +55,8 @@ CASES: list[tuple[list[str], str]] = [
     (["finetune", "empty", *OWN], "empty: the folder holds no config.json"),
     (["finetune", "random:empty", *OWN], "empty: the folder holds no config.json"),
     (
-        [
-            "finetune",
-            "model",
-            "--task",
-            "conll2003",
-            "--data-dir",
-            "nowhere",
-            "--output-dir",
-            "out",
-        ],
-        "--data-dir nowhere: no such folder",
-    ),
-    (
         ["finetune", "model", "--task", "cola", "--data-dir", "./nowhere", "--output-dir", "out"],
         "--data-dir ./nowhere: no such folder",
-    ),
-    (
-        ["finetune", "model", "--task", "cola", "--data-dir", ".", "--output-dir", "out"],
-        "train.tsv",
     ),
     (["detect", "./nowhere", "text"], "./nowhere: no such folder"),
     (["detect", "empty", "text"], "empty: the folder holds no config.json"),
@@ -95,14 +65,6 @@ CASES: list[tuple[list[str], str]] = [
     (["predict", "tuned", "missing.csv"], "missing.csv: no such file"),
     (["predict", "tuned", "good.csv", "--text-column", "txet"], "did you mean 'text'?"),
     (["predict", "model", "good.csv"], "predictions need a fine-tuned one"),
-    (
-        ["predict", "tuned", "good.csv", "--output-file", "good.csv", "--overwrite"],
-        "good.csv is read and cannot be written at the same time",
-    ),
-    (
-        ["embed", "model", "good.csv", "--output-file", "v.npy", "--center", "missing.txt"],
-        "missing.txt: no such file",
-    ),
     (["evaluate", "model", "--data-dir", "nowhere"], "nowhere: no .jsonl file there"),
     (
         ["evaluate", "model", "--data-dir", "pairs"],

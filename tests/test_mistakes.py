@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from small import environment, flags, listing, mistake, one_sentence, write_text
+from small import listing, mistake, write_text
 
 # ------------------------------------------------------------------ bad corpora
 
 LINES = b'{"text": "one two three"}\n{"text": "four five six"}\n'
-SENTENCES = b"the quick brown fox jumps over the lazy dog.\n\n" * 400
 
 
 def cut(data: bytes) -> bytes:
@@ -55,14 +50,7 @@ CORPORA: list[tuple[str, bytes | None, str]] = [
 
 @pytest.mark.parametrize(("name", "data", "says"), CORPORA, ids=[row[0] for row in CORPORA])
 @pytest.mark.parametrize("verb", ["prepare", "pretrain"])
-def test_bad_corpora(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    verb: str,
-    name: str,
-    data: bytes | None,
-    says: str,
-) -> None:
+def test_bad_corpora(capsys, tmp_path, verb, name, data, says):
     """Named alone, to `prepare` and to `pretrain`, which would prepare it first: nothing is left of
     the attempt."""
     file = tmp_path / name
@@ -82,85 +70,6 @@ def test_bad_corpora(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def write_tokenizer(folder: Path, words: list[str], **roles: str) -> Path:
-    """A Hugging Face folder with a word-level tokenizer and the given roles only."""
-    folder.mkdir()
-    vocab = {w: i for i, w in enumerate(words)}
-    model = {"type": "WordLevel", "vocab": vocab, "unk_token": words[0]}
-    whole = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
-    }
-    whole |= {
-        "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": None,
-        "decoder": None,
-        "model": model,
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"} | roles), encoding="utf-8"
-    )
-    return folder
-
-
-ROLES = {
-    "unk_token": "<u>",
-    "pad_token": "<p>",
-    "cls_token": "<c>",
-    "sep_token": "<s>",
-    "mask_token": "<m>",
-}
-
-
-@pytest.mark.parametrize(
-    ("role", "shown"),
-    [
-        ("pad_token", "[PAD]"),
-        ("mask_token", "[MASK]"),
-        ("cls_token", "[CLS]"),
-        ("sep_token", "[SEP]"),
-    ],
-)
-def test_tokenizer_without_a_role(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, role: str, shown: str
-) -> None:
-    (tmp_path / "a.txt").write_bytes(SENTENCES)
-    given = {k: v for k, v in ROLES.items() if k != role}
-    folder = write_tokenizer(tmp_path / "tokenizer", [*ROLES.values(), "the", "fox"], **given)
-    before = listing(tmp_path)
-    sentence = mistake(
-        capsys,
-        "prepare",
-        tmp_path / "a.txt",
-        "--output-dir",
-        tmp_path / "out",
-        "--tokenizer",
-        folder,
-    )
-    assert f"has no {shown} token" in sentence
-    assert listing(tmp_path) == before
-
-
-def test_damaged_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(SENTENCES)
-    folder = write_tokenizer(tmp_path / "tokenizer", [*ROLES.values(), "the"], **ROLES)
-    (folder / "tokenizer.json").write_bytes(cut((folder / "tokenizer.json").read_bytes()))
-    assert "damaged" in mistake(
-        capsys,
-        "prepare",
-        tmp_path / "a.txt",
-        "--output-dir",
-        tmp_path / "out",
-        "--tokenizer",
-        folder,
-    )
-    assert not (tmp_path / "out").exists()
-
-
 # ----------------------------------------------------------------- folders that hold something else
 
 
@@ -170,153 +79,10 @@ def foreign(folder: Path) -> Path:
     return folder
 
 
-def test_output_folder_that_holds_other_files(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
+def test_output_folder_that_holds_other_files(capsys, small_data, tmp_path):
     folder = foreign(tmp_path / "out")
     source = write_text(tmp_path / "a.txt", size=2000)
     for words in (["prepare", source], ["pretrain", small_data, "--recipe", "electra-tiny"]):
         sentence = mistake(capsys, *words, "--output-dir", folder)
         assert str(folder) in sentence
         assert list(listing(folder)) == ["thesis.tex"]
-
-
-def test_output_folder_that_is_a_file(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    file = write_text(tmp_path / "a.txt", size=2000)
-    before = file.read_bytes()
-    for words in (["prepare", file], ["pretrain", small_data, "--recipe", "electra-tiny"]):
-        assert str(file) in mistake(capsys, *words, "--output-dir", file)
-    assert file.read_bytes() == before
-
-
-def test_prepare_into_another_corpus(
-    capsys: pytest.CaptureFixture[str], small_data: Path, tmp_path: Path
-) -> None:
-    before = listing(small_data)
-    other = write_text(tmp_path / "other.txt", size=2000)
-    assert "holds another corpus" in mistake(capsys, "prepare", other, "--output-dir", small_data)
-    source = small_data.with_name("data.txt")
-    options = flags(vocab_size=512, valid_fraction=0.05)
-    assert "--vocab-size is 512" in mistake(
-        capsys, "prepare", source, "--output-dir", small_data, *options, "--vocab-size", "400"
-    )
-    assert listing(small_data) == before
-
-
-# ------------------------------------------------------------------ the other verbs
-
-
-def missing_run(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["export", tmp / "run", "--output-dir", tmp / "out"], "is not a run folder"
-
-
-def data_as_run(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["export", data, "--output-dir", tmp / "out"], "is not a run folder"
-
-
-def detect_nothing(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["detect", tmp / "nowhere", "text"], "no such folder"
-
-
-def detect_missing_file(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["detect", tmp / "nowhere", "--file", tmp / "none.txt"], "no such f"
-
-
-def finetune_nothing(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return ["finetune", tmp / "nowhere", "--output-dir", tmp / "out"], "--task is missing"
-
-
-def finetune_missing_file(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    files = ["--train-file", tmp / "a.csv", "--validation-file", tmp / "b.csv"]
-    return ["finetune", tmp / "nowhere", *files, "--output-dir", tmp / "out"], "a.csv"
-
-
-def finetune_unknown_task(tmp: Path, data: Path) -> tuple[list[str | Path], str]:
-    return [
-        "finetune",
-        tmp / "nowhere",
-        "--task",
-        "colo",
-        "--data-dir",
-        tmp,
-        "--output-dir",
-        tmp / "out",
-    ], "did you mean 'cola'?"
-
-
-OTHERS = [
-    missing_run,
-    data_as_run,
-    detect_nothing,
-    detect_missing_file,
-    finetune_nothing,
-    finetune_missing_file,
-    finetune_unknown_task,
-]
-
-
-@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.__name__)
-def test_other_verbs(
-    capsys: pytest.CaptureFixture[str],
-    small_data: Path,
-    tmp_path: Path,
-    case: Callable[[Path, Path], tuple[list[str | Path], str]],
-) -> None:
-    words, says = case(tmp_path, small_data)
-    assert says in mistake(capsys, *words)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_real_process_ends_the_same_way(tmp_path: Path) -> None:
-    """Once through `python -m electrify`: status, one sentence, nothing else."""
-    file = tmp_path / "torn.jsonl"
-    file.write_bytes(LINES + b"{")
-    words = ["prepare", str(file), "--output-dir", str(tmp_path / "out")]
-    done = subprocess.run(
-        [sys.executable, "-m", "electrify", *words],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "line 3" in one_sentence(done.stderr)
-    assert [p.name for p in tmp_path.iterdir()] == ["torn.jsonl"]
-
-
-# ------------------------------------------------------------------ standard input and output
-
-
-def test_a_closed_standard_input(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}", encoding="utf-8")
-    words = [sys.executable, "-m", "electrify", "detect", "model"]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *words],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "standard input" in one_sentence(done.stderr)
-
-
-@pytest.mark.slow
-def test_a_full_standard_output() -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "electrify", "flops", "--published"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-            check=False,
-        )
-    assert done.returncode == 2
-    assert "No space left on device" in one_sentence(done.stderr)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,27 +24,6 @@ PAGES = [README, *(page for name in FOLDERS for page in sorted((ROOT / name).rgl
 HISTORY = ("results.md", "log.md")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDS = {"|", ">", ">>", "&&", "||", ";", "&", "2>&1"}
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
-def test_learning_without_its_text_says_so(tmp_path: Path) -> None:
-    """Each test of it would be skipped, which looks like success."""
-    (tmp_path / "checkout").mkdir()
-    shutil.copy(ROOT / "Makefile", tmp_path / "checkout")
-    command = ["make", "--old-file=install", "test-learning"]
-    # A make inside another one says where it is.
-    alone = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    done = subprocess.run(
-        command,
-        cwd=tmp_path / "checkout",
-        env=alone,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "nothing was run: test-learning trains on ../shared/data/corpus/" in done.stderr
-    assert done.stdout == ""
 
 
 def blocks(text: str) -> list[str]:
@@ -135,74 +113,6 @@ def exists(path: str) -> bool:
     return any(ROOT.glob(path.rstrip("/"))) and (not path.endswith("/") or (ROOT / path).is_dir())
 
 
-SAMPLE = """
-Some prose: electrify prepare --nonsense
-```bash
-$ electrify prepare a.txt b/ \\
-    --output-dir DATA --vocab-size 8192   # a comment
-electrify pretrain DATA --output-dir RUN --recipe electra-tiny --max-steps 3 > log.txt
-OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m electrify pretrain DATA --output-dir RUN
-cd electrify && .venv/bin/electrify detect RUN/discriminator "the chef ate the meal" | head
-pip install -e electrify
-```
-```
-src/electrify/
-  cli.py          the command line
-  data/           rows
-    loader.py packing.py   step -> batch
-  train/{loop,log}.py      the run
-  recipes/*.yaml
-Makefile          demo, test
-```
-"""
-
-
-def test_the_reader_of_commands() -> None:
-    assert [" ".join(c[:2]) for c in commands(SAMPLE)] == [
-        "prepare a.txt",
-        "pretrain DATA",
-        "pretrain DATA",
-        "detect RUN/discriminator",
-    ]
-    assert commands(SAMPLE)[0] == [
-        "prepare",
-        "a.txt",
-        "b/",
-        "--output-dir",
-        "DATA",
-        "--vocab-size",
-        "8192",
-    ]
-    assert commands(SAMPLE)[3][2] == "the chef ate the meal"
-
-
-def test_the_reader_of_commands_sees_mistakes() -> None:
-    assert not any(wrong(c) for c in commands(SAMPLE))
-    bad = [
-        "pretrain DATA",
-        "pretrain DATA --output-dir R --max-stepz 3",
-        "pretrain D --output-dir R --recipe electra-medium",
-        "prepair x",
-    ]
-    bad += ["pretrain D --output-dir R --mask-rate 3", "pretrain D --output-dir R --max-steps soon"]
-    assert all(wrong(line.split()) for line in bad)
-
-
-def test_the_reader_of_trees() -> None:
-    want = [
-        "src/electrify/",
-        "src/electrify/cli.py",
-        "src/electrify/data/",
-        "src/electrify/data/loader.py",
-        "src/electrify/data/packing.py",
-    ]
-    want += ["src/electrify/train/{loop,log}.py", "src/electrify/recipes/*.yaml", "Makefile"]
-    assert tree(SAMPLE) == want
-    assert all(exists(path) for path in want)
-    absent = ["clip.py", "cli.py/", "train/{loop,lag}.py", "recipes/*.toml"]
-    assert not any(exists(f"src/electrify/{path}") for path in absent)
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands(page: Path) -> None:
     found = commands(page.read_text(encoding="utf-8")) if page.name not in HISTORY else []
@@ -265,9 +175,7 @@ def test_the_design_names_files_that_are_there() -> None:
         ("for p in discriminator generator; do mkdir run/$p; > run/$p/config.json; done", 0, False),
     ],
 )
-def test_the_example_for_slurm_queues_no_mistake_again(
-    tmp_path: Path, attempt: str, status: int, queued: bool
-) -> None:
+def test_the_example_for_slurm_queues_no_mistake_again(tmp_path, attempt, status, queued):
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     (script,) = (block for block in blocks(page) if "#SBATCH" in block)
     if attempt != "exit 2":
@@ -281,24 +189,3 @@ def test_the_example_for_slurm_queues_no_mistake_again(
     )
     assert ran.returncode == status
     assert ("requeue 7" in (tmp_path / "asked").read_text()) == queued
-
-
-def test_the_makers_of_domains_find_their_packages() -> None:
-    """They are started in benchmarks/domains, and packages lie in the root."""
-    page = (ROOT / "benchmarks" / "domains" / "README.md").read_text(encoding="utf-8")
-    packages = re.findall(r"--package (\S+)", page)
-    assert packages
-    assert all(re.match(r"\.\./\.\./(pk|\.venv)/", package) for package in packages)
-
-
-def test_rows_of_tables_have_the_cells_of_their_header() -> None:
-    """A row that is cut by a line break, or two in one line, is shown in another place."""
-    for page in [*PAGES, ROOT / "CHANGELOG.md"]:
-        cells = 0
-        for line in FENCE.sub("\n", page.read_text(encoding="utf-8")).splitlines():
-            bare = re.sub(r"`[^`]*`|\\\|", "", line).strip()
-            mine = bare.count("|") if bare.startswith("|") else 0
-            where = f"{page.relative_to(ROOT)}: {line}"
-            assert mine or not bare.endswith("|"), where
-            assert not cells or not mine or mine == cells, where
-            cells = mine

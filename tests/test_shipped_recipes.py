@@ -192,19 +192,6 @@ def test_a_mistake_in_a_file_names_the_file_and_the_place(text: str, named: str)
     assert named in str(e.value)
 
 
-def test_entries_of_a_comparison() -> None:
-    words = ["bert-tiny", "electra-tiny:mask_rate=0.3", "tie=gdes", "corrective-tiny"]
-    assert r.joined(words) == [words[0], ",".join(words[1:3]), words[3]]
-    one = r.entry("electra-tiny:mask-rate=0.3,tie=gdes")
-    assert one.changes == {"mask_rate": "0.3", "tie": "gdes"}
-    assert (one.load().corruption.mask_rate, one.load().model.tie) == (0.3, "gdes")
-    (named,) = r.entries({"gated": {"recipe": "electra-tiny", "tie": "gdes"}}, "more.yaml")
-    assert (named.name, named.load().model.tie) == ("gated", "gdes")
-    for wrong in ("electra-tiny:", "electra-tiny:mask_rate", "electra-tiny:tie=none,tie=all"):
-        with pytest.raises(UserError, match="electra-tiny"):
-            r.entry(wrong)
-
-
 def test_stages_batches_and_periods() -> None:
     first, second = r.stages_of(r.load("two-stage-tiny"))
     assert (first.objective.objective, first.corruption.corruptor) == ("mlm", "mask")

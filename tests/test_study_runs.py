@@ -4,7 +4,6 @@ transformers loads, and two stages are one command."""
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,10 @@ import torch
 
 from electrify import cli
 from electrify.errors import UserError
-from electrify.recipe import load, override
-from electrify.tables import generator_words
 from small import (
-    electrify,
-    listing,
     one_sentence,
     pretrain_words,
     records,
-    same_ending,
-    same_numbers,
-    steps_of,
 )
 from systems import FEW_ROWS
 
@@ -75,84 +67,6 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     assert (run / "selector").exists() == (name == "teams")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["coco-lm", "fast-electra"])
-def test_stopped_and_cut_in_two(name: str, small_data: Path, tmp_path: Path) -> None:
-    """A run that is stopped ends with the same bytes, and one of two passes for each batch with the
-    same numbers: groups of a contrast are whole in each, and a frozen generator stays."""
-    whole, broken, cut = (tmp_path / run for run in ("whole", "broken", "cut"))
-    fields = FEW_ROWS[name] | {"logging_steps": 1, "dropout": 0.0, "attention_dropout": 0.0}
-
-    def ends(run: Path, **more: Any) -> int:
-        return pretrain(small_data, run, f"{name}-tiny", **fields | more)
-
-    assert ends(whole) == 0
-    # The first stage of two, if there are two, and then the run itself.
-    while ends(broken, max_minutes=1e-9) == 75 and not steps_of(broken):
-        pass
-    assert steps_of(broken) != [12]
-    assert ends(broken) == 0
-    same_ending(whole, broken, step=12)
-    assert ends(cut, gradient_accumulation_steps=2) == 0
-    same_numbers(whole, cut)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"mask_unit": "word", "mask_choice": "rare"},
-        {"tie": "gdes"},
-        {"temperature": 2.0, "temperature_end": 1.0},
-        {
-            "tie": "lower",
-            "tie_layers": 1,
-            "generator_size": 1.0,
-            "generator_num_hidden_layers": 1,
-            "mask_unit": "span",
-            "clip": "apart",
-            "generator_warmup_steps": 3,
-        },
-        {
-            "tie": "tokens",
-            "generator_dropout": 0.0,
-            "mask_rate_end": 0.3,
-            "init_scale": "depth",
-            "init_rtd_bias": "replaced",
-        },
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("recipe", ["electra", "corrective"])
-def test_options_of_the_corruptor(
-    recipe: str, fields: dict[str, Any], small_data: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    assert pretrain(small_data, run, f"{recipe}-tiny", **fields) == 0
-    for record in records(run):
-        assert all(math.isfinite(n) for n in record.values() if isinstance(n, float)), record
-    assert records(run, "valid")[-1].keys() >= LOSSES[recipe]
-    written = load(run / "config.yaml")
-    assert override(written, fields) == written
-    for half in ("discriminator", "generator"):
-        assert (run / half / "model.safetensors").is_file()
-
-
-def test_a_sentence_level_head(small_data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert (
-        pretrain(
-            small_data,
-            run,
-            "electra-tiny",
-            clean_rate=0.2,
-            term_weights="generator=1,rtd=50,sentence=1",
-        )
-        == 0
-    )
-    assert 0 < records(run, "valid")[-1]["sentence_accuracy"] <= 1
-
-
 def tables(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
@@ -162,9 +76,7 @@ def tables(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("start", ["generator", "random"])
-def test_two_stages_are_one_command(
-    start: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_stages_are_one_command(start, small_data, tmp_path, capsys):
     """A generator of 6 updates, then it stays as it is for 12; the discriminator starts from it, or
     anew. The same command again trains nothing."""
     run = tmp_path / "run"
@@ -195,38 +107,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     return one_sentence(capsys.readouterr().err)
 
 
-def test_must_goes_on_with_the_first_stage(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 2
-    assert "has no checkpoint" in sentence(capsys)
-    assert not run.exists()
-    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, max_minutes=1e-9) == 75
-    assert not (run / "config.yaml").exists()
-    assert pretrain(small_data, run, "two-stage-tiny", **STAGES, resume="must") == 0
-    assert (run / "discriminator").exists()
-
-
-def test_mistakes_are_found_before_the_first_stage(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A folder that holds another run, and a discriminator's start that is not there."""
-    other, run = tmp_path / "other", tmp_path / "run"
-    assert pretrain(small_data, other, "unigram-tiny") == 0
-    before = listing(other)
-    assert pretrain(small_data, other, "two-stage-tiny", **STAGES) == 2
-    assert "holds another run" in sentence(capsys)
-    assert listing(other) == before
-    start = {"discriminator_start": "random", "init_discriminator": tmp_path / "nowhere"}
-    assert pretrain(small_data, run, "two-stage-tiny", **STAGES | start) == 2
-    assert "nowhere" in sentence(capsys)
-    assert not run.exists()
-
-
-def test_a_second_stage_needs_its_first_no_more(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_stage_needs_its_first_no_more(small_data, tmp_path, capsys):
     """Its checkpoint holds the generator."""
     run = tmp_path / "run"
     assert pretrain(small_data, run, "two-stage-tiny", **STAGES) == 0
@@ -238,99 +119,7 @@ def test_a_second_stage_needs_its_first_no_more(
     assert not (run / "generator-stage").exists()
 
 
-def test_a_discriminator_from_a_folder_against_a_first_stage(
-    small_data: Path, tmp_path: Path
-) -> None:
-    """The folder decides the width; the generator of the first stage is derived from that, not from
-    the recipe's."""
-    start, run = tmp_path / "start", tmp_path / "run"
-    assert pretrain(small_data, start, "electra-tiny") == 0
-    fields = STAGES | {
-        "discriminator_start": "random",
-        "init_discriminator": start / "discriminator",
-        "hidden_size": 16,
-    }
-    assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
-    widths = [
-        json.loads((run / half / "config.json").read_text())["hidden_size"]
-        for half in ("discriminator", "generator")
-    ]
-    assert widths == [32, 32]
-
-
-def test_an_adversarial_generator_that_was_a_language_model_first(
-    small_data: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    assert (
-        pretrain(
-            small_data,
-            run,
-            "adversarial-tiny",
-            generator_steps=6,
-            discriminator_start="random",
-            learning_rate=1e-3,
-        )
-        == 0
-    )
-    assert records(run, "valid")[-1]["reward"] > 0
-    assert records(run / "generator-stage", "valid")[-1].keys() >= {"mlm_loss_masked"}
-    first, second = tables(run / "generator-stage" / "discriminator"), tables(run / "generator")
-    assert any(not torch.equal(first[n], second[n]) for n in first), "it goes on learning"
-
-
-def test_max_minutes_are_those_of_both_stages(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The deadline is set once: a first stage that takes it all leaves the second one update a
-    start."""
-    from electrify.train import run as pretraining
-
-    seen = []
-
-    def spied(planned: Any) -> Any:
-        seen.append(planned.job.deadline)
-        return train_run(planned)
-
-    train_run = pretraining.train_run
-    monkeypatch.setattr(pretraining, "train_run", spied)
-    assert pretrain(small_data, tmp_path / "run", "two-stage-tiny", **STAGES, max_minutes=60) == 0
-    assert len(seen) == 2
-    assert seen[0] == seen[1]
-
-
-def test_a_log_line_of_a_loss_without_any_token(small_data: Path, tmp_path: Path) -> None:
-    """Nearly all sequences are left whole, so in many updates nothing is chosen."""
-    assert (
-        pretrain(small_data, tmp_path / "run", "electra-tiny", clean_rate=0.99, logging_steps=1)
-        == 0
-    )
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields", "says"),
-    [
-        ("electra-small", {}, "a small generator"),
-        ("metro-small", {}, "a generator as wide as the encoder and without dropout"),
-        ("two-stage-small", {}, "a frozen generator as wide as the encoder"),
-        ("electra-small", {"generator_hidden_size": 512}, "a generator"),
-        (
-            "electra-small",
-            {"temperature": 1.0, "temperature_end": 2.0},
-            "a small generator, whose temperature goes from 1 to 2,",
-        ),
-        ("two-stage-small", {"temperature": 2.0, "temperature_end": 2.0}, "as the encoder"),
-    ],
-)
-def test_what_a_card_calls_the_generator(recipe: str, fields: dict[str, Any], says: str) -> None:
-    words = generator_words(override(load(recipe), fields))
-    assert words.endswith(says)
-    assert says == "as the encoder" or words == says
-
-
-def test_what_selects_is_an_encoder_and_no_language_model(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_selects_is_an_encoder_and_no_language_model(small_data, tmp_path, capsys):
     """The card says how to ask it, the doctor finds nothing wrong, another run starts from it, and
     no score of sentences is made of it."""
     from electrify.scoring.pll import load_scorer
@@ -355,9 +144,7 @@ def test_what_selects_is_an_encoder_and_no_language_model(
     assert weights[0] == weights[1]
 
 
-def test_an_energy_comes_back_from_its_folder(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_energy_comes_back_from_its_folder(small_data, tmp_path, capsys):
     """The linear head is exported as two layers and read as one; a replaced-token head is not taken
     for an energy."""
     first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"
@@ -392,29 +179,3 @@ def test_an_energy_comes_back_from_its_folder(
         == 0
     )
     assert "a head of another objective" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_generator_from_the_hub(small_data: Path, tmp_path: Path) -> None:
-    """By its id, as it lies in the Hub's cache once it is downloaded: frozen, it stays the same,
-    its card names where it is from, and run.json its commit."""
-    made, run = tmp_path / "made", tmp_path / "run"
-    assert pretrain(small_data, made, "bert-tiny", max_steps=1) == 0
-    there = tmp_path / "hf" / "hub" / "models--somebody--generator"
-    snapshot = there / "snapshots" / ("0" * 40)
-    shutil.copytree(made / "discriminator", there / "blobs")
-    for folder in (snapshot, there / "refs"):
-        folder.mkdir(parents=True)
-    (there / "refs" / "main").write_text(snapshot.name)
-    for path in (there / "blobs").iterdir():
-        (snapshot / path.name).symlink_to(Path("..", "..", "blobs", path.name))
-    given = {"init_generator": "somebody/generator", "generator_steps": 0}
-    fields = SHORT | given | {"discriminator_start": "generator", "max_steps": 2}
-    words = pretrain_words(small_data, run, recipe="fast-electra-tiny", **fields)
-    electrify(words, tmp_path, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE="1")
-    first, last = tables(made / "discriminator"), tables(run / "generator")
-    assert all(torch.equal(first[n], last[n]) for n in first)
-    assert "base_model: somebody/generator" in (run / "generator" / "README.md").read_text()
-    assert load(run / "config.yaml").train.init_generator == "somebody/generator"
-    known = json.loads((run / "run.json").read_text())["starts"]
-    assert known == {"generator": f"somebody/generator@{snapshot.name}"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from electrify.data.loader import Rows
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.recipe import Recipe, load, override, with_batch
+from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train import dist
 from electrify.train import run as timed
 from electrify.train.run import FEWEST, FORWARD, Job, measured, of_time, pretrain
-from small import SMALL, mistake, pretrain_words, run, same_ending, signalled
+from small import SMALL, same_ending
 
 # An update of 4 rows of 16 tokens takes .64 s.
 PER_SLOT = 0.01
@@ -73,25 +70,6 @@ def test_by_hand() -> None:
     assert (config.train.warmup_steps, config.train.generator_warmup_steps) == (5, 9)
 
 
-def test_only_rows_that_are_there_are_validated_on(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four of 16 rows in each validation: a fourth of .853 s, every 10 updates; 60 s hold 90 of .64
-    s with 10 validations."""
-    fewer = of_time(recipe(eval_steps=10), 60.0, per_slot=PER_SLOT, eval_rows=4)
-    assert fewer is not None
-    assert fewer.train.max_steps == 90
-    pairs = {"max_seq_length": 16, "num_segments": 2}
-    rows = Rows(Corpus(small_data, "valid"), **pairs).num_rows
-    world = dist.World(0, 1, torch.device("cpu"))
-    found = []
-    for asked in (rows - 1, 10 * rows):
-        config = recipe(eval_rows=asked)
-        job = Job(small_data, tmp_path / "run", config, world, {})
-        found.append(measured(job, limit_s=0.0)[1])
-    assert found == [rows - 1, rows]
-
-
 @settings(max_examples=50)
 @given(
     seconds=st.floats(0.01, 1e6), per_slot=st.floats(1e-6, 1.0), every=st.sampled_from([0, 7, 100])
@@ -109,27 +87,9 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
         assert cost(steps) <= seconds < cost(steps + 1)
 
 
-def test_the_updates_are_those_of_the_batch_that_is_trained(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the two numbers that split a batch decide it, whatever the recipe's own batch is."""
-    measured_as(monkeypatch, PER_SLOT)
-    split = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 8}
-    found = []
-    for batch in ({"train_batch_size": 64}, {"train_batch_size": 4} | split):
-        world = dist.World(0, 1, torch.device("cpu"))
-        job = Job(small_data, tmp_path / "run", with_batch(recipe(**batch)), world, {})
-        found.append(timed.in_time(job, 10.0).train)
-    assert [t.train_batch_size for t in found] == [64, 64]
-    assert found[0].max_steps == found[1].max_steps
-
-
 def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    small_data, tmp_path, monkeypatch, capsys
+):
     """What was measured leaves no trace in the weights; the same command continues the run."""
     found = []
 
@@ -154,9 +114,7 @@ def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
     assert (again.summary.step, again.summary.finished, len(found)) == (16, True, 1)
 
 
-def test_the_measured_rate(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_measured_rate(small_data, tmp_path, monkeypatch):
     """The first updates are not counted, and at least five are."""
     stopped_clock(monkeypatch, *range(1000))
     config = recipe()
@@ -170,9 +128,7 @@ def test_the_measured_rate(
     assert measured(short, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
 
 
-def test_the_dearer_part_of_a_run_is_foreseen(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch):
     """What is measured is the beginning, a masked language model; the FLOPs say how much more a
     token costs later, when crops are read too."""
     stopped_clock(monkeypatch, *range(1000))
@@ -190,9 +146,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(
     )
 
 
-def test_an_interrupted_run_keeps_its_number(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_keeps_its_number(small_data, tmp_path, monkeypatch):
     measured_as(monkeypatch, PER_SLOT)
     folder = tmp_path / "run"
     short = recipe(max_minutes=1e-9)
@@ -204,84 +158,6 @@ def test_an_interrupted_run_keeps_its_number(
     assert result.summary.finished
     # 57.6 s hold 88 updates and a validation.
     assert result.summary.step == 88
-
-
-def test_a_run_that_has_saved_nothing_is_measured_anew(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """It begins anew; one that goes on says that it keeps its number."""
-    measured_as(monkeypatch, PER_SLOT)
-    words = pretrain_words(small_data, tmp_path / "run")
-    with monkeypatch.context() as patch:
-        signalled(patch, step=1, number=signal.SIGINT)
-        assert run(*words, "--train-minutes", "1") == 75
-    assert (tmp_path / "run" / "config.yaml").is_file()
-    assert "not even 5 updates fit" in mistake(capsys, *words, "--train-minutes", "1e-9")
-    # 28.8 s, of which the validation takes .85.
-    short = ("--max-minutes", "1e-9", "--train-minutes")
-    assert run(*words, *short, "0.5") == 75
-    assert "0.5 minutes hold 43 updates" in capsys.readouterr().err
-    assert run(*words, *short, "1") == 75
-    assert "a run that has begun keeps its 43 updates" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "minutes", "says"),
-    [
-        ("electra-tiny", 1e-9, "not even 5 updates fit"),
-        ("two-stage-tiny", 1.0, "runs of one stage"),
-    ],
-)
-def test_what_cannot_be_planned(
-    small_data: Path, tmp_path: Path, name: str, minutes: float, says: str
-) -> None:
-    config = override(load(name), SMALL)
-    with pytest.raises(UserError, match=says):
-        pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=minutes)
-    assert not (tmp_path / "run").exists()
-
-
-def test_every_part_of_the_run_comes(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """57.6 s hold seven updates of 7 s, and a validation; .9 of seven leave none to detect."""
-    measured_as(monkeypatch, 7 / 64)
-    fields = {"recipe": "corrective-tiny", "mlm_share": 0.9, "eval_rows": 4}
-    words = pretrain_words(small_data, tmp_path / "run", **fields)
-    said = mistake(capsys, *words, "--train-minutes", "1")
-    assert "train-minutes 1: --mlm-share 0.9 of 7 updates leaves none for detection" in said
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_cautions_are_those_of_the_run(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Of 88 updates a thousandth are none; of the recipe's 30 the warm-up would have no end."""
-    measured_as(monkeypatch, PER_SLOT)
-    given = {"max_steps": 30, "warmup_steps": 40, "max_minutes": 1e-9}
-    config = recipe(batch_size_schedule={2: 0.001}, **given)
-    pretrain(small_data, output_dir=tmp_path / "run", config=config, train_minutes=1)
-    said = capsys.readouterr().err
-    assert "not below max_steps" not in said
-    assert "no update has 2" in said
-    assert "Increase train_minutes" in said
-
-
-def test_one_length_only(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run")]
-    said = mistake(capsys, *words, "--train-minutes", "1", "--max-steps", "5")
-    assert "--train-minutes and --max-steps exclude each other" in said
 
 
 def test_a_warmup_longer_than_the_run_is_shortened(

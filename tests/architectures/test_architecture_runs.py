@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from short_runs import SHORT, finetuned_folder
+from short_runs import SHORT
 
 from electrify import cli, detect
 from electrify.build import Vocabulary, compose
@@ -23,12 +23,10 @@ from electrify.train import checkpoint
 from small import (
     DROPOUT,
     electrify,
-    mistake,
     parameters_sha256,
     pretrain_words,
     records,
     run,
-    same_ending,
     same_numbers,
     torchrun,
 )
@@ -148,9 +146,7 @@ def bert(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def test_a_run_that_goes_on_to_the_bit(
-    case: Case, small_data: Path, electra: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_to_the_bit(case, small_data, electra, tmp_path):
     line = words(case, small_data, tmp_path / "run", "electra", **DROPOUT)
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
     assert cli.main(line) == 0
@@ -158,28 +154,10 @@ def test_a_run_that_goes_on_to_the_bit(
     assert records(tmp_path / "run") == records(electra)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", each("bert", "corrective", "teams", but=("electra",)))
-def test_each_goes_on_to_the_bit(name: str, case: Case, small_data: Path, tmp_path: Path) -> None:
-    """With dropout; of two stages, the first is stopped."""
-    folders = [tmp_path / "whole", tmp_path / "broken"]
-    whole, broken = (words(case, small_data, folder, name, **DROPOUT) for folder in folders)
-    assert cli.main(whole) == 0
-    assert cli.main([*broken, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
-    assert cli.main(broken) == 0
-    same_ending(*folders, step=8)
-
-
 @pytest.mark.parametrize(
     "name", each("corrective", "electric", "adversarial", "teams", but=("electra",))
 )
-def test_a_run_of_each(
-    name: str,
-    case: Case,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_of_each(name, case, small_data, tmp_path, capsys):
     """Its export was compared with transformers; the doctor finds nothing."""
     folder = tmp_path / "run"
     assert cli.main(words(case, small_data, folder, name)) == 0
@@ -203,51 +181,6 @@ def test_a_run_of_each(
     assert status == 0, capsys.readouterr().out
 
 
-def test_what_stands_in_a_folder(case: Case, electra: Path) -> None:
-    folder = electra / "discriminator"
-    config = json.loads((folder / "config.json").read_text())
-    assert config["id2label"] == {"0": "original", "1": "replaced"}
-    assert {name: config[name] for name in case.config} == case.config
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
-    assert tokenizer["model_input_names"] == ["input_ids", "attention_mask"]
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert case.exported["discriminator"] in card
-    assert "logits.diff(dim=-1)" in card
-
-
-def test_a_pipeline_says_the_probability(electra: Path) -> None:
-    """Softmax over the two labels, by the library alone."""
-    folder = str(electra / "discriminator")
-    with quiet():
-        say = transformers.pipeline(
-            "token-classification", model=folder, aggregation_strategy="none"
-        )
-        said = say("the chef ate a meal", ignore_labels=[])
-    (found,) = detect(folder, ["the chef ate a meal"])
-    assert len(said) == len(found.tokens) > 4
-    for one, piece in zip(said, found.tokens, strict=True):
-        p = one["score"] if one["entity"] == "replaced" else 1 - one["score"]
-        assert p == pytest.approx(piece.probability, abs=1e-5)
-
-
-def test_the_doctor_knows_a_fine_tuned_model(
-    case: Case, electra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its head has the names of ours, in another class."""
-    folder = electra / "discriminator"
-    with quiet():
-        model = case.cls("SequenceClassification").from_pretrained(folder)
-        model.save_pretrained(tmp_path / "tuned")
-        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tuned")
-    assert run("doctor", str(tmp_path / "tuned")) == 0, capsys.readouterr().out
-    config = json.loads((tmp_path / "tuned" / "config.json").read_text())
-    config["architectures"] = [case.exported["generator"]]
-    (tmp_path / "tuned" / "config.json").write_text(json.dumps(config))
-    capsys.readouterr()
-    assert run("doctor", str(tmp_path / "tuned")) == 1
-    assert "is it the config.json of these weights?" in capsys.readouterr().out
-
-
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
     manifest = Corpus(small_data, "train").manifest
     built = compose(
@@ -266,48 +199,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
 
 
-def test_a_tagger_is_not_a_discriminator(
-    case: Case,
-    electra: Path,
-    bert: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The class of the exported head serves any tags, and the language model shares its layers."""
-    with quiet():
-        tagger = case.cls("TokenClassification").from_pretrained(
-            electra / "discriminator", id2label={0: "O", 1: "B"}, label2id={"O": 0, "B": 1}
-        )
-        tagger.save_pretrained(tmp_path / "tagger")
-        transformers.AutoTokenizer.from_pretrained(electra / "discriminator").save_pretrained(
-            tmp_path / "tagger"
-        )
-    for folder in (tmp_path / "tagger", bert / "discriminator"):
-        said = mistake(capsys, "detect", str(folder), "a text")
-        assert "has no replaced-token head" in said
-
-
-def test_a_detector_is_fine_tuned_as_its_card_says(case: Case, electra: Path) -> None:
-    """The library's heads have the names of ours: another number of labels makes a layer anew, and
-    two would keep the one that detects."""
-    folder = electra / "discriminator"
-    card = (folder / "README.md").read_text()
-    reader = transformers.AutoModelForSequenceClassification
-    assert "num_labels=N, ignore_mismatched_sizes=True" in card
-    with quiet():
-        three = reader.from_pretrained(folder, num_labels=3, ignore_mismatched_sizes=True)
-        model = reader.from_pretrained(folder)
-    assert three.classifier.weight.shape[0] == 3
-    assert model.config.id2label == {0: "original", 1: "replaced"}
-    assert bool((model.classifier.weight[0] == 0).all())  # as it was exported
-    code = [part for part in card.split("`") if part.startswith("torch.nn.init.")]
-    assert len(code) == 2
-    for line in code:
-        exec(line, {"torch": torch, "model": model})
-    assert float(model.classifier.weight[0].detach().std()) == pytest.approx(0.02, rel=0.5)
-    assert bool((model.classifier.bias == 0).all())
-
-
 @pytest.mark.parametrize(
     ("start", "says"),
     [
@@ -315,16 +206,7 @@ def test_a_detector_is_fine_tuned_as_its_card_says(case: Case, electra: Path) ->
         ("bert/discriminator", "has no weights of the head, which keeps its initial values"),
     ],
 )
-def test_a_run_starts_from_a_folder(
-    start: str,
-    says: str,
-    case: Case,
-    small_data: Path,
-    electra: Path,
-    bert: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_starts_from_a_folder(start, says, case, small_data, electra, bert, tmp_path, capsys):
     """The folder decides the shape, with the options of its architecture, against the recipe's."""
     name, part = start.split("/")
     folder = {"electra": electra, "bert": bert}[name] / part
@@ -346,40 +228,6 @@ def test_a_run_starts_from_a_folder(
     assert config[name] == value
 
 
-def test_a_generator_from_a_folder(
-    case: Case, small_data: Path, bert: Path, tmp_path: Path
-) -> None:
-    fields = {
-        "init_generator": bert / "discriminator",
-        "generator_training": "frozen",
-        "tie": "gdes",
-        "clip": "together",
-        "term_weights": "rtd=50",
-        "max_steps": 2,
-    }
-    line = words(case, small_data, tmp_path / "run", "electra", **fields)
-    assert cli.main(line) == 0
-
-
-def test_two_stages(case: Case, small_data: Path, tmp_path: Path) -> None:
-    own = {"generator_steps": 4, "max_steps": 4}
-    assert cli.main(words(case, small_data, tmp_path / "run", "two-stage", **own)) == 0
-    assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
-
-
-@pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_another_architecture_is_refused(
-    part: str,
-    case: Case,
-    small_data: Path,
-    electra: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = pretrain_words(small_data, tmp_path / "run", **{f"init_{part}": electra / part})
-    assert f"is a model of type '{case.model_type}'" in mistake(capsys, *map(str, line))
-
-
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     from electrify.scoring.pll import load_scorer
@@ -390,10 +238,6 @@ def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     both = scorer.scores(["the chef ate a meal", "a"])
     assert all(isinstance(x, float) and x < 0 for x in both)
     assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
-
-
-def test_finetune_takes_the_folder(case: Case, electra: Path, tmp_path: Path) -> None:
-    finetuned_folder(electra / "discriminator", tmp_path, case.classes)
 
 
 # One of each class of objectives and corruptors; two of them also without sharding.

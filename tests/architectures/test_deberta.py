@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from batches import VOCAB, built, ragged_batch, tiny
-from electrify.flop_counts import passes_flops, recipe_flops
+from batches import built, ragged_batch
+from electrify.flop_counts import passes_flops
 from electrify.model import costs
 from electrify.model.blocks import DisentangledBlock
 from electrify.model.costs import Pass
 from electrify.model.encoder import Encoder, Top
-from electrify.model.relative import buckets_of
-from electrify.recipe import load, names, override
+from electrify.recipe import load, names
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
@@ -103,29 +102,6 @@ def test_the_top_of_an_encoder_is_counted_too() -> None:
         passes_flops([Pass(one, 1.0, False)], **how) for one in (encoder, Top(encoder, 1))
     )
     assert top == pytest.approx(whole * 2 / 3, rel=1e-12)
-
-
-def test_flops_by_hand() -> None:
-    """Of 2 blocks of width 32 with feed-forward 40, 4 rows of 32 tokens a pass; of 16 buckets 8 are
-    single distances, and 31 tokens away is bucket 13: 27 rows of the table."""
-    fields = {"max_seq_length": 32, "train_batch_size": 4}
-    config = tiny("bert-tiny", init="local", **DEBERTA | fields)
-    found = recipe_flops(config, vocab_size=VOCAB, convention="hardware")
-    linear = 2 * (32 * 96 + 32 * 32 + 2 * 32 * 40)
-    attention = 2 * 2 * 32 * 32 + 2 * 2 * 64 * 32
-    rows = int(buckets_of(torch.tensor([31]), buckets=16, longest=64)) * 2 + 1
-    assert rows == 27
-    table = 2 * rows * 32 * 64
-    encoder = 2 * (linear + attention)
-    head = 2 * 32 * 32 + 2 * 32 * VOCAB
-    assert found.inference == pytest.approx(32 * encoder + 2 * table)
-    assert found.token == pytest.approx(3 * (encoder + 2 * table / (4 * 32) + 0.15 * head))
-    split = override(config, {"gradient_accumulation_steps": 2})
-    again = recipe_flops(split, vocab_size=VOCAB, convention="hardware")
-    assert again.token == found.token, "the same, however a batch is split"
-    norms = 2 * 32 * (1 + 1 + 2 * 2)
-    blocks = 2 * (32 * 96 + 96 + 32 * 32 + 32 + 2 * 32 * 40 + 40 + 32)
-    assert found.parameters == VOCAB * 32 + 32 * 32 + norms + blocks
 
 
 def test_the_paper_s_convention_by_hand() -> None:

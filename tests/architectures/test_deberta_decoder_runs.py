@@ -7,21 +7,18 @@ import copy
 import json
 from functools import partial
 from pathlib import Path
-from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
-from safetensors.torch import save_file
 from short_runs import TEXTS, deberta_words
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
 from electrify.architectures.deberta import POSITIONS
 from electrify.build import Built, Vocabulary, compose
-from electrify.errors import UserError
 from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
@@ -31,13 +28,7 @@ from electrify.tokens import from_sequences
 from electrify.train import checkpoint
 from small import (
     DROPOUT,
-    electrify,
     mistake,
-    parameters_sha256,
-    records,
-    run,
-    same_numbers,
-    torchrun,
 )
 
 
@@ -64,22 +55,6 @@ def network(data: Path, folder: Path) -> Built:
     return built
 
 
-def test_a_run_that_goes_on_to_the_bit(small_data: Path, decoder: Path, tmp_path: Path) -> None:
-    line = words(small_data, tmp_path / "run", **DROPOUT, learning_rate=0.01)
-    assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
-    assert cli.main(line) == 0
-    assert parameters_sha256(tmp_path / "run", 8) == parameters_sha256(decoder, 8)
-    assert records(tmp_path / "run") == records(decoder)
-
-
-@pytest.mark.slow
-def test_a_batch_in_parts(small_data: Path, tmp_path: Path) -> None:
-    for name, parts in (("one", 1), ("two", 2)):
-        line = words(small_data, tmp_path / name, gradient_accumulation_steps=parts)
-        assert cli.main(line) == 0
-    same_numbers(tmp_path / "one", tmp_path / "two")
-
-
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
     """Under Microsoft's name; the library reads everything else. The kept encoder has none."""
     config = json.loads((decoder / "generator" / "config.json").read_text())
@@ -95,14 +70,6 @@ def test_the_folder_keeps_the_table(decoder: Path) -> None:
     kept = json.loads((decoder / "discriminator" / "config.json").read_text())
     assert "mask_decoder" not in kept
     assert POSITIONS not in load_tensors(decoder / "discriminator" / "model.safetensors")
-
-
-def test_the_card_says_what_the_library_leaves_out(decoder: Path) -> None:
-    card = (decoder / "generator" / "README.md").read_text(encoding="utf-8")
-    assert "transformers does not have" in card
-    assert "its logits are not those of the run" in card
-    assert "fill-mask" not in card
-    assert "mask decoder" not in (decoder / "discriminator" / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("part", ["head.positions.weight", "head.bias_V"])
@@ -144,45 +111,7 @@ def test_evaluate_scores_with_the_decoder(small_data: Path, decoder: Path) -> No
         assert abs(wanted - ordinary) > 1e-3, "without the decoder it is another score"
 
 
-def test_the_form_of_the_head_is_known(decoder: Path, tmp_path: Path) -> None:
-    """Whatever config.json says of it."""
-    copytree(decoder / "generator", tmp_path / "it", ignore=ignore_patterns("electrify.json"))
-    config = json.loads((tmp_path / "it" / "config.json").read_text())
-    (tmp_path / "it" / "config.json").write_text(json.dumps(config | {"legacy": True}))
-    wanted = load_scorer(str(decoder / "generator")).scores(TEXTS)
-    assert load_scorer(str(tmp_path / "it")).scores(TEXTS) == pytest.approx(wanted, rel=1e-6)
-
-
-@pytest.mark.parametrize("name", ["bert-deberta", "corrective-deberta", "replace-mlm", "two-stage"])
-def test_a_run_of_each(
-    name: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exported, and the doctor finds nothing. A first stage leaves its table to the second."""
-    own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta", "init": "published"}
-    own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
-    own = {} if name.endswith("deberta") else own
-    folder = tmp_path / "run"
-    assert cli.main(words(small_data, folder, name, **own)) == 0
-    said = capsys.readouterr().err
-    part = "discriminator" if name.startswith("bert") else "generator"
-    table = load_tensors(folder / part / "model.safetensors")[POSITIONS]
-    if name == "two-stage":
-        assert (
-            f"{folder / 'generator-stage' / 'discriminator'}: every weight found and used" in said
-        )
-        stage = folder / "generator-stage" / "discriminator" / "model.safetensors"
-        assert torch.equal(load_tensors(stage)[POSITIONS], table), "it is frozen"
-    if name == "replace-mlm":
-        assert POSITIONS not in load_tensors(folder / "discriminator" / "model.safetensors")
-    status = run("doctor", str(folder), str(folder / part))
-    out = capsys.readouterr().out
-    assert status == 0, out
-    assert "have no place" not in out
-
-
-def test_a_frozen_generator_keeps_its_decoder(
-    decoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_frozen_generator_keeps_its_decoder(decoder, small_data, tmp_path, capsys):
     """Without it the words that it draws would be others, and nothing trains it to do without."""
     fields: dict[str, Any] = {"architecture": "deberta", "init": "published", "tie": "none"}
     fields |= {"generator_training": "frozen", "init_generator": decoder / "generator"}
@@ -194,20 +123,8 @@ def test_a_frozen_generator_keeps_its_decoder(
     assert cli.main(line(mask_decoder=True)) == 0
 
 
-def test_a_scorer_needs_the_table(decoder: Path, tmp_path: Path) -> None:
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / name).write_bytes((decoder / "generator" / name).read_bytes())
-    weights = load_tensors(decoder / "generator" / "model.safetensors")
-    del weights[POSITIONS]
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=rf"lacks 1 weights \({POSITIONS}, "):
-        load_scorer(str(tmp_path))
-
-
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "bert-deberta-tiny"])
-def test_a_run_starts_from_a_published_generator(
-    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_starts_from_a_published_generator(recipe, small_data, tmp_path, capsys):
     """Every weight of its language model is used, and the table left under the same name; a run
     from the folder that this leaves finds all of it again."""
     start = published(tmp_path / "start", small_data)
@@ -222,9 +139,7 @@ def test_a_run_starts_from_a_published_generator(
         start = folder / part
 
 
-def test_a_published_pair(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_pair(small_data, tmp_path, capsys):
     """Tables with disentangled gradients: of words the difference, of positions nothing, because
     the encoder that is kept does not read any."""
     kept = published(tmp_path / "kept", small_data)
@@ -236,31 +151,3 @@ def test_a_published_pair(
     assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
     same(generator, tmp_path / "run" / "generator", "deberta.")
     same(kept, tmp_path / "run" / "discriminator", "deberta.")
-
-
-def test_a_folder_without_the_table(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_tensors(start / "model.safetensors")
-    del weights[POSITIONS]
-    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
-    fields = {"init_generator": start, "mask_decoder": True}
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert f"generator: {start}: it lacks {POSITIONS}; they keep their initial values" in said
-    same(start, tmp_path / "run" / "generator", "lm_predictions.")
-    plain = line_of(small_data, tmp_path / "plain", "electra-deberta-tiny", init_generator=start)
-    assert cli.main(plain) == 0
-    assert f"generator: {start}: every weight found and used" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-def test_two_processes(fsdp: str, small_data: Path, tmp_path: Path) -> None:
-    electrify(words(small_data, tmp_path / "one"), tmp_path)
-    done = torchrun(words(small_data, tmp_path / "two", fsdp=fsdp), tmp_path).end()
-    assert done.status == 0, done.err
-    same_numbers(tmp_path / "one", tmp_path / "two")
-    assert POSITIONS in load_tensors(tmp_path / "two" / "generator" / "model.safetensors")

@@ -4,8 +4,6 @@ classes, with the published values of config.json."""
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +88,7 @@ def same(start: Path, made: Path, prefix: str) -> None:
         torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
 
 
-def test_both_halves_of_a_published_pair(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_halves_of_a_published_pair(small_data, tmp_path, capsys):
     """Encoder and language model's head of both; the head that detects is of another form than the
     linear one."""
     kept = published(tmp_path / "kept", small_data)
@@ -115,27 +111,8 @@ def test_both_halves_of_a_published_pair(
     assert (config["num_hidden_layers"], config["position_buckets"]) == (1, 256)
 
 
-def test_published_folders_score_sentences(small_data: Path, tmp_path: Path) -> None:
-    """They do not say how their weights are named: the head is that of `legacy: false`."""
-    from electrify.scoring.pll import load_scorer
-
-    theirs = published(tmp_path / "theirs", small_data)
-    named = tmp_path / "named"
-    shutil.copytree(theirs, named)
-    config = json.loads((named / "config.json").read_text())
-    config |= {"architectures": ["DebertaV2ForMaskedLM"], "legacy": False}
-    (named / "config.json").write_text(json.dumps(config))
-    for folder in (theirs, named):
-        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
-    texts = ["the chef ate a meal", "a meal"]
-    one, other = (load_scorer(str(folder)).scores(texts) for folder in (theirs, named))
-    assert one == other
-
-
 @pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "corrective-deberta-tiny"])
-def test_the_head_that_detects(
-    recipe: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_head_that_detects(recipe, small_data, tmp_path, capsys):
     """With rtd_head v3, the run goes on with it, and leaves it under the same names."""
     start = published(tmp_path / "start", small_data)
     fields = {"init_discriminator": start, "rtd_head": "v3"}
@@ -147,36 +124,7 @@ def test_the_head_that_detects(
     same(start, tmp_path / "run" / "discriminator", "deberta.")
 
 
-@pytest.mark.parametrize(
-    ("lacking", "says"),
-    [
-        (("dense.bias",), "lacks mask_predictions.dense.bias; they keep their initial values"),
-        (tuple(DETECTS), "has no weights of the head, which keeps its initial values"),
-    ],
-    ids=["one", "all"],
-)
-def test_a_head_that_is_not_whole(
-    lacking: tuple[str, ...],
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_file(start / "model.safetensors")
-    for name in lacking:
-        del weights[f"mask_predictions.{name}"]
-    save_file(weights, start / "model.safetensors", metadata={"format": "pt"})
-    fields = {"init_discriminator": start, "rtd_head": "v3"}
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    assert says in capsys.readouterr().err
-    same(start, tmp_path / "run" / "discriminator", "deberta.")
-
-
-def test_detecting_with_a_published_folder(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_detecting_with_a_published_folder(small_data, tmp_path, capsys):
     """By its own head, computed from the states that the library gives; a folder without it is
     refused."""
     start = published(tmp_path / "start", small_data)
@@ -205,142 +153,14 @@ def test_detecting_with_a_published_folder(
     assert "has no replaced-token head" in mistake(capsys, "detect", str(start), text)
 
 
-def test_going_on_with_the_masked_language_model(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert "every weight found and used" not in said
-    assert "the table of a mask decoder; with --mask-decoder true the run has one" in said
-    same(start, tmp_path / "run" / "discriminator", "")
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "recipe", "says"),
-    [
-        ("DebertaV2Model", {}, "electra-deberta-tiny", "has no weights of the head"),
-        ("DebertaV2Model", {}, "bert-deberta-tiny", "has no weights of the head"),
-        (
-            "DebertaV2ForMaskedLM",
-            {"legacy": True},
-            "bert-deberta-tiny",
-            "ignored 5 weights without a place here (cls.predictions.",
-        ),
-        (
-            "DebertaV2ForTokenClassification",
-            {"id2label": {0: "O", 1: "B"}, "label2id": {"O": 0, "B": 1}},
-            "electra-deberta-tiny",
-            "has no weights of the head",
-        ),
-        (
-            "DebertaV2ForTokenClassification",
-            {"id2label": {0: "original", 1: "replaced"}},
-            "electra-deberta-tiny",
-            "every weight found and used",
-        ),
-    ],
-)
-def test_what_a_folder_lacks_is_said(
-    name: str,
-    more: dict[str, Any],
-    recipe: str,
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The form `legacy` has the same layers under other names; they are not read."""
-    start = folder_of(tmp_path / "start", small_data, name, **more)
-    line = line_of(small_data, tmp_path / "run", recipe, init_discriminator=start)
-    assert cli.main(line) == 0
-    assert says in capsys.readouterr().err
-    same(start, tmp_path / "run" / "discriminator", "deberta.")
-
-
 @pytest.mark.parametrize(
     "more",
     [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}],
     ids=str,
 )
-def test_another_encoder_of_the_family_is_refused(
-    more: dict[str, Any],
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_another_encoder_of_the_family_is_refused(more, small_data, tmp_path, capsys):
     start = folder_of(tmp_path / "start", small_data, "DebertaV2Model", **more)
     line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
     said = mistake(capsys, *line)
     assert "computes what our encoder does not" in said
     assert next(iter(more)) in said
-
-
-def test_a_table_that_is_padded(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Published tables have more rows than their tokenizers have tokens: those are left out, where
-    the tokenizer is there to be compared."""
-    words = Corpus(small_data, "train").manifest.vocab_size
-    more = {"legacy": False, "vocab_size": words + 4}
-    start = folder_of(tmp_path / "start", small_data, "DebertaV2ForMaskedLM", **more)
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert f"has a vocabulary of {words + 4}, the corpus one of {words}" in mistake(capsys, *line)
-    shutil.copytree(small_data / "tokenizer", start, dirs_exist_ok=True)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    assert f"left out the last 4 of {words + 4} rows of its vocabulary" in said
-    before = load_file(start / "model.safetensors")
-    after = load_file(tmp_path / "run" / "discriminator" / "model.safetensors")
-    for name in ("deberta.embeddings.word_embeddings.weight", "lm_predictions.lm_head.bias"):
-        assert after[name].shape[0] == words
-        torch.testing.assert_close(after[name], before[name][:words], atol=1e-6, rtol=0)
-    far = folder_of(tmp_path / "far", small_data, "DebertaV2ForMaskedLM", vocab_size=2 * words)
-    shutil.copytree(small_data / "tokenizer", far, dirs_exist_ok=True)
-    line = line_of(small_data, tmp_path / "other", "bert-deberta-tiny", init_discriminator=far)
-    assert f"has a vocabulary of {2 * words}" in mistake(capsys, *line)
-
-
-def test_both_halves_with_padded_tables(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The folders may be gone when the run is exported again."""
-    words = Corpus(small_data, "train").manifest.vocab_size
-    more = {"legacy": False, "vocab_size": words + 3}
-    fields = {}
-    for half, blocks in (("init_discriminator", 2), ("init_generator", 1)):
-        folder = folder_of(tmp_path / half, small_data, "DebertaV2ForMaskedLM", blocks, **more)
-        shutil.copytree(small_data / "tokenizer", folder, dirs_exist_ok=True)
-        fields[half] = folder
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    said = capsys.readouterr().err
-    for what, folder in zip(("discriminator", "generator"), fields.values(), strict=True):
-        assert f"{what}: {folder}: left out the last 3 of {words + 3} rows" in said
-        shutil.rmtree(folder)
-    again = ["export", str(tmp_path / "run"), "--part", "generator"]
-    assert cli.main([*again, "--output-dir", str(tmp_path / "again")]) == 0
-    found = load_file(tmp_path / "again" / "model.safetensors")
-    assert found["deberta.embeddings.word_embeddings.weight"].shape[0] == words
-
-
-def test_the_page_says_how_pickled_weights_are_converted(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = published(tmp_path / "start", small_data)
-    weights = load_file(start / "model.safetensors")
-    word = "deberta.embeddings.word_embeddings.weight"
-    assert word in weights
-    # Two names of one tensor, as pickles of tied weights have.
-    torch.save(weights | {"tied": weights[word]}, start / "pytorch_model.bin")
-    (start / "model.safetensors").unlink()
-    line = line_of(small_data, tmp_path / "run", "bert-deberta-tiny", init_discriminator=start)
-    assert cli.main(line) == 2
-    page = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(start)
-    exec(compile(code, "objectives.md", "exec"), {})
-    converted = load_file(start / "model.safetensors")
-    assert all(torch.equal(converted[name], tensor) for name, tensor in weights.items())
-    assert cli.main(line) == 0

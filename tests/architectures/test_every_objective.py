@@ -3,7 +3,6 @@ the same however its lists are made."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from torch.nn.functional import logsigmoid
 
 from batches import (
     VOCABULARY,
-    built,
     counts_of,
     draws_of,
     ragged_batch,
@@ -24,8 +22,6 @@ from batches import (
 )
 from counted import exactly
 from electrify.build import build
-from electrify.errors import UserError
-from electrify.objectives.objective import Step
 from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
@@ -153,16 +149,6 @@ def test_an_update_of_each(name: str, init: str, own: dict[str, Any]) -> None:
     update(tiny(f"{name}-tiny", **fields))
 
 
-def test_a_head_that_the_library_has_not_is_named(own: dict[str, Any]) -> None:
-    for name in ONE_ROW:
-        config = tiny(f"{name}-tiny", **own | SYSTEMS[name])
-        if own["architecture"] != "modernbert":
-            check(config)
-            continue
-        with pytest.raises(UserError, match="rtd_head must be dense in modernbert"):
-            check(config)
-
-
 @pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])
 def test_whatever_is_shared(fields: dict[str, Any], own: dict[str, Any]) -> None:
     update(tiny("electra-tiny", **own | fields))
@@ -186,44 +172,3 @@ def test_hardware_is_what_torch_counts(name: str, own: dict[str, Any]) -> None:
         # The input of a segment gets no gradient from its first block, but for a norm before it.
         known = len(ragged_batch().ids_T) * 2 * (2 * 3 * 32 * 32)
     assert ours - theirs == known
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_lists_of_fixed_length_give_the_same(name: str, own: dict[str, Any]) -> None:
-    made: Any = built(f"{name}-tiny", **options(name, own)).objective
-    tokens = text_batch(seed=3, rows=3, row_length=32) if name == "coco-lm" else ragged_batch()
-    plain, fixed = (
-        Step(made)(tokens, made.plan(tokens, draws_of(tokens), fixed=f)) for f in (False, True)
-    )
-    weighed = tiny(f"{name}-tiny", **options(name, own)).objective.term_weights
-    assert weighed.keys() <= plain.keys()
-    for term in weighed:
-        torch.testing.assert_close(plain[term].sum, fixed[term].sum, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "row_length"), [*((name, 32) for name in SYSTEMS), ("electra", 256)]
-)
-def test_a_step_is_one_graph(name: str, row_length: int, own: dict[str, Any]) -> None:
-    """What a compiled run needs: no break between input and losses. In the longer rows, windows are
-    computed by blocks."""
-    fields = options(name, own) | {"max_position_embeddings": 256}
-    made: Any = built(f"{name}-tiny", **fields).objective
-    tokens = text_batch(seed=0, rows=3, row_length=row_length)
-    plan = made.plan(tokens, draws_of(tokens), fixed=True)
-    torch.compiler.reset()
-    whole = torch.compile(Step(made), backend="eager", fullgraph=True)(tokens, plan)
-    plain = Step(made)(tokens, plan)
-    for term in tiny(f"{name}-tiny", **fields).objective.term_weights:
-        assert value(whole[term].sum) == pytest.approx(value(plain[term].sum), rel=1e-5)
-
-
-def test_segments_do_not_exist(own: dict[str, Any]) -> None:
-    """Two segments are a pair of texts without types: what tells them apart is [SEP]."""
-    encoder = built("bert-tiny", init="local", **own).kept.encoder
-    tokens = text_batch(seed=0, rows=1, row_length=32)
-    assert bool(tokens.segment_T.any())
-    same = replace(tokens, segment_T=torch.zeros_like(tokens.segment_T))
-    with torch.no_grad():
-        assert torch.equal(encoder(tokens), encoder(same))

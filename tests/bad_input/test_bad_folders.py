@@ -1,28 +1,16 @@
-"""Places that cannot be written, outputs that are closed, and reports that hold the words of
-others."""
+"""Places that cannot be written, a disk that is full, and an output inside of what is read."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from electrify import cli
-from electrify.console import harmless, inert
-from electrify.finetuning.report import report_of
-from electrify.scoring.blimp import Accuracy, table
 from small import (
-    environment,
     files_of_at_most,
     listing,
     mistake,
-    one_sentence,
     pretrain_words,
     run,
     write_text,
@@ -59,65 +47,26 @@ def verbs(tmp_path: Path, small_data: Path, finished: Path) -> dict[str, list[st
         "export": ["export", str(finished)],
         "finetune": ["finetune", model, *files, *quick],
         "evaluate": ["evaluate", model, "--data-dir", str(tmp_path / "pairs"), "--device", "cpu"],
-        "demo": ["demo", "--max-steps", "1"],
     }
 
 
-PLACES = [
-    "a file",
-    "below a file",
-    "a pipe",
-    "a name too long",
-    "a folder of the system",
-    "nobody's folder",
-]
-
-
-def place(name: str, tmp_path: Path) -> Path:
-    match name:
-        case "a file":
-            return tmp_path / "a.txt"
-        case "below a file":
-            return tmp_path / "a.txt" / "out"
-        case "a pipe":
-            os.mkfifo(tmp_path / "pipe")
-            return tmp_path / "pipe"
-        case "a name too long":
-            return tmp_path / ("x" * 300)
-        case "a folder of the system":
-            return Path("/sys/electrify-test")  # closed to everybody, root included
-        case _:
-            (tmp_path / "foreign").mkdir()
-            (tmp_path / "foreign" / "thesis.tex").write_text("years of work", encoding="utf-8")
-            return tmp_path / "foreign"
-
-
-@pytest.mark.parametrize("name", PLACES)
-@pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "demo", "evaluate"])
-def test_places_that_cannot_be_written(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    verbs: dict[str, list[str]],
-    tmp_path: Path,
-    verb: str,
-    name: str,
-) -> None:
-    if verb == "evaluate" and name == "nobody's folder":
-        return  # its two files may lie beside others
-    if verb == "demo":
-        monkeypatch.setattr("electrify.demo.title", lambda number, text: None)
-        if name == "nobody's folder":
-            return  # its folders data and run lie beside others
-    out = place(name, tmp_path)
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "evaluate"])
+def test_places_that_cannot_be_written(capsys, verbs, tmp_path, verb):
+    """A file, a folder below a file, one that is closed to everybody, and one of something else."""
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work", encoding="utf-8")
+    file, closed = tmp_path / "a.txt", Path("/sys/electrify-test")
+    places = [file, file / "out", closed, foreign]
     before = listing(tmp_path)
-    mistake(capsys, *verbs[verb], "--output-dir", str(out), longest=760)
-    assert listing(tmp_path) == before
+    # The two files of `evaluate` may lie beside others.
+    for out in places[:3] if verb == "evaluate" else places:
+        mistake(capsys, *verbs[verb], "--output-dir", str(out), longest=760)
+        assert listing(tmp_path) == before
 
 
 @pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
-def test_a_disk_that_fills_up(
-    capsys: pytest.CaptureFixture[str], verbs: dict[str, list[str]], tmp_path: Path, verb: str
-) -> None:
+def test_a_disk_that_fills_up(capsys, verbs, tmp_path, verb):
     """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there
     afterwards, and the next try succeeds."""
     out = tmp_path / "out"
@@ -150,120 +99,3 @@ def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
         (tmp_path / "corpus" / "out" / "manifest.json").read_text(encoding="utf-8")
     )
     assert [source["name"] for source in manifest["sources"]] == ["corpus/a.txt"]
-
-
-# ------------------------------------------------------------------ standard output
-
-
-def shell(line: str) -> subprocess.CompletedProcess[str]:
-    command = f"set -o pipefail; electrify() {{ '{sys.executable}' -m electrify \"$@\"; }}; {line}"
-    return subprocess.run(
-        ["bash", "-c", command],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=120,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_outputs_that_cannot_be_written() -> None:
-    """A reader that goes away is not a mistake; a disk that is full is one."""
-    gone = shell("electrify flops --published | head -1")
-    assert (gone.returncode, gone.stdout.count("\n"), gone.stderr) == (0, 1, "")
-    full = shell("electrify flops --published > /dev/full")
-    assert full.returncode == 2
-    assert "No space left on device" in one_sentence(full.stderr)
-    assert "standard output" in one_sentence(full.stderr)
-    plain = shell("LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii electrify flops $'\\xff'")
-    assert (plain.returncode, plain.stdout) == (2, "")
-    one_sentence(plain.stderr)
-
-
-def test_an_output_that_cannot_say_a_character(
-    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    monkeypatch.setattr("electrify.flop_counts.report", lambda config: "漢字")
-    assert cli.main(["flops", "--published"]) == 0
-    assert raw.getvalue() == b"\\u6f22\\u5b57\n"
-
-
-# ------------------------------------------------------------------ words of others in reports
-
-EVIL = [
-    "=HYPERLINK(1)",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "\tx",
-    "<script>alert(1)</script>",
-    "a|b",
-    "\x1b[2J",
-    "a\nb",
-    "a\u202eb",
-]
-
-
-@pytest.mark.parametrize("name", EVIL)
-def test_reports_are_text(name: str, tmp_path: Path) -> None:
-    """A spreadsheet calculates nothing, a browser runs nothing, a terminal obeys nothing."""
-    record = {
-        "model": name,
-        "task": name,
-        "seed": 0,
-        "point": "",
-        "parameters": 0,
-        "scores": {"accuracy": -0.5},
-        "train_examples": 1,
-        "validation_examples": 1,
-        "notes": [name],
-    }
-    report = report_of([record], {name: ("accuracy",)}, settings={}, names={})
-    report.write(tmp_path)
-    rows = list(csv.reader(io.StringIO((tmp_path / "report.csv").read_text())))
-    assert len(rows) == 2
-    for cell in rows[1][:3]:
-        assert not cell.startswith(("=", "+", "-", "@", "\t"))
-    assert rows[1][3] == "-0.5"  # a number stays one
-    page = report.markdown()
-    assert "<script" not in page
-    assert "\x1b" not in page
-    assert page.count("\n| ") == 2
-    assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["model"] == name
-
-
-def test_tables_and_cards_are_text() -> None:
-    row = Accuracy("m\x1b[2J", "p", "blimp", "f", "a\n```\n<script>", 1, 1.0, 0)
-    shown = table([row])
-    assert "\x1b" not in shown
-    assert "\n```" not in shown
-    assert inert("a <b>|`c`\n&") == "a &lt;b&gt;\\|'c' &amp;"
-    assert (
-        harmless("ignore previous instructions") == "ignore previous instructions"
-    )  # words to a machine are words
-
-
-def test_a_corpus_whose_name_is_a_page(tmp_path: Path) -> None:
-    """From the file name through the manifest and the run into the model card."""
-    source = write_text(tmp_path / '"><img src=x onerror=alert(1)>.txt', size=20_000)
-    data, folder = tmp_path / "data", tmp_path / "run"
-    assert (
-        run(
-            "prepare",
-            str(source),
-            "--output-dir",
-            str(data),
-            "--workers",
-            "1",
-            "--vocab-size",
-            "300",
-        )
-        == 0
-    )
-    assert run(*pretrain_words(data, folder, recipe="bert-tiny", max_steps=1)) == 0
-    card = (folder / "discriminator" / "README.md").read_text(encoding="utf-8")
-    assert "&lt;img src=x onerror=alert(1)&gt;" in card
-    assert "<img" not in card

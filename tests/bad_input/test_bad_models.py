@@ -1,5 +1,5 @@
-"""Model folders of others, in every verb that takes one: no pickle is opened, no code of theirs
-runs."""
+"""Models and tokenizers of others: no pickle is opened, no code of theirs runs, and what is damaged
+is one sentence in every verb that takes it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import json
 import math
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,27 +14,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import ElectraConfig, ElectraForPreTraining, PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
 from electrify import cli
-from small import environment, mistake, one_sentence, pretrain_words
+from small import electrify, mistake, one_sentence, pretrain_words, write_text
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "chef",
-    "ate",
-    "good",
-    "bad",
-    "##s",
-    ".",
-]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "chef", "ate", "good", "bad", "."]
+ROLES = {f"{word.strip('[]').lower()}_token": word for word in WORDS[:5]}
 SHAPE = {
     "embedding_size": 16,
     "hidden_size": 16,
@@ -48,27 +31,8 @@ SHAPE = {
     "max_position_embeddings": 32,
 }
 VERBS = ["detect", "evaluate", "finetune", "pretrain"]
-
-
-def save_tokenizer(folder: Path) -> None:
-    raw = Tokenizer(models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    raw.normalizer, raw.pre_tokenizer = (
-        normalizers.BertNormalizer(),
-        pre_tokenizers.BertPreTokenizer(),
-    )
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    roles = {
-        "unk_token": "[UNK]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
-    PreTrainedTokenizerFast(tokenizer_object=raw, **roles).save_pretrained(folder)
+Command = Callable[[str, Path], list[str]]
+Refused = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +42,17 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hf_logging.disable_progress_bar()
     torch.manual_seed(0)
     ElectraForPreTraining(ElectraConfig(vocab_size=len(WORDS), **SHAPE)).save_pretrained(folder)
-    save_tokenizer(folder)
+    ids = {word: i for i, word in enumerate(WORDS)}
+    whole = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": ids, "unk_token": "[UNK]"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **ROLES).save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -89,85 +63,51 @@ def model(sound: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(small_data: Path, tmp_path: Path) -> Callable[[str, Path | str], list[str]]:
+def command(small_data: Path, tmp_path: Path) -> Command:
     """The words of a verb on a model."""
-    for name in ("train.csv", "held.csv"):
-        (tmp_path / name).write_text(
-            "text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4, encoding="utf-8"
-        )
+    files = [str(tmp_path / name) for name in ("train.csv", "held.csv")]
+    for path in files:
+        Path(path).write_text("text,label\n" + "the good chef,1\nthe bad chef,0\n" * 4)
     (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text(
-        '{"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}\n', encoding="utf-8"
-    )
+    pair = {"sentence_good": "the chef ate", "sentence_bad": "chef the ate"}
+    (tmp_path / "pairs" / "one.jsonl").write_text(json.dumps(pair))
+    out = ["--output-dir", str(tmp_path / "out")]
+    own_files = ["--train-file", files[0], "--validation-file", files[1]]
 
-    def words(verb: str, model: Path | str) -> list[str]:
-        out = str(tmp_path / "out")
-        own = [
-            "--train-file",
-            str(tmp_path / "train.csv"),
-            "--validation-file",
-            str(tmp_path / "held.csv"),
-            "--seeds",
-            "1",
-        ]
-        return {
-            "detect": ["detect", str(model), "the chef ate"],
-            "evaluate": [
-                "evaluate",
-                str(model),
-                "--data-dir",
-                str(tmp_path / "pairs"),
-                "--output-dir",
-                out,
-                "--device",
-                "cpu",
-            ],
-            "finetune": [
-                "finetune",
-                str(model),
-                *own,
-                "--baselines",
-                "false",
-                "--output-dir",
-                out,
-                "--device",
-                "cpu",
-            ],
-            "pretrain": pretrain_words(
-                small_data, Path(out), init_discriminator=str(model), max_steps=1
-            ),
-        }[verb]
+    def words(verb: str, model: Path) -> list[str]:
+        own = {
+            "detect": ["the chef ate"],
+            "evaluate": ["--data-dir", str(tmp_path / "pairs"), "--device", "cpu", *out],
+            "finetune": [*own_files, "--seeds", "1", "--device", "cpu", *out],
+        }
+        if verb == "pretrain":
+            fields = {"init_discriminator": model, "max_steps": 1}
+            return pretrain_words(small_data, tmp_path / "out", **fields)
+        return [verb, str(model), *own[verb]]
 
     return words
 
 
-def change(model: Path, **fields: Any) -> None:
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    (model / "config.json").write_text(json.dumps(config | fields), encoding="utf-8")
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: Command) -> Refused:
+    """The sentence of a verb that refuses a model and writes nothing."""
 
+    def sentence(verb: str, model: Path) -> str:
+        said = mistake(capsys, *command(verb, model))
+        assert not (tmp_path / "out").exists()
+        return said
 
-def refused(capsys: pytest.CaptureFixture[str], words: list[str], tmp_path: Path) -> str:
-    sentence = mistake(capsys, *words)
-    assert not (tmp_path / "out").exists()
     return sentence
 
 
-def test_the_sound_one_is_taken(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
+def edit(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_the_sound_one_is_taken(command: Command, model: Path) -> None:
     """Or the refusals below would say nothing."""
-    for verb in ("detect", "evaluate"):
+    for verb in VERBS[:2]:
         assert cli.main(command(verb, model)) == 0
-    shutil.rmtree(tmp_path / "out")
-    assert "has a vocabulary of 12, the corpus one of" in mistake(
-        capsys, *command("pretrain", model)
-    )
-
-
-# ------------------------------------------------------------------ pickle and code
 
 
 class Payload:
@@ -181,393 +121,121 @@ class Payload:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_pickles_are_never_opened(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    name: str,
-) -> None:
+def test_pickles_are_never_opened(refused: Refused, model: Path, tmp_path: Path, name: str) -> None:
     (model / "model.safetensors").unlink()
-    torch.save(
-        {"electra.embeddings.word_embeddings.weight": Payload(tmp_path / "ran")}, model / name
-    )
-    sentence = refused(capsys, command(verb, model), tmp_path)
-    assert (
-        verb == "pretrain" or f"{name} could run other people's code when it is opened" in sentence
-    )
+    words = "electra.embeddings.word_embeddings.weight"
+    torch.save({words: Payload(tmp_path / "ran")}, model / name)
+    for verb in VERBS:
+        said = refused(verb, model)
+        assert verb == "pretrain" or f"{name} could run other people's code" in said
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_sound_pickle_is_refused_too(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
-    (model / "model.safetensors").unlink()
-    assert "convert the weights to model.safetensors" in refused(
-        capsys, command("detect", model), tmp_path
-    )
 
 
 @pytest.mark.parametrize("kind", ["electra", "evil"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_code_of_others_never_runs(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    kind: str,
-) -> None:
+def test_code_of_others_never_runs(refused, command, model, tmp_path, kind):
     """A type that transformers knows is read by its code, another one is refused."""
-    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n", encoding="utf-8")
-    change(
-        model,
-        model_type=kind,
-        auto_map={
-            "AutoConfig": "evil.Config",
-            "AutoModel": "evil.Model",
-            "AutoModelForMaskedLM": "evil.Model",
-        },
-    )
-    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (model / "tokenizer_config.json").write_text(
-        json.dumps(settings | {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}}),
-        encoding="utf-8",
-    )
-    if kind == "evil":
-        assert "brings Python code of its own (auto_map), which electrify never runs" in refused(
-            capsys, command(verb, model), tmp_path
-        )
-    elif verb == "detect":
-        assert cli.main(command(verb, model)) == 0
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    classes = dict.fromkeys(("AutoModel", "AutoModelForMaskedLM"), "evil.Model")
+    edit(model / "config.json", model_type=kind, auto_map=classes | {"AutoConfig": "evil.Config"})
+    edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]})
+    for verb in VERBS if kind == "evil" else ():
+        assert "brings Python code of its own (auto_map), which" in refused(verb, model)
+    if kind == "electra":
+        assert cli.main(command("detect", model)) == 0
     assert not (tmp_path / "ran").exists()
 
 
-# ------------------------------------------------------------------ config.json
-
-CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "a width that is text": ({"hidden_size": "wide"}, ""),
-    "a width that is none": ({"hidden_size": None}, ""),
-    "layers in a list": ({"num_hidden_layers": [1]}, ""),
-    "an activation of another world": ({"hidden_act": "__import__"}, ""),
-    "a type that is a number": ({"model_type": 5}, ""),
-    "a type that nobody knows": ({"model_type": "\x1b[31melectra"}, ""),
-}
-
-
-@pytest.mark.parametrize("case", CONFIGS)
-@pytest.mark.parametrize("verb", ["detect", "finetune"])
-def test_configurations(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    case: str,
-) -> None:
-    fields, says = CONFIGS[case]
-    change(model, **fields)
-    began = time.monotonic()
-    sentence = refused(capsys, command(verb, model), tmp_path)
-    assert says in sentence
-    assert str(model) in sentence
-    assert "\x1b" not in sentence
-    assert time.monotonic() - began < 60
+def test_a_tokenizers_code_never_runs(capsys, model, tmp_path):
+    (model / "config.json").unlink()
+    (model / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    evil = {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+    edit(model / "tokenizer_config.json", tokenizer_class="Evil", auto_map=evil)
+    text = write_text(tmp_path / "a.txt", size=2000)
+    words = ["prepare", text, "--output-dir", tmp_path / "out", "--tokenizer", model]
+    assert "brings Python code of its own (auto_map), which" in mistake(capsys, *words)
+    assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "[]",
-        "5",
-        "null",
-        "",
-        "{",
-        "\udcff",
-        '{"model_type": "electra", "num_labels": "x"}',
-        "{}",
-    ],
-    ids=range(8),
-)
-@pytest.mark.parametrize("verb", ["detect", "pretrain"])
-def test_configurations_that_are_none(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    content: str,
-) -> None:
-    (model / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert str(model) in refused(capsys, command(verb, model), tmp_path)
+def weights(content: bytes) -> Callable[[Path], None]:
+    return lambda model: (model / "model.safetensors").write_bytes(content) and None
 
 
-# ------------------------------------------------------------------ weights
-
-
-WEIGHTS: dict[str, bytes] = {
-    "nothing": b"",
-    "half a length": b"\x01\x02",
-    "no JSON": b"\4\0\0\0\0\0\0\0abcd",
-    "a pickle": b"\x80\x04cos\nsystem\n",
-}
-
-
-@pytest.mark.parametrize("case", WEIGHTS)
-@pytest.mark.parametrize("verb", ["detect", "finetune"])
-def test_weights(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-    case: str,
-) -> None:
-    (model / "model.safetensors").write_bytes(WEIGHTS[case])
-    assert "its weights cannot be loaded" in refused(capsys, command(verb, model), tmp_path)
-
-
-def test_weights_of_other_shapes_are_listed(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    change(model, intermediate_size=48)
-    assert "intermediate.dense" in refused(capsys, command("finetune", model), tmp_path)
-    assert "intermediate.dense" in refused(capsys, command("detect", model), tmp_path)
-
-
-def test_weights_that_are_no_numbers(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    state = {
-        name: torch.full_like(t, math.nan)
-        for name, t in load_file(model / "model.safetensors").items()
-    }
+def no_numbers(model: Path) -> None:
+    state = load_file(model / "model.safetensors")
+    state = {name: torch.full_like(tensor, math.nan) for name, tensor in state.items()}
     save_file(state, model / "model.safetensors", metadata={"format": "pt"})
-    for verb in ("detect", "evaluate", "finetune"):
-        assert "not finite" in refused(capsys, command(verb, model), tmp_path)
 
 
-# ------------------------------------------------------------------ folders and tokenizers
-
-
-def test_places_that_are_no_folder(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("loop", "link", "pipe", "train.csv", "a\x1b[2Jb"):
-        for verb in VERBS:
-            sentence = refused(capsys, command(verb, tmp_path / name), tmp_path)
-            assert name.replace("\x1b", "\\x1b") in sentence
-    (tmp_path / "good").symlink_to(model)  # a link to a sound folder is one
-    assert cli.main(command("detect", tmp_path / "good")) == 0
-
-
-def test_a_folder_without_tokenizer(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-) -> None:
+def no_tokenizer(model: Path) -> None:
     for path in model.glob("token*"):
         path.unlink()
-    for verb in ("detect", "evaluate", "finetune"):
-        assert "the folder holds no tokenizer" in refused(capsys, command(verb, model), tmp_path)
 
 
-def spoil(model: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    path = model / "tokenizer.json"
-    whole = json.loads(path.read_text(encoding="utf-8"))
-    edit(whole)
-    path.write_text(json.dumps(whole), encoding="utf-8")
+def one_token_for_two_roles(model: Path) -> None:
+    edit(model / "tokenizer_config.json", cls_token="[SEP]")
+    (model / "special_tokens_map.json").unlink(missing_ok=True)
 
 
-def more_words(whole: dict[str, Any]) -> None:
-    whole["model"]["vocab"] |= {"extra": 500}
+def more_words(model: Path) -> None:
+    whole = json.loads((model / "tokenizer.json").read_text())
+    whole["model"]["vocab"]["extra"] = 500
+    (model / "tokenizer.json").write_text(json.dumps(whole))
 
 
-TOKENIZERS = [
-    (more_words, "ids up to 500, the model has 12"),
-]
+def config(**fields: Any) -> Callable[[Path], None]:
+    return lambda model: edit(model / "config.json", **fields)
 
 
-@pytest.mark.parametrize(
-    ("edit", "says"), TOKENIZERS, ids=[edit.__name__ for edit, _ in TOKENIZERS]
-)
-def test_damaged_tokenizers(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    edit: Callable[[dict[str, Any]], None],
-    says: str,
-) -> None:
-    spoil(model, edit)
-    assert says in refused(capsys, ["detect", str(model), "zzz " + "a" * 40 + "b"], tmp_path)
-    (tmp_path / "train.csv").write_text(
-        f"text,label\n{'a' * 40}b zzz,1\nthe bad zzz,0\n", encoding="utf-8"
-    )
-    assert says in mistake(capsys, *command("finetune", model))
-    assert not (tmp_path / "out" / "scores.jsonl").exists()
-
-
-# ------------------------------------------------------------------ the Hub
-
-
-def closed_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-@pytest.mark.parametrize("how", ["offline", pytest.param("unreachable", marks=pytest.mark.slow)])
-def test_a_hub_id_without_network(tmp_path: Path, how: str) -> None:
-    """One sentence, soon: at once where HF_HUB_OFFLINE says so, else after a single question, and
-    not after the retries of huggingface_hub."""
-    nowhere = f"http://127.0.0.1:{closed_port()}"
-    variables = (
-        {"HF_HUB_OFFLINE": "1"}
-        if how == "offline"
-        else {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": nowhere}
-    )
-    variables |= {"HF_HOME": str(tmp_path / "cache")}
-    (tmp_path / "a.txt").write_text("the chef ate.\n", encoding="utf-8")
-    cases = [["detect", "nobody/nothing-at-all", "text"]]
-    if how == "unreachable":
-        cases.append(
-            [
-                "prepare",
-                str(tmp_path / "a.txt"),
-                "--output-dir",
-                str(tmp_path / "out"),
-                "--tokenizer",
-                "nobody/nothing-at-all",
-            ]
-        )
-    for words in cases:
-        began = time.monotonic()
-        code = [sys.executable, "-m", "electrify", *words]
-        done = subprocess.run(
-            code,
-            capture_output=True,
-            text=True,
-            env=environment(**variables),
-            timeout=280,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        assert "be reached" in done.stderr
-        assert "nobody/nothing-at-all" in one_sentence(done.stderr)
-        assert "Retrying" not in done.stderr
-        assert time.monotonic() - began < 60
-    assert not (tmp_path / "out").exists()
-
-
-# ------------------------------------------------------------------ runs (export)
-
-
-# ------------------------------ settings that are the caller's, and numbers of which lists are made
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "tuples": {"return_dict": False},
-    "chunks": {"chunk_size_feed_forward": 7},
-    "all states": {"output_hidden_states": True},
-    "attentions": {"output_attentions": True},
-    "both": {"output_hidden_states": True, "output_attentions": True},
-    "an attention that is not here": {
-        "attn_implementation": "flash_attention_2",
-        "_attn_implementation": "flash_attention_2",
-    },
-    "an attention of the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
+SPOILT: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no weights": (weights(b""), "its weights cannot be loaded"),
+    "a pickle's weights": (weights(b"\x80\x04cos\nsystem\n"), "its weights cannot be loaded"),
+    "weights that are no numbers": (no_numbers, "not finite"),
+    "a width that is text": (config(hidden_size="wide"), "model"),
+    "an activation that nobody knows": (config(hidden_act="__import__"), "model"),
+    "a type that nobody knows": (config(model_type="elektra"), "model"),
+    "no tokenizer": (no_tokenizer, "the folder holds no tokenizer"),
+    "one token for two roles": (one_token_for_two_roles, "one token for several roles"),
+    "more words than the model": (more_words, "ids up to 500, the model has 11"),
 }
 
 
-@pytest.mark.parametrize("case", SETTINGS)
-def test_what_a_forward_pass_returns_is_ours_to_say(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    case: str,
-) -> None:
-    """They were believed, and five verbs found a tuple where an output should be, or saved a
-    config.json that nobody can read."""
-    assert cli.main(command("detect", model)) == 0
-    plain = capsys.readouterr().out
-    change(model, **SETTINGS[case])
-    assert cli.main(command("detect", model)) == 0
-    assert capsys.readouterr().out == plain
-    assert cli.main(command("evaluate", model)) == 0
-    shutil.rmtree(tmp_path / "out")
-    assert cli.main([*command("finetune", model), "--save-model", "--num-train-epochs", "1"]) == 0
-    saved = next(path.parent for path in (tmp_path / "out").rglob("config.json"))
-    assert (
-        not SETTINGS[case].items()
-        & json.loads((saved / "config.json").read_text(encoding="utf-8")).items()
-    )
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_spoilt_model_is_one_sentence(refused: Refused, model: Path, case: str) -> None:
+    spoil, says = SPOILT[case]
+    spoil(model)
+    for verb in ("detect", "finetune"):
+        assert says in refused(verb, model), verb
 
 
-def lots(whole: dict[str, Any]) -> None:
+def test_a_hub_id_without_network(tmp_path: Path) -> None:
+    words = ["detect", "nobody/nothing-at-all", "text"]
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")}
+    done = electrify(words, tmp_path, expect=2, seconds=60, **offline)
+    assert "be reached" in done.err
+    assert "nobody/nothing-at-all" in one_sentence(done.err)
+
+
+def tokenizer(**model: Any) -> str:
     ids = {word: i for i, word in enumerate(WORDS)}
-    whole["model"] = {
-        "type": "BPE",
-        "vocab": ids,
-        "merges": [],
-        "dropout": 0.5,
-        "unk_token": "[UNK]",
-    }
+    own = {"type": "WordLevel", "vocab": ids, "unk_token": "[UNK]"} | model
+    return json.dumps({"version": "1.0", "added_tokens": [], "model": own})
 
 
-@pytest.mark.parametrize("verb", VERBS[:3])
-def test_a_tokenizer_that_draws_lots(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    verb: str,
-) -> None:
-    """The same text had other tokens each time."""
-    spoil(model, lots)
-    assert "has a dropout of 0.5: a text gives different tokens each time" in refused(
-        capsys, command(verb, model), tmp_path
-    )
+IDS = {word: i for i, word in enumerate(WORDS)}
+DAMAGED = {
+    "no JSON": ("\x80\x05pickle", "holds a damaged tokenizer"),
+    "an array": ("[]", "holds a damaged tokenizer"),
+    "a negative id": (tokenizer(vocab=IDS | {"of": -1}), "holds a damaged tokenizer"),
+    "an id of two tokens": (tokenizer(vocab=IDS | {"of": 6}), "damaged: ids count from 0"),
+    "lots": (tokenizer(type="BPE", merges=[], dropout=0.5), "has a dropout of 0.5"),
+}
 
 
-@pytest.mark.parametrize(("role", "token", "says"), [
-    ("cls_token", "[SEP]", "cls=3, sep=3"), ("mask_token", "[PAD]", "pad=0, mask=0"),
-    ("sep_token", "[UNK]", "sep=1, unk=1"),
-])  # fmt: skip
-def test_special_tokens_that_are_one_another(
-    capsys: pytest.CaptureFixture[str],
-    command: Callable[[str, Path | str], list[str]],
-    model: Path,
-    tmp_path: Path,
-    role: str,
-    token: str,
-    says: str,
-) -> None:
-    settings = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (model / "tokenizer_config.json").write_text(
-        json.dumps(settings | {role: token}), encoding="utf-8"
-    )
-    (model / "special_tokens_map.json").unlink(missing_ok=True)
-    for verb in VERBS[:3]:
-        sentence = refused(capsys, command(verb, model), tmp_path)
-        assert "uses one token for several roles" in sentence
-        assert says in sentence
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_tokenizers_are_found_before_any_text_is_read(capsys, model, tmp_path, case):
+    content, says = DAMAGED[case]
+    (model / "tokenizer.json").write_text(content)
+    text, out = write_text(tmp_path / "a.txt", size=2000), tmp_path / "out"
+    words = ["prepare", text, "--output-dir", out, "--tokenizer", model, "--workers", "1"]
+    assert says in mistake(capsys, *words)
+    assert not (out / "manifest.json").exists()

@@ -1,21 +1,12 @@
 """Corpora that are not corpora: encodings, rows, archives, things that are not files. Each ends in
-one sentence, or in the documents that are there.
-
-What tests/text and tests/test_cli.py prove (newlines, byte order marks, broken rows, cut archives)
-is not repeated here.
-"""
+one sentence, or in the documents that are there."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import subprocess
 import sys
-import tarfile
-import time
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,10 +14,6 @@ from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.text.corpus import read_manifest
-from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
-from electrify.text.sources import resolve
-from electrify.text.vocabulary import with_ends
 from small import environment, mistake
 from texts import read, write
 
@@ -41,9 +28,6 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
     return sentence
 
 
-# ------------------------------------------------------------------ encodings
-
-
 @pytest.mark.parametrize(
     ("data", "says"),
     [
@@ -51,33 +35,11 @@ def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) 
         (TEXT.encode("utf-16-be"), "is a binary file"),
         (TEXT.encode("utf-32"), "is UTF-32 text"),
         (TEXT.encode() + "café\n".encode("latin-1") + TEXT.encode(), "line 121, is not UTF-8"),
-        (TEXT.encode() + b"\xed\xa0\x80\n", "line 121, is not UTF-8"),
-        (TEXT.encode() + b"\xc0\xaf\n", "line 121, is not UTF-8"),
-        (TEXT.encode() + b"\xf4\x90\x80\x80\n", "line 121, is not UTF-8"),
     ],
-    ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed", "surrogate", "overlong", "beyond Unicode"],
+    ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed"],
 )
-def test_encodings(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, data: bytes, says: str
-) -> None:
+def test_encodings(capsys, tmp_path, data, says):
     assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
-
-
-def test_marks_and_separators_inside_a_text_are_characters_of_it(tmp_path: Path) -> None:
-    """Only what stands at the beginning of a file is a byte order mark, and only \\n, \\r\\n and
-    \\r end a line."""
-    docs, _ = read(
-        write(tmp_path, "a.txt", "\ufeffone\n\n\ufefftwo\u2028three\u0085four\x0bfive\rsix")
-    )
-    assert docs == ["one", "\ufefftwo\u2028three\u0085four\x0bfive\nsix"]
-    docs, _ = read(
-        write(
-            tmp_path,
-            "a.jsonl",
-            json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False) + "\n",
-        )
-    )
-    assert docs == ["one\u2028two\x85three"]
 
 
 @given(data=st.binary(max_size=200))
@@ -99,68 +61,22 @@ def test_any_bytes_are_documents_or_one_sentence(tmp_path: Path, name: str, data
         assert not said or (name in said and "\n" not in said)
 
 
-# ------------------------------------------------------------------ rows
-
-
-DEEP = 100_000
-
-
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
         ("a.jsonl", '{"text": "one", "text": "two"}\n', "line 1: 'text' occurs twice"),
         ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' must be a text, not nan"),
-        ("a.jsonl", '{"n": ' + '{"a":' * DEEP + "1" + "}" * DEEP + "}\n", "line 1: broken JSON"),
-        ("a.jsonl", '{"n": ' + "9" * DEEP + "}\n", "line 1: broken JSON (Exceeds the limit"),
         ("a.jsonl", '{"text": "one"} {"text": "two"}\n', "line 1: broken JSON (Extra data"),
         ("a.csv", 'text,b\n"never closes, 1\n' + "x,y\n" * 1000, "line 1002: broken CSV"),
         ("a.csv", "text,text\none,two\n", "line 2: 'text' occurs twice"),
     ],
-    ids=["key twice", "NaN", "deep object", "giant number", "two objects", "open quote", "column"],
+    ids=["key twice", "NaN", "two objects", "open quote", "column"],
 )
-def test_rows(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: str, says: str
-) -> None:
+def test_rows(capsys, tmp_path, name, data, says):
     assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
 
 
-def test_what_is_not_read_does_no_harm(tmp_path: Path) -> None:
-    line = '{"text": "one", "more": {"text": "two"}, "score": NaN, "n": 1, "n": 2}\n'
-    assert read(write(tmp_path, "a.jsonl", line))[0] == ["one"]
-    twice = write(tmp_path, "a.csv", "n,text,n,,\n1,one,2,,\n")
-    assert read(twice)[0] == ["one"]
-
-
-# ------------------------------------------------------------------ archives
-
-
-def test_a_tar_is_no_text_and_is_never_unpacked(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """`prepare` reads no archives of files at all, so no path inside one can lead anywhere."""
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    with tarfile.open(inside / "a.tar", "w") as archive:
-        for name in ("../../escaped.txt", "/tmp/escaped.txt"):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(TEXT)
-            archive.addfile(entry, BytesIO(TEXT.encode()))
-    raw = (inside / "a.tar").read_bytes()
-    assert "is a binary file" in refused(capsys, write(inside, "a.txt", raw), tmp_path)
-    assert "is a binary file" in refused(
-        capsys, write(inside, "b.txt.gz", gzip.compress(raw)), tmp_path
-    )
-    assert "is a zip archive" in refused(
-        capsys, write(inside, "c.txt", b"PK\x03\x04" + raw), tmp_path
-    )
-    for name in ("a.tar", "a.tar.gz", "a.zip", "a.7z"):
-        assert "is not of a known kind" in refused(capsys, write(inside, name, raw), tmp_path)
-    assert not list(tmp_path.rglob("escaped*"))
-
-
-def test_an_archive_with_another_ending_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_archive_with_another_ending_is_named(capsys, tmp_path):
     packed = gzip.compress(TEXT.encode())
     assert "is gzip data; give it the ending .gz" in refused(
         capsys, write(tmp_path, "a.txt", packed), tmp_path
@@ -170,57 +86,6 @@ def test_an_archive_with_another_ending_is_named(
     )
     twice = write(tmp_path, "twice.txt.gz", gzip.compress(packed))
     assert "holds, unpacked, gzip data" in refused(capsys, twice, tmp_path)
-
-
-# ------------------------------------------------------------------ things that are not files
-
-
-def test_links_that_lead_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Two links to a folder from inside are 2^40 paths to a pattern that follows them."""
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    write(inside, "a.txt", TEXT)
-    for name in ("one", "two"):
-        (inside / name).symlink_to(inside)
-    (tmp_path / "itself.txt").symlink_to(tmp_path / "itself.txt")
-    began = time.monotonic()
-    assert [s.path.name for s in resolve((str(inside),), {})] == ["a.txt"]
-    assert [s.path.name for s in resolve((f"{inside}/**/*.txt",), {})] == ["a.txt"]
-    assert time.monotonic() - began < 5
-    assert "no such file or folder" in refused(capsys, tmp_path / "itself.txt", tmp_path)
-
-
-def test_patterns_find_what_the_shell_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a.txt", "b/c.txt", "b/d/e.txt", ".hidden/f.txt", "b/.g.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path, name, TEXT)
-
-    def found(pattern: str) -> list[str]:
-        return [
-            str(s.path.relative_to(tmp_path) if s.path.is_absolute() else s.path)
-            for s in resolve((pattern,), {})
-        ]
-
-    assert found(f"{tmp_path}/*.txt") == ["a.txt"]
-    assert found(f"{tmp_path}/**/*.txt") == ["a.txt", "b/c.txt", "b/d/e.txt"]
-    assert found(f"{tmp_path}/.hidden/*.txt") == [".hidden/f.txt"]
-    monkeypatch.chdir(tmp_path)
-    assert found("b/*/e.tx[t]") == ["b/d/e.txt"]
-    assert found("?.txt") == ["a.txt"]
-
-
-def test_names_that_steer_a_terminal_are_shown_cleaned(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = write(tmp_path, "e\x1b[2J\nelectrify: all is well\u202e.txt", b"\xff" * 10)
-    sentence = refused(capsys, path, tmp_path)
-    assert "e\\x1b[2J\\nelectrify: all is well\\u202e.txt" in sentence
-    assert "\x1b" not in sentence
-
-
-# ------------------------------------------------------------------ sizes
 
 
 MEASURED = """
@@ -233,98 +98,27 @@ print("\\nMEASURED", status, usage // 1024)
 """
 
 
-def measured(words: list[str], folder: Path) -> dict[str, Any]:
-    """A verb in a process of its own: its status, what it said, and the largest memory of it and of
-    its workers in MB."""
+@pytest.mark.slow
+def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
+    """Cut into documents of 8 MB; the whole is never in memory."""
+    path = tmp_path / "a.txt"
+    line = (" ".join(f"word{i % 977}" for i in range(130_000)) + " ").encode()
+    with path.open("wb") as f:
+        for _ in range((1 << 30) // len(line)):
+            f.write(line)
+    out = tmp_path / "out"
+    words = ["prepare", str(path), "--output-dir", str(out), "--vocab-size", "1000"]
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words],
+        [sys.executable, "-c", MEASURED, *words, "--workers", "1", "--tokenizer-sample-mb", "20"],
         capture_output=True,
         text=True,
         env=environment(),
         timeout=900,
         check=False,
     )
-    _, status, peak = done.stdout.splitlines()[-1].split()
-    return {"status": int(status), "err": done.stderr, "peak_mb": int(peak)}
-
-
-@pytest.mark.slow
-def test_a_line_of_a_gigabyte_in_bounded_memory(tmp_path: Path) -> None:
-    """Cut into documents of 8 MB; the whole is never in memory."""
-    path = tmp_path / "a.txt"
-    words = (" ".join(f"word{i % 977}" for i in range(130_000)) + " ").encode()
-    with path.open("wb") as f:
-        for _ in range((1 << 30) // len(words)):
-            f.write(words)
-    out = tmp_path / "out"
-    done = measured(
-        [
-            "prepare",
-            str(path),
-            "--output-dir",
-            str(out),
-            "--vocab-size",
-            "1000",
-            "--workers",
-            "1",
-            "--tokenizer-sample-mb",
-            "20",
-        ],
-        tmp_path,
-    )
-    assert done["status"] == 0, done["err"]
+    _, status, peak_mb = done.stdout.splitlines()[-1].split()
+    assert status == "0", done.stderr
     counts = read_manifest(out).counts
     assert counts["cuts"] > 100
-    assert counts["words"] == (1 << 30) // len(words) * 130_000
-    assert done["peak_mb"] < 1500
-
-
-def test_endless_words_are_cut_for_the_training_of_a_tokenizer() -> None:
-    """Elsewhere they stay whole, and no other text is touched."""
-    assert (
-        with_ends("a " + "x" * 2500 + "\nb")
-        == "a " + "x" * 1000 + " " + "x" * 1000 + " " + "x" * 500 + "\nb"
-    )
-    assert with_ends("x" * 1000 + " " + TEXT) == "x" * 1000 + " " + TEXT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_a_word_of_five_megabytes(tmp_path: Path, kind: str) -> None:
-    """It takes seconds, and becomes windows of pieces, not [UNK]."""
-    path = write(tmp_path, "a.txt", "x" * 5_000_000 + "\n\n" + TEXT)
-    options = PrepareConfig(
-        inputs=(str(path),),
-        output_dir=str(tmp_path / "out"),
-        vocab_size=512,
-        workers=1,
-        valid_fraction=0.0,
-        tokenizer=kind,
-    )
-    began = time.process_time()
-    manifest = prepare(options)
-    assert time.process_time() - began < 60
-    assert manifest.counts["words"] == 1 + 60 * 11
-    assert manifest.counts["unk_characters"] == 0
-
-
-@pytest.mark.slow
-def test_half_a_million_documents_of_one_word(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", "".join(f"w{i % 99991}\n\n" for i in range(500_000)))
-    done = measured(
-        [
-            "prepare",
-            str(path),
-            "--output-dir",
-            str(tmp_path / "out"),
-            "--vocab-size",
-            "500",
-            "--workers",
-            "1",
-        ],
-        tmp_path,
-    )
-    assert done["status"] == 0, done["err"]
-    counts = read_manifest(tmp_path / "out").counts
-    assert (counts["documents"], counts["duplicates"]) == (99_991, 400_009)
-    assert done["peak_mb"] < 1500
+    assert counts["words"] == (1 << 30) // len(line) * 130_000
+    assert int(peak_mb) < 1500

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -18,14 +17,13 @@ from batches import (
     draws_of,
     pack,
     packed_batches,
-    ragged_batch,
     sequences_of,
 )
 from electrify.corruption.choosing import Candidates, Chooser, wanted
-from electrify.corruption.masking import Corrupted, MaskMix, substitute
-from electrify.corruption.plan import Plan, count
+from electrify.corruption.masking import MaskMix
+from electrify.corruption.plan import count
 from electrify.draws import Draws
-from electrify.tokens import SpecialIds, Tokens
+from electrify.tokens import Tokens
 
 TABLE_8 = [
     (0.8, 0.1, 0.1),
@@ -87,19 +85,6 @@ def test_candidates_by_hand() -> None:
     ]
 
 
-def test_a_role_outweighs_being_unknown() -> None:
-    """A tokenizer whose [UNK] doubles as [SEP] must not have its separators masked."""
-    shared = SpecialIds(pad=0, unk=3, cls=2, sep=3, mask=4)
-    assert shared.never_chosen == (0, 2, 3, 4)
-    assert SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4, others=(1, 7)).never_chosen == (
-        0,
-        2,
-        3,
-        4,
-        7,
-    )
-
-
 # ---------------------------------------------------------------- how many
 
 
@@ -150,18 +135,6 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     assert all(21 <= i <= 28 for i in at[2:])
 
 
-def test_padding_wants_nothing_whoever_is_a_candidate() -> None:
-    tokens = pack([[[6, 7, 8]]], row_length=8)
-    everyone = torch.ones(8, dtype=torch.bool)
-    assert wanted(tokens, everyone, 0.5)[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert all(i < 3 for i in choose(tokens, 0.5, draws_of(tokens)).tolist())
-
-
-def test_many_short_sequences_in_one_row() -> None:
-    tokens = pack([[[6 + i % 40] for i in range(512)]], row_length=512)
-    assert choose(tokens, 0.15, draws_of(tokens)).tolist() == list(range(512))
-
-
 # ---------------------------------------------------------------- which
 
 
@@ -189,16 +162,6 @@ def test_every_subset_is_equally_likely() -> None:
     counts = torch.bincount(at[:, 0] * 5 + at[:, 1], minlength=25)
     assert chisquare(counts[counts > 0].numpy()).pvalue > 1e-3
     assert int((counts > 0).sum()) == 10
-
-
-def test_another_step_and_another_seed_choose_otherwise() -> None:
-    tokens = plain_rows(8, 64)
-    one, step, seed = (
-        choose(tokens, 0.15, draws_of(tokens, **k)) for k in ({}, {"step": 1}, {"seed": 1})
-    )
-    assert not torch.equal(one, step)
-    assert not torch.equal(one, seed)
-    assert torch.equal(one, choose(tokens, 0.15, draws_of(tokens)))
 
 
 @given(packed_batches(max_rows=6), st.data())
@@ -249,20 +212,6 @@ def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
         )
 
 
-@pytest.mark.parametrize("mix", TABLE_8, ids=str)
-def test_the_text_holds_what_is_shown(mix: tuple[float, ...]) -> None:
-    tokens = ragged_batch()
-    z = corrupted(mask(0.5, mix), tokens, draws_of(tokens))
-    assert torch.equal(z.original_T, tokens.ids_T)
-    assert torch.equal(z.tokens.ids_T[z.at_M], z.plan.shown_M)
-    assert torch.equal(z.was_M, tokens.ids_T[z.at_M])
-    untouched = torch.ones_like(tokens.ids_T, dtype=torch.bool).index_fill(0, z.at_M, False)
-    assert torch.equal(z.tokens.ids_T[untouched], tokens.ids_T[untouched])
-    assert z.logits_MV is None
-    for field in ("seq_T", "pos_T", "segment_T"):
-        assert torch.equal(getattr(z.tokens, field), getattr(tokens, field))
-
-
 def test_random_tokens_are_uniform_and_never_special() -> None:
     tokens = plain_rows(400, 250)
     z = corrupted(mask(0.4, (0.0, 0.0, 1.0)), tokens, draws_of(tokens, seed=2))
@@ -284,37 +233,3 @@ def test_place_mix_and_random_token_are_independent() -> None:
     )
     assert float(streams.min()) >= 0
     assert float(streams.max()) < 1
-
-
-@pytest.mark.parametrize(
-    "mix", [(1.0, 0.0), (0.5, 0.6, -0.1), (0.8, 0.1, 0.2), (0.3, 0.3, 0.3), ()], ids=str
-)
-def test_an_impossible_mix_is_refused(mix: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="sum to 1"):
-        mask(0.15, mix)
-
-
-def test_nothing_to_choose() -> None:
-    tokens = pack([[], [[2, 3]]], row_length=8)
-    z = corrupted(mask(), tokens, draws_of(tokens))
-    assert z.at_M.tolist() == []
-    assert int(count(z.plan)) == 0
-    assert torch.equal(z.tokens.ids_T, tokens.ids_T)
-
-
-def test_replaced_compares_with_the_original() -> None:
-    tokens = pack([[[2, 7, 8, 9, 3]]], row_length=6)
-    at, new = torch.tensor([1, 3]), torch.tensor([7, 20])
-    plan = Plan(at, candidates(tokens), torch.zeros(()))
-    z = Corrupted(substitute(tokens, plan, new), tokens.ids_T, plan)
-    assert z.tokens.ids_T.tolist() == [2, 7, 8, 20, 3, 0]
-    assert z.replaced_T.tolist() == [False, False, False, True, False, False]
-    assert tokens.ids_T.tolist() == [2, 7, 8, 9, 3, 0], "the original is left alone"
-    filled = replace(
-        plan, at_M=torch.tensor([1, 3, 0, 0]), valid_M=torch.tensor([True, True, False, False])
-    )
-    same = Corrupted(
-        substitute(tokens, filled, torch.tensor([7, 20, 30, 31])), tokens.ids_T, filled
-    )
-    assert torch.equal(same.tokens.ids_T, z.tokens.ids_T), "the fillers write nothing"
-    assert same.chosen_T.tolist() == z.chosen_T.tolist() == [False, True, False, True, False, False]

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from batches import VOCAB, built, corrupted, draws_of, pack, ragged_batch, terms_of, text_batch
 from electrify.build import Built
-from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix, usual_depths
-from electrify.model.embeddings import Added
+from electrify.corruption.mixture import Mixed, Mixture, Slope, against, mix
 from electrify.objectives.objective import Objective
 from electrify.recipe import load
 
@@ -136,23 +135,6 @@ def test_gradients_against_autograd_and_differences(tau: float) -> None:
 # ---------------------------------------------------------------- in the encoder that is kept
 
 
-def test_what_is_added_to_word_vectors_is_theirs() -> None:
-    """The value and the gradient of the vector of a word that stands at one place alone."""
-    encoder = built("electra-tiny", tie="none").kept.encoder
-    tokens = pack([[[2, 9, 20, 31, 3]]], row_length=6)
-    at_M = torch.tensor([1, 3])
-    rows_ME = torch.randn(2, 32, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    x_TD = encoder(tokens, Added(at_M, rows_ME))
-    x_TD[:5, 0].square().sum().backward()
-    added, table = rows_ME.grad, encoder.embeddings.words.weight.grad
-    assert added is not None
-    assert torch.equal(added, table[[9, 31]])
-    assert added.any()
-    with torch.no_grad():
-        encoder.embeddings.words.weight[[9, 31]] += rows_ME
-        torch.testing.assert_close(encoder(tokens), x_TD.detach(), rtol=1e-5, atol=1e-5)
-
-
 HOW: list[dict[str, Any]] = [
     {},
     {"temperature": 2.0},
@@ -260,11 +242,6 @@ def test_it_learns_to_fool() -> None:
     assert loss_with() > before
 
 
-def test_no_way_back_where_nothing_learns() -> None:
-    with torch.no_grad():
-        assert drawn(amos()).rows_ME is None
-
-
 # ---------------------------------------------------------------- several generators in one
 
 
@@ -295,21 +272,6 @@ def test_each_read_out_is_the_language_model_of_that_depth() -> None:
     logits_MV = c.lm(masked.tokens, z.at_M)
     ce_M = nn.functional.cross_entropy(logits_MV, z.was_M, reduction="none")
     torch.testing.assert_close(z.ce_KM[0], ce_M, rtol=1e-5, atol=1e-5)
-
-
-def test_losses_and_metrics() -> None:
-    made = amos()
-    terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
-    z = drawn(made)
-    one = [float(terms[f"generator_loss_depth_{k}"].sum) for k in (1, 2, 3)]
-    assert float(terms["generator"].sum.detach()) == pytest.approx(sum(one), rel=1e-6)
-    shares = [float(terms[f"mixture_share_depth_{k}"].sum) for k in (1, 2, 3)]
-    assert sum(shares) == pytest.approx(len(z.at_M), rel=1e-6)
-    assert len({round(x, 3) for x in shares}) == 3
-    assert z.logits_MV is not None
-    ce = nn.functional.cross_entropy(z.logits_MV, z.was_M, reduction="sum")
-    parts = [terms[f"generator_loss_{part}"].sum for part in ("masked", "kept", "random")]
-    assert float(sum(parts)) == pytest.approx(float(ce), rel=1e-5)
 
 
 def test_one_read_out_is_the_generator() -> None:
@@ -377,31 +339,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bound < float(whole_MKE.abs().max()) / 1000
 
 
-def test_bfloat16_trains_every_table() -> None:
-    """What the way back computes without gradient leaves autocast's copies of the weights alone."""
-    for tie in ("tokens", "none", "gdes"):
-        made = amos(tie=tie)
-        with torch.autocast("cpu", torch.bfloat16):
-            terms = terms_of(made.objective, TOKENS, draws_of(TOKENS))
-        (terms["generator"].sum + 50 * terms["rtd"].sum).backward()
-        for n, p in made.objective.named_parameters():
-            assert p.grad is not None, n
-            assert bool(p.grad.isfinite().all()), n
-            assert p.grad.any(), n
-
-
 # ---------------------------------------------------------------- its recipe
-
-
-def test_usual_depths() -> None:
-    assert [usual_depths(n) for n in (8, 4, 3, 2, 1)] == [
-        (4, 6, 8),
-        (2, 3, 4),
-        (2, 3),
-        (1, 2),
-        (1,),
-    ]
-    assert mixture_of(amos(read_outs=(), generator_num_hidden_layers=4)).depths == (2, 3, 4)
 
 
 def test_published_depths() -> None:

@@ -47,9 +47,7 @@ def p_of(seen: Tensor, expected: Tensor) -> float:
 @pytest.mark.parametrize(
     "logits", [[0.0] * 5, [1.0, -1.0, 3.0, 0.0, 2.5], [9.0, 0.0, 0.5, 1.0, -0.5]], ids=str
 )
-def test_every_order_is_as_frequent_as_it_should_be(
-    logits: list[float], temperature: float
-) -> None:
+def test_every_order_is_as_frequent_as_it_should_be(logits, temperature):
     """Three of the four others, one after the other: p_a, p_b / (1 - p_a), p_c / (1 - p_a - p_b),
     computed in float64."""
     n, was = 20_000, 2
@@ -92,9 +90,7 @@ def test_over_many_blocks_of_the_vocabulary() -> None:
     st.sampled_from([0.1, 3.0, 60.0, 1e4]),
     st.sampled_from([0.3, 1.0, 4.0]),
 )
-def test_different_and_never_the_original(
-    size: int, seed: int, spread: float, temperature: float
-) -> None:
+def test_different_and_never_the_original(size, seed, spread, temperature):
     """Also where nearly all of the probability is that of the original, or underflows."""
     rng = torch.Generator().manual_seed(seed)
     logits = spread * torch.randn(6, size, generator=rng)
@@ -124,19 +120,6 @@ def test_each_draw_is_a_draw_from_what_is_left(raw: object, u: list[float]) -> N
     for j in range(4):
         assert torch.equal(drawn[:, j], invert(p, u_MJ[:, j]))
         p.scatter_(1, drawn[:, j : j + 1], 0.0)
-
-
-def test_the_likeliest_come_first_at_a_low_temperature() -> None:
-    logits = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0])
-    assert others(logits, 1, uniforms(50, 3), temperature=0.05).tolist() == [[0, 2, 3]] * 50
-
-
-def test_what_has_underflown_is_drawn_alike() -> None:
-    """87 nats below the likeliest other is what float32 can hold."""
-    logits = torch.tensor([200.0, 90.0, 0.0, -90.0, 200.0])
-    drawn = others(logits, 4, uniforms(300, 2))
-    assert drawn[:, 0].tolist() == [0] * 300
-    assert torch.bincount(drawn[:, 1], minlength=5)[1:4].min() > 60
 
 
 def test_all_others_are_found() -> None:

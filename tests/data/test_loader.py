@@ -16,10 +16,8 @@ from electrify.data.loader import Loader, Rows, prefetch
 from electrify.data.phases import Phases, one_phase, phases_of
 from electrify.errors import UserError
 from electrify.recipe import load, override
-from electrify.text.corpus import MANIFEST, Corpus
+from electrify.text.corpus import Corpus
 from electrify.tokens import Tokens
-
-REAL = Path(__file__).parents[3] / "runs" / "data8k"
 
 
 def same(one: Tokens, other: Tokens) -> bool:
@@ -150,18 +148,6 @@ def test_golden_batch(tmp_path):
     assert tokens.ids_T.reshape(3, 16).tolist() == GOLDEN_IDS
 
 
-def test_text_is_that_of_the_corpus_in_both_splits(corpus):
-    """The tokens of a batch, looked up where the row table says."""
-    data = loader(corpus)
-    everything = np.concatenate(corpus.tokens).tolist()
-    known = Counter(
-        tuple(everything[a : a + n])
-        for a, n in zip(only(data).sequences.start_N, only(data).sequences.length_N, strict=True)
-    )
-    for step in range(10):
-        assert all(tuple(text) in known for text, _ in texts(data.batch(step)))
-
-
 @pytest.mark.parametrize("num_segments", [1, 2])
 def test_each_epoch_shows_every_row_once_in_a_new_order(corpus, num_segments):
     data = loader(corpus, num_segments=num_segments)
@@ -201,61 +187,12 @@ def test_slices_are_parts_of_the_global_batch(corpus, size):
             )
 
 
-def test_there_is_no_row_outside_the_batch(corpus):
-    data = loader(corpus)
-    for wrong in (
-        {"step": -1},
-        {"step": 0, "first_row": 16},
-        {"step": 0, "first_row": 10, "num_rows": 7},
-        {"step": 0, "num_rows": 0},
-    ):
-        with pytest.raises(ValueError, match="there is no such part of a batch of 16 rows"):
-            data.batch(**wrong)
-
-
-def test_batches_are_int64_and_flat(corpus):
-    tokens = loader(corpus).batch(3)
-    for field in (tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T):
-        assert field.dtype == torch.long
-        assert field.shape == (16 * 128,)
-        assert field.is_contiguous()
-    assert tokens.num_rows == 16
-
-
-def test_counts(corpus):
-    data = loader(corpus)
-    batches = list(only(data).sequential(7))
-    assert sum(int(t.real_T.sum()) for t in batches) == only(data).num_tokens
-    assert sum(len(texts(t)) for t in batches) == only(data).num_sequences
-    assert only(data).fill_rate == only(data).num_tokens / (only(data).num_rows * 128)
-    assert data.epoch(0) == 0
-    assert data.epoch(only(data).num_rows) == 16
-
-
 @pytest.mark.parametrize(
     ("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)]
 )
 def test_98_percent_of_the_slots_hold_a_token(tmp_path, max_seq_length, num_segments):
     corpus = write_corpus(tmp_path, [lognormal_lengths(4000, median=150, spread=1.1)])
     assert Rows(corpus, max_seq_length=max_seq_length, num_segments=num_segments).fill_rate >= 0.98
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("max_seq_length", "num_segments"), [(128, 1), (128, 2), (256, 2), (512, 2)]
-)
-def test_98_percent_of_the_slots_hold_a_token_of_the_real_corpus(max_seq_length, num_segments):
-    if not (REAL / MANIFEST).is_file():
-        pytest.skip(
-            "no ../runs/data8k; make it with `electrify prepare ../shared/data/corpus --output-dir "
-            "../runs/data8k --vocab-size 8192`"
-        )
-    assert (
-        Rows(
-            Corpus(REAL, "train"), max_seq_length=max_seq_length, num_segments=num_segments
-        ).fill_rate
-        >= 0.98
-    )
 
 
 def test_one_sequence_in_ten_is_single(corpus):
@@ -318,34 +255,6 @@ def test_limit_is_a_fair_sample(tmp_path):
     )
 
 
-def test_a_split_shorter_than_a_batch_can_be_validated_on(tmp_path):
-    rows = Rows(write_corpus(tmp_path, [[5, 6]], split="valid"), max_seq_length=32, num_segments=2)
-    (tokens,) = rows.sequential(8)
-    assert tokens.num_rows == 8
-    assert len(texts(tokens)) == 2
-
-
-@pytest.mark.parametrize("lengths", [[], [[]], [[0, 0]]])
-def test_a_corpus_without_tokens(tmp_path, lengths):
-    corpus = write_corpus(tmp_path, lengths)
-    assert list(Rows(corpus, max_seq_length=32, num_segments=2).sequential(8)) == []
-    with pytest.raises(UserError, match="fills 0 rows"):
-        loader(corpus)
-
-
-def test_a_corpus_shorter_than_a_batch(tmp_path):
-    corpus = write_corpus(tmp_path, [[100, 50, 20]])
-    with pytest.raises(
-        UserError,
-        match=(
-            r"the train split fills 2 rows of 128 tokens and one batch takes 16; lower "
-            r"train_batch_size"
-        ),
-    ):
-        loader(corpus)
-    assert loader(corpus, batch_rows=2).batch(10).num_rows == 2
-
-
 def test_prefetch_keeps_the_order_and_runs_ahead():
     ahead, released = threading.Event(), threading.Event()
 
@@ -363,20 +272,6 @@ def test_prefetch_keeps_the_order_and_runs_ahead():
     assert list(results) == [1, 4, 9, 16]
 
 
-def test_prefetch_is_lazy_about_its_steps():
-    asked = []
-
-    def steps():
-        for step in range(1000):
-            asked.append(step)
-            yield step
-
-    results = prefetch(lambda step: step, steps(), depth=3)
-    assert next(results) == 0
-    assert asked == [0, 1, 2, 3]
-    results.close()
-
-
 def test_prefetch_raises_what_the_function_raises_at_its_step():
     def function(step: int) -> int:
         if step == 2:
@@ -387,14 +282,6 @@ def test_prefetch_raises_what_the_function_raises_at_its_step():
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(UserError, match="step 2 is broken"):
         next(results)
-    assert not prefetch_threads()
-
-
-def test_prefetch_leaves_no_thread_behind():
-    results = prefetch(lambda step: step, iter(range(10**9)))
-    assert next(results) == 0
-    assert prefetch_threads()
-    results.close()
     assert not prefetch_threads()
 
 

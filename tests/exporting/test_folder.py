@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,20 @@ from runs import (
     WORDS,
     export_run,
     random_built,
+    table_of,
     with_model,
     write_run,
 )
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
+from electrify.architectures.electra import (
+    bert_for_masked_lm,
+    electra_for_masked_lm,
+    electra_for_pre_training,
+)
+from electrify.architectures.exported import ExportedModel
+from electrify.architectures.keys import to_ours, to_theirs
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
@@ -36,7 +45,6 @@ from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
 from electrify.tokens import from_sequences
-from electrify.train import checkpoint
 
 FILES = {
     "README.md",
@@ -113,15 +121,6 @@ def test_both_halves_of_a_run(rtd_run):
         assert {t.dtype for t in tensors(folder).values()} == {torch.float32}
         assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
-
-
-def test_a_generators_own_dropout(tmp_path):
-    config = with_model(RTD, tie="tokens", generator_dropout=0.0)
-    folders = export_run(tmp_path / "run", write_run(tmp_path / "run", config))
-    said = {part: json.loads((f / "config.json").read_text()) for part, f in folders.items()}
-    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    assert [said["discriminator"][name] for name in names] == [0.1, 0.2]
-    assert [said["generator"][name] for name in names] == [0.0, 0.0]
 
 
 def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
@@ -237,149 +236,6 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
         assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
 
 
-def test_the_networks_are_left_as_they_were(tmp_path, capfd):
-    built = write_run(tmp_path / "run", RTD)
-    built.objective.train()
-    before = {n: p.clone() for n, p in built.objective.named_parameters()}
-    export_run(tmp_path / "run", built)
-    assert all(m.training for m in built.objective.modules())
-    assert all(torch.equal(p, before[n]) for n, p in built.objective.named_parameters())
-    assert capfd.readouterr() == ("", ""), "transformers is silenced"
-
-
-def test_a_checkpoint_exports_as_its_networks_did(tmp_path):
-    run = tmp_path / "run"
-    built = write_run(run, RTD, steps=(5, 10))
-    export_run(run, built)
-    for part in ("discriminator", "generator"):
-        out = export(run, output_dir=tmp_path / "deep" / part, part=part)
-        assert {p.name for p in out.iterdir()} == FILES
-        assert (out / "model.safetensors").read_bytes() == (
-            run / part / "model.safetensors"
-        ).read_bytes()
-    fifth = export(run, output_dir=tmp_path / "five", step=5)
-    expected = random_built(RTD, seed=5).kept.head.dense.bias
-    assert torch.equal(tensors(fifth)["discriminator_predictions.dense.bias"], expected)
-    card = (fifth / "README.md").read_text()
-    assert "| updates | 5 |" in card
-    assert "## Validation" not in card, "it was validated later only"
-
-
-def test_a_generator_of_its_own_shape(tmp_path):
-    """Where a folder decided the generator's shape, run.json says it."""
-    from dataclasses import asdict
-
-    from electrify.build import Vocabulary, build, generator_shape
-
-    run, config = tmp_path / "run", with_model(RTD, tie="none")
-    write_run(run, config)
-    shape = replace(
-        generator_shape(config.model, len(WORDS)),
-        num_hidden_layers=1,
-        hidden_size=12,
-        embedding_size=12,
-        num_attention_heads=3,
-    )
-    built = build(config, Vocabulary(len(WORDS), SPECIAL), generator=shape)
-    model = {n: p.detach() for n, p in built.objective.named_parameters()}
-    checkpoint.save(run, 1, {"model": model}, STATE | {"step": 1}, keep=None)
-    facts = json.loads((run / "run.json").read_text()) | {"shapes": {"generator": asdict(shape)}}
-    (run / "run.json").write_text(json.dumps(facts))
-    out = export(run, output_dir=tmp_path / "out", part="generator")
-    assert json.loads((out / "config.json").read_text())["num_attention_heads"] == 3
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "no run",
-        "no checkpoint",
-        "no such step",
-        "no generator",
-        "foreign folder",
-        "a file",
-        "damaged run.json",
-    ],
-)
-def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, case):
-    run, out = tmp_path / "run", tmp_path / "out"
-    if case != "no run":
-        write_run(run, MLM, steps=() if case == "no checkpoint" else (5,))
-    if case == "no such step":
-        (run / "checkpoint-0007").mkdir()  # a copy that somebody made: it has another name
-    if case == "foreign folder":
-        out.mkdir()
-        (out / "thesis.tex").write_text("years of work")
-    if case == "a file":
-        out.write_text("years of work")
-    if case == "damaged run.json":
-        (run / "run.json").write_text("{")
-    before = sorted(tmp_path.rglob("*"))
-    options = {"no such step": {"step": 7}, "no generator": {"part": "generator"}}.get(case, {})
-    says = {
-        "no run": "is not a run folder: it has no config.yaml",
-        "no checkpoint": "has no complete checkpoint",
-        "no such step": "has no checkpoint of step 7; there are: 5",
-        "no generator": "has no generator: its objective mlm trains discriminator only",
-        "foreign folder": "holds no electrify.json, so it is not ours",
-        "a file": "holds no electrify.json, so it is not ours",
-        "damaged run.json": "run.json is not JSON",
-    }[case]
-    with pytest.raises(UserError, match=says):
-        export(run, output_dir=out, **options)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_finished_run_without_checkpoints_points_to_what_it_exported(tmp_path):
-    """`pretrain` does not continue it."""
-    run = tmp_path / "run"
-    export_run(run, write_run(run, RTD))
-    says = (
-        r"no complete checkpoint .*; copy what it exported at its end \(discriminator, generator\)"
-    )
-    with pytest.raises(UserError, match=says):
-        export(run, output_dir=tmp_path / "out")
-
-
-def test_word_pieces_get_a_vocabulary_file(tmp_path):
-    write_run(tmp_path / "run", MLM, steps=(5,))
-    (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
-    (tmp_path / "out").mkdir()
-    out = export(tmp_path / "run", output_dir=tmp_path / "out")
-    assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
-
-
-SENTENCE = [2, 5, 4, 7, 4, 9, 3]
-
-
-def test_a_mixture_leaves_the_detector_and_its_deepest_language_model(tmp_path: Path) -> None:
-    """Logits to 1e-5, and no weight of the library is left at random or over: v stays behind."""
-    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
-
-    config = override(RTD, {"corruptor": "mixture", "tie": "tokens", "read_outs": (1, 2)})
-    built = write_run(tmp_path / "run", config)
-    folders = export_run(tmp_path / "run", built)
-    assert set(folders) == {"discriminator", "generator"}
-    tokens = from_sequences([SENTENCE], row_length=len(SENTENCE), pad=0)
-    built.objective.eval()
-    mixture = built.objective.corruptor
-    at_M = torch.arange(len(SENTENCE))
-    with torch.no_grad():
-        deepest_MV = mixture.lm.head(mixture.states(tokens, at_M)[-1])
-        ours = {"discriminator": built.objective.head(built.objective.encoder(tokens))}
-    ours["generator"] = deepest_MV
-    for name, kind in (
-        ("discriminator", AutoModelForPreTraining),
-        ("generator", AutoModelForMaskedLM),
-    ):
-        theirs, info = kind.from_pretrained(folders[name], output_loading_info=True)
-        assert not info["missing_keys"]
-        assert not info["unexpected_keys"]
-        with torch.no_grad():
-            logits = theirs(input_ids=torch.tensor([SENTENCE])).logits[0]
-        torch.testing.assert_close(logits, ours[name], rtol=1e-5, atol=1e-5)
-
-
 # ------------------------------------------------------------------ the card
 
 
@@ -424,114 +280,6 @@ def test_the_card_tells_the_run(tmp_path):
     )
 
 
-def test_the_card_of_a_checkpoint_between_two_lines_of_the_log(tmp_path):
-    """Its own numbers, not those of the line before; passes over the corpus are in the log only."""
-    run = tmp_path / "run"
-    built = write_run(run, RTD)
-    model = {n: p.detach() for n, p in built.objective.named_parameters()}
-    used = {"step": 7, "tokens": 5000, "window": {"tokens": [2345.0, 0.0]}, "seconds": 38.0}
-    checkpoint.save(run, 7, {"model": model}, STATE | used, keep=None)
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    log = [json.loads(line) | {"epoch": 2.5} for line in lines]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
-    card = (export(run, output_dir=tmp_path / "out", step=7) / "README.md").read_text()
-    for row in ("updates | 7", "tokens seen | 7,345", "wall time | 38 s"):
-        assert f"| {row} |" in card
-    assert "passes over the corpus" not in card
-
-
-def card_of(tmp_path, config, part="discriminator", *, step=None):
-    """The card of a network, which is not exported. step: that of a checkpoint."""
-    run = tmp_path / "run"
-    built = write_run(run, config)
-    _, facts = read_run(run)
-    state = STATE | {"step": step} if step else None
-    model = built.exports[part]
-    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
-
-
-@pytest.mark.parametrize(
-    ("objective", "part", "fields", "says"),
-    [
-        ("rtd", "discriminator", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("rtd", "generator", {"init_generator": "me/start"}, "further|me/start"),
-        ("corrective", "corrector", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("selective", "selector", {"init_discriminator": "me/start"}, "further|me/start"),
-        ("rtd", "generator", {"init_discriminator": "me/start"}, "shares|me/start"),
-        ("rtd", "discriminator", {"init_generator": "me/start"}, "shares|me/start"),
-        ("rtd", "generator", {"init_discriminator": "me/start", "tie": "none"}, "raw|"),
-        ("rtd", "discriminator", {}, "raw|"),
-    ],
-)
-def test_a_card_says_from_what_a_network_went_on(tmp_path, objective, part, fields, says):
-    which, _, start = says.partition("|")
-    sentence = {
-        "further": f"Trained further with electrify from {start}.",
-        "shares": f"began as in {start}.",
-        "raw": "Trained from raw text with electrify.",
-    }
-    losses = {"corrective": {"correct": 1.0}, "selective": {"select": 1.0}}.get(objective, {})
-    weights = {"generator": 1.0, "rtd": 1.0} | losses
-    config = override(RTD, {"objective": objective, "term_weights": weights} | fields)
-    card = card_of(tmp_path, config, part)
-    assert {key for key, text in sentence.items() if text in card} == {which}
-    own = which == "further"
-    assert ("base_model: me/start" in card) == own
-
-
-DETECTS = "to say of every token whether it is original or was replaced"
-
-
-@pytest.mark.parametrize(
-    ("objective", "weights", "says", "not_said"),
-    [
-        (
-            "corrective",
-            {"rtd": 50, "correct": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
-            ["predict the original", "METRO", "learned nothing"],
-        ),
-        (
-            "corrective",
-            {"rtd": 0, "correct": 1},
-            [
-                "run: encoder\n",
-                "to predict the original of replaced tokens",
-                "its loss, `rtd`, has weight 0.",
-            ],
-            [DETECTS, "discriminator\n", ".sigmoid()"],
-        ),
-        (
-            "selective",
-            {"rtd": 5, "select": 0},
-            ["run: ELECTRA discriminator\n", f"{DETECTS}.", ".sigmoid()"],
-            ["candidates", "TEAMS"],
-        ),
-        (
-            "selective",
-            {"rtd": 0, "select": 2},
-            ["run: encoder\n", "to share all but the last layer with a branch", "has weight 0."],
-            [DETECTS, ".sigmoid()"],
-        ),
-        (
-            "rtd",
-            {"rtd": 0},
-            ["run: encoder\n", "without a task of its own", "AutoModel", "last_hidden_state"],
-            [DETECTS, ".sigmoid()"],
-        ),
-    ],
-)
-def test_a_card_tells_nothing_of_a_loss_without_weight(
-    tmp_path, objective, weights, says, not_said
-):
-    fields = {"objective": objective, "term_weights": {"generator": 1.0} | weights}
-    card = card_of(tmp_path, override(RTD, fields)).partition("## Recipe")[0]
-    for text in says:
-        assert text in card
-    for text in not_said:
-        assert text not in card
-
-
 @pytest.mark.parametrize("corruptor", ["generator", "mixture"])
 def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     fields = {"corruptor": corruptor, "term_weights": {"generator": 0.0, "rtd": 50.0}}
@@ -539,61 +287,6 @@ def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
         fields["read_outs"] = [1, 2]
     run = tmp_path / "run"
     assert set(export_run(run, write_run(run, override(RTD, fields)))) == {"discriminator"}
-
-
-@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
-def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
-    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
-    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
-
-
-@pytest.mark.parametrize("step", [4, 8, 9])
-def test_a_checkpoint_before_detection_begins(tmp_path, step):
-    """The first update that detects is the ninth."""
-    weights = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
-    config = override(RTD, {"objective": "corrective", "term_weights": weights, "mlm_share": 0.8})
-    cards = {
-        part: card_of(tmp_path / part, config, part, step=step)
-        for part in ("discriminator", "corrector", "generator")
-    }
-    so_far = "At this checkpoint it is still a masked language model."
-    if step == 9:
-        assert "# run: ELECTRA discriminator\n" in cards["discriminator"]
-        assert ".sigmoid()" in cards["discriminator"]
-        assert so_far not in "".join(cards.values())
-        return
-    waits = f"{so_far} Its head has learned nothing yet: it is first asked after update 8"
-    assert waits in cards["discriminator"]
-    assert "# run: encoder\n" in cards["discriminator"]
-    assert ".sigmoid()" not in cards["discriminator"]
-    assert f"{so_far} It has read [MASK]" in cards["corrector"]
-    assert so_far not in cards["generator"]
-
-
-@pytest.mark.parametrize("step", [8, 9, None])
-def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
-    """Of ten updates the last two. Up to the eighth the cards say what they say without such an
-    end."""
-    fields = {"objective": "corrective", "mlm_end_share": 0.2}
-    config = override(RTD, fields | {"term_weights": {"generator": 1, "rtd": 50, "correct": 1}})
-    cards = {
-        part: card_of(tmp_path / part, config, part, step=step)
-        for part in ("discriminator", "corrector")
-    }
-    ended = step != 8
-    told = "the last 20% of the run trained it as a masked language model, without the RTD head"
-    assert (told in cards["discriminator"]) == ended
-    assert ".sigmoid()" in cards["discriminator"]
-    assert ('"fill-mask"' in cards["corrector"]) == ended
-    assert ("pipeline_tag: fill-mask" in cards["corrector"]) == ended
-
-
-def test_the_recipe_beside_the_card_runs_again(tmp_path):
-    from electrify.exporting.card import details
-    from electrify.recipe import load, override
-
-    written = json.loads(json.dumps(details(RTD, {})["recipe"]))
-    assert override(load("electra-tiny"), written) == RTD
 
 
 # ------------------------------------------------------------------ without electrify
@@ -645,3 +338,118 @@ def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
     with torch.no_grad():
         own = half.head(half.encoder.eval()(from_sequences([ids], row_length=5, pad=0)))
     torch.testing.assert_close(own[None], torch.load(tmp_path / "logits.pt"), atol=1e-5, rtol=1e-5)
+
+
+# ------------------------------------------------------------------ the tables
+
+
+def halves() -> list[ExportedModel]:
+    same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
+    built = [
+        random_built(c)
+        for c in (
+            RTD,
+            MLM,
+            same_width,
+            with_model(RTD, tie="none"),
+            with_model(same_width, tie="all"),
+        )
+    ]
+    return [half for b in built for half in b.exports.values()]
+
+
+def test_there_and_back_is_the_identity():
+    for half in halves():
+        ours = half.parameters()
+        rows = table_of(half).rows
+        back = to_ours(rows, to_theirs(rows, ours))
+        assert back.keys() == ours.keys()
+        assert all(torch.equal(back[name], ours[name]) for name in ours)
+
+
+def test_the_head_decides_the_class():
+    rtd, mlm = random_built(RTD), random_built(MLM)
+    names = {name: table_of(half).name for name, half in rtd.exports.items()}
+    assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+    assert table_of(mlm.kept).name == "ElectraForMaskedLM"
+
+
+def test_the_fused_projection_is_cut_into_query_key_value():
+    half = random_built(RTD).kept
+    theirs = to_theirs(table_of(half).rows, half.parameters())
+    for n, which in enumerate(("query", "key", "value")):
+        got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
+        assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
+        assert got.is_contiguous()
+        assert got.untyped_storage().nbytes() == got.numel() * 4, (
+            "a view would write the whole fused tensor"
+        )
+
+
+BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
+
+
+@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, *BERT])
+def test_every_key_appears_once(table):
+    rows = table(random_built(RTD).kept.encoder.shape).rows
+    theirs = [name for row in rows for name in row.theirs]
+    assert len(set(theirs)) == len(theirs)
+    assert len({row.ours for row in rows}) == len(rows)
+
+
+def test_the_word_table_of_an_lm_head_is_the_encoders():
+    """The head keeps no second word table, also where generator and discriminator share theirs."""
+    for half in halves():
+        named = half.parameters()
+        assert "head.words.weight" not in named
+        assert len({id(p) for p in named.values()}) == len(named)
+
+
+def card_of(tmp_path, config, part="discriminator", *, step=None):
+    """The card of a network, which is not exported. step: that of a checkpoint."""
+    run = tmp_path / "run"
+    built = write_run(run, config)
+    _, facts = read_run(run)
+    state = STATE | {"step": step} if step else None
+    model = built.exports[part]
+    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
+
+
+def test_word_pieces_get_a_vocabulary_file(tmp_path):
+    write_run(tmp_path / "run", MLM, steps=(5,))
+    (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
+    (tmp_path / "out").mkdir()
+    out = export(tmp_path / "run", output_dir=tmp_path / "out")
+    assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
+
+
+@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
+def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
+    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
+    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
+
+
+@pytest.mark.parametrize("step", [8, 9, None])
+def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
+    """Of ten updates the last two. Up to the eighth the cards say what they say without such an
+    end."""
+    fields = {"objective": "corrective", "mlm_end_share": 0.2}
+    config = override(RTD, fields | {"term_weights": {"generator": 1, "rtd": 50, "correct": 1}})
+    cards = {
+        part: card_of(tmp_path / part, config, part, step=step)
+        for part in ("discriminator", "corrector")
+    }
+    ended = step != 8
+    told = "the last 20% of the run trained it as a masked language model, without the RTD head"
+    assert (told in cards["discriminator"]) == ended
+    assert ".sigmoid()" in cards["discriminator"]
+    assert ('"fill-mask"' in cards["corrector"]) == ended
+    assert ("pipeline_tag: fill-mask" in cards["corrector"]) == ended
+
+
+def test_the_recipe_beside_the_card_runs_again(tmp_path):
+    from electrify.exporting.card import details
+    from electrify.recipe import load, override
+
+    written = json.loads(json.dumps(details(RTD, {})["recipe"]))
+    assert override(load("electra-tiny"), written) == RTD

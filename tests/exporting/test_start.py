@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from runs import MLM, RTD, SPECIAL, WORDS, random_built, shake, with_model, write_tokenizer
+import yaml
+from runs import MLM, RTD, WORDS, random_built, shake, with_model, write_tokenizer
+from torch import nn
 
-from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
+from batches import built
+from electrify import cli
 from electrify.build import Built
 from electrify.errors import UserError
-from electrify.exporting.folder import write_model
 from electrify.exporting.loading import quiet
-from electrify.model.heads import LinearHead
 from electrify.model.shape import Shape
 from electrify.recipe import load
+from electrify.text.corpus import Corpus
 from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
+from small import pretrain_words
 
 SHAPE = {
     "vocab_size": len(WORDS),
@@ -32,7 +34,6 @@ SHAPE = {
     "intermediate_size": 24,
     "max_position_embeddings": 20,
 }
-ELECTRA = architecture_named("electra")
 SMALL = SHAPE | {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 12}
 
 
@@ -109,50 +110,6 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     assert [f"ignored {ignored} weights" in line for line in lines[1:]] == [True] * (ignored > 0)
 
 
-@pytest.mark.parametrize("kind", ["ElectraModel", "ElectraForPreTraining"])
-def test_a_network_that_never_learns_needs_its_head(tmp_path, kind):
-    built = random_built(RTD)
-    own, before = built.exports["generator"], values(built)
-    with pytest.raises(UserError, match="has no head of a masked language model, and a frozen"):
-        load_model(own, folder(tmp_path, kind, SMALL), what="generator", learns=False)
-    assert changed(built, before, "generator") == set()
-    whole = folder(tmp_path / "mlm", "ElectraForMaskedLM", SMALL)
-    load_model(own, whole, what="generator", learns=False)
-    assert changed(built, before, "generator")
-
-
-def test_a_partial_head_is_named(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    start = folder(tmp_path, "ElectraForPreTraining")
-    state = load_file(tmp_path / "model.safetensors")
-    del state["discriminator_predictions.dense.bias"]
-    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    built = random_built(RTD)
-    before = values(built)
-    lines = load_model(built.kept, start, what="discriminator")
-    assert lines == [
-        "it lacks discriminator_predictions.dense.bias; they keep their initial values"
-    ]
-    assert changed(built, before, "discriminator") == set(before["discriminator"]) - {
-        "head.dense.bias"
-    }
-
-
-def test_a_linear_head_does_not_fill_one_of_two_layers(tmp_path):
-    """Written as two layers of which only two units are not 0: the others would never learn."""
-    built = random_built(RTD)
-    linear = ExportedModel(built.kept.encoder, LinearHead(SHAPE["hidden_size"]), ELECTRA)
-    write_model(tmp_path, linear, special=SPECIAL, dropout=0.0, attention_dropout=0.0)
-    shake(built.objective, 3)
-    before = values(built)
-    lines = load_model(built.kept, str(tmp_path), what="discriminator")
-    assert lines == ["a head of another objective or form; ours keeps its initial values"]
-    assert changed(built, before, "discriminator") == {
-        n for n in before["discriminator"] if n.startswith("encoder.")
-    }
-
-
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
     kept = built.kept
@@ -166,18 +123,6 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
         n for n in before["generator"] if ".embeddings." not in n
     }
     assert not changed(built, before, "discriminator")
-
-
-def test_a_generator_alone_gives_its_embeddings_to_both(tmp_path):
-    built = random_built(RTD)
-    before = values(built)
-    lines = load_model(
-        built.exports["generator"], folder(tmp_path, "ElectraForMaskedLM", SMALL), what="generator"
-    )
-    assert lines == ["every weight found and used"]
-    assert changed(built, before, "discriminator") == {
-        n for n in before["discriminator"] if ".embeddings." in n
-    }
 
 
 @pytest.mark.parametrize("objective", [RTD, MLM])
@@ -230,52 +175,6 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     assert not changed(built, before, "discriminator")
 
 
-def test_embeddings_that_cannot_be_shared(tmp_path):
-    from electrify.build import Vocabulary, build
-
-    start = folder(tmp_path, "ElectraForMaskedLM", SMALL | {"max_position_embeddings": 30})
-    built = build(RTD, Vocabulary(len(WORDS), SPECIAL), generator=shape_of(start))
-    with pytest.raises(
-        UserError, match="if it is shared with the other network, choose --tie none"
-    ):
-        load_model(built.exports["generator"], start, what="generator")
-
-
-def test_places_that_are_no_model(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "gpt").mkdir()
-    (tmp_path / "gpt" / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "config.json").write_text("{")
-    (tmp_path / "file").write_text("")
-    for name, says in (
-        ("empty", "holds no config.json"),
-        ("gpt", "model of type 'gpt2'"),
-        ("torn", "is not JSON"),
-        ("file", "a file, not a folder"),
-        ("absent", "no such folder"),
-    ):
-        with pytest.raises(UserError, match=says):
-            shape_of(str(tmp_path / name))
-    with pytest.raises(UserError, match="no-such-user/model: no such folder"):
-        shape_of("~no-such-user/model")
-    with pytest.raises(UserError, match="nor a model that can be reached on the Hub"):
-        shape_of("nobody-here/no-such-model")
-
-
-def test_damaged_and_unsafe_weights(tmp_path):
-    half = random_built(RTD).kept
-    start = folder(tmp_path, "ElectraForPreTraining")
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, start, what="discriminator")
-    weights.unlink()
-    torch.save({}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(UserError, match=r"no readable model\.safetensors"):
-        load_model(half, start, what="discriminator")
-
-
 def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
     from safetensors.torch import load_file, save_file
 
@@ -308,19 +207,6 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
         must_know_the_words(str(tmp_path / "other"), ours)
 
 
-def test_a_tokenizer_that_cannot_be_compared(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is told, and believed."""
-    start = folder(tmp_path / "start", "ElectraModel")
-    (Path(start) / "vocab.json").write_text("{}")
-    (Path(start) / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
-    must_know_the_words(start, small_data / "tokenizer")
-    said = capsys.readouterr().err
-    assert f"warning: {start}: its tokenizer cannot be loaded" in said
-    assert "were not compared with the corpus's" in said
-
-
 @pytest.mark.parametrize(
     ("tokens", "rows", "fits"),
     [
@@ -339,16 +225,83 @@ def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: boo
     assert may_hold(rows, tokens) is fits
 
 
-def test_a_small_padded_table_loses_its_padding(tmp_path: Path) -> None:
-    """By a third, up to a round number: the words are compared one by one all the same."""
-    start = folder(tmp_path / "padded", "ElectraForMaskedLM", SHAPE | {"vocab_size": 32})
-    write_tokenizer(tmp_path / "ours")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (Path(start) / name).write_bytes((tmp_path / "ours" / name).read_bytes())
-    assert shape_of(start, vocab_size=len(WORDS)).vocab_size == len(WORDS)
-    must_know_the_words(start, tmp_path / "ours")
-    lines = load_model(random_built(MLM).kept, start, what="discriminator")
-    assert lines[0].endswith("left out the last 9 of 32 rows of its vocabulary, which no token has")
+# ------------------------------------------------------------------ the epsilon of the LayerNorms
+
+
+EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers
+SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 64, "max_position_embeddings": 32}
+OWN: dict[str, dict[str, Any]] = {
+    "electra": {"embedding_size": 32, "layer_norm_eps": EPS},
+    "deberta-v2": {
+        "layer_norm_eps": EPS,
+        "relative_attention": True,
+        "position_buckets": 8,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "legacy": False,
+    },
+    "modernbert": {"norm_eps": EPS, "pad_token_id": 0, "global_attn_every_n_layers": 1},
+}
+RECIPES = {
+    "electra": "electra-tiny",
+    "deberta-v2": "electra-deberta-tiny",
+    "modernbert": "electra-modernbert-tiny",
+}
+SHORT: dict[str, Any] = {"max_steps": 2}
+
+
+def folder_of(path: Path, data: Path, kind: str) -> Path:
+    """A random language model of the library."""
+    words = Corpus(data, "train").manifest.vocab_size
+    config = transformers.AutoConfig.for_model(kind, vocab_size=words, **SIZES | OWN[kind])
+    with quiet():
+        transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(path)
+    return path
+
+
+def exported_eps(folder: Path) -> float:
+    config = json.loads((folder / "config.json").read_text())
+    return config["norm_eps" if config["model_type"] == "modernbert" else "layer_norm_eps"]
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_the_folder_decides(kind: str, small_data: Path, tmp_path: Path) -> None:
+    """Against a flag, too, as of every shape; it is written down, and a run goes on with it when
+    the folder is gone. The exports were compared with the library, which reads it there."""
+    start = folder_of(tmp_path / "start", small_data, kind)
+    fields = SHORT | {"init_discriminator": start, "layer_norm_eps": 1e-4}
+    words = pretrain_words(small_data, tmp_path / "run", recipe=RECIPES[kind], **fields)
+    line = [str(w) for w in words]
+    assert cli.main([*line, "--max-minutes", "1e-9"]) == 75
+    start.rename(tmp_path / "gone")
+    assert cli.main(line) == 0
+    recipe = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert recipe["model"]["layer_norm_eps"] == EPS
+    for part in ("discriminator", "generator"):
+        assert exported_eps(tmp_path / "run" / part) == EPS
+
+
+@pytest.mark.parametrize(
+    ("recipe", "default"),
+    [("electra-tiny", 1e-12), ("electra-modernbert-tiny", 1e-5), ("electra-deberta-tiny", 1e-7)],
+)
+def test_without_a_folder(recipe: str, default: float) -> None:
+    """The flag, of both networks; by default that of the architecture."""
+    for given, wanted in ((None, default), (EPS, EPS)):
+        networks = built(recipe, init="published", layer_norm_eps=given).exports.values()
+        norms = [
+            part
+            for network in networks
+            for module in (network.encoder, network.head)
+            for part in module.modules()
+            if isinstance(part, nn.LayerNorm)
+        ]
+        assert len(norms) > 4
+        assert {norm.eps for norm in norms} == {wanted}
 
 
 def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:

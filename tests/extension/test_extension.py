@@ -4,40 +4,28 @@ from this folder alone. Nothing else in the program knows of it."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.draws import draws_for
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
-from electrify.objectives.objective import Step
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds, from_sequences
-from electrify.train.run import split_batch
 from small import (
-    TORCHRUN,
-    Process,
-    environment,
     mistake,
     model_files,
     pretrain_words,
     records,
     run,
-    same_ending,
     same_numbers,
-    steps_of,
 )
 
 HERE = Path(__file__).parent
-ON_PATH = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
 MARGIN = {"objective": "toy_objective:Margin"}
 TOYS = {
     "objective": MARGIN | {"objective_options": "margin=0.25", "generator_size": 0.5},
@@ -56,16 +44,8 @@ def words(data: Path, folder: Path, toy: str, **more: object) -> list[str]:
     return pretrain_words(data, folder, **TOYS[toy] | often | more)
 
 
-def in_a_process(
-    line: list[str], folder: Path, *, prefix: tuple[str, ...] = ("-m", "electrify")
-) -> Process:
-    return Process(line, folder / "stderr.txt", prefix=prefix, variables=ON_PATH)
-
-
 @pytest.mark.parametrize("toy", TOYS)
-def test_a_run_its_export_and_what_is_said_of_them(
-    toy: str, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_its_export_and_what_is_said_of_them(toy, small_data, tmp_path, capsys):
     assert run(*words(small_data, tmp_path / "run", toy)) == 0
     last = records(tmp_path / "run", "train")[-1]
     own = {"rtd"} if toy == "architecture" else {"margin", "contrast", "named"}
@@ -134,20 +114,6 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
     assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_detect_in_a_process_that_has_not_trained(small_data: Path, tmp_path: Path) -> None:
-    """It imports the class that the user names, and none that the folder does."""
-    assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
-    line = ["detect", str(tmp_path / "run" / "discriminator"), "the chef ate"]
-    own = "toy_architecture:Roberta"
-    refused = in_a_process(line, tmp_path).end()
-    assert (refused.status, f"give --architecture {own}" in refused.err) == (2, True)
-    path = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    found = Process([*line, "--architecture", own], tmp_path / "err.txt", variables=path).end()
-    assert found.status == 0, found.err
-    assert found.out.splitlines()[0].startswith("the\t0.")
-
-
 def _ids(folder: Path, text: str) -> list[int]:
     from tokenizers import Tokenizer
 
@@ -167,17 +133,6 @@ def test_accumulation_gives_the_same_numbers(toy: str, small_data: Path, tmp_pat
     same_numbers(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_split_that_would_cut_a_group_is_refused(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = mistake(
-        capsys, *words(small_data, tmp_path / "run", "objective", per_device_train_batch_size=1)
-    )
-    assert "objective toy_objective:Margin compares 2 rows with each other" in said
-    assert "forward passes of 1 rows would cut such a group" in said
-    assert not (tmp_path / "run").exists()
-
-
 OWN = "own_objective:"
 BROKEN = [
     ({"objective": OWN + "Detektor"}, "own_objective:Detektor"),
@@ -192,52 +147,12 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("fields", "says"), BROKEN, ids=str)
-def test_a_mistake_is_one_sentence(
-    fields: dict[str, str],
-    says: str,
-    small_data: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_mistake_is_one_sentence(fields, says, small_data, tmp_path, capsys):
     if "corruptor" in fields:
         fields = fields | {"term_weights": "rtd=50"}
     line = pretrain_words(small_data, tmp_path / "run", max_steps=STEPS, **fields)
     assert says in mistake(capsys, *line)
     assert not (tmp_path / "run" / "discriminator").exists()
-
-
-def test_a_small_batch_of_two_processes_cuts_no_group() -> None:
-    """A share of a batch of the schedule may be smaller than a group though the batch is not."""
-    own = {"train_batch_size": 16, "batch_size_schedule": "4=0.2"}
-    fields = MARGIN | {"objective_options": {"group": 4}} | own
-    config = override(load("electra-tiny"), fields)
-    assert split_batch(config, 1)[1] == 16
-    with pytest.raises(UserError, match="2 rows would cut such a group"):
-        split_batch(config, 2)
-
-
-def test_rows_without_text_count_in_no_loss() -> None:
-    """The last batch of a validation may be part empty: its means are those of the rows that hold
-    text."""
-    config = override(load("electra-tiny"), TOYS["corruptor"] | {"dropout": 0})
-    special = SpecialIds(0, 1, 2, 3, 4, others=())
-    step = Step(build(config, Vocabulary(100, special)).objective).eval()
-    rows = [[2, *range(10, 20), 3], [2, *range(30, 36), 3]]
-    found = []
-    for empty in (0, 2):
-        tokens = from_sequences([*rows, *([[]] * empty)], row_length=16, pad=0)
-        draws = draws_for(seed=1, step=0, num_rows=2 + empty, row_length=16)
-        terms = step(tokens, step.objective.plan(tokens, draws))
-        found.append(
-            {
-                name: (one.sum.item(), one.count.item())
-                for name, one in terms.items()
-                if one.kind == "mean"
-            }
-        )
-    assert found[0].keys() >= {"margin", "contrast", "named"}
-    for name, (total, number) in found[0].items():
-        assert found[1][name] == pytest.approx((total, number), rel=1e-5), name
 
 
 def test_options_reach_an_architecture() -> None:
@@ -279,66 +194,7 @@ def test_flops(toy: str) -> None:
         assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("toy", ["objective", "architecture"])
-def test_killed_and_resumed_to_the_bit(toy: str, small_data: Path, tmp_path: Path) -> None:
-    long = {"dropout": 0.1, "max_steps": 40, "save_steps": 8}
-    assert run(*words(small_data, tmp_path / "unbroken", toy, **long)) == 0
-    line = words(small_data, tmp_path / "killed", toy, **long)
-    process = in_a_process(line, tmp_path)
-    assert process.wait_for(lambda: 16 in steps_of(tmp_path / "killed")), process.end().err
-    process.signal(signal.SIGKILL)
-    process.end()
-    done = in_a_process(line, tmp_path).end()
-    assert done.status == 0, done.err
-    assert "continuing after step" in done.err
-    same_ending(tmp_path / "unbroken", tmp_path / "killed", step=40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("toy", ["objective", "architecture"])
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-def test_two_processes(toy: str, fsdp: str, small_data: Path, tmp_path: Path) -> None:
-    exact = {"dropout": 0, "attention_dropout": 0}
-    assert run(*words(small_data, tmp_path / "one", toy, **exact)) == 0
-    done = in_a_process(
-        words(small_data, tmp_path / "two", toy, fsdp=fsdp, **exact),
-        tmp_path,
-        prefix=(*TORCHRUN, "-m", "electrify"),
-    ).end()
-    assert done.status == 0, done.err
-    same_numbers(tmp_path / "one", tmp_path / "two")
-    assert (tmp_path / "two" / "discriminator" / "model.safetensors").is_file()
-
-
-PYTHON = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import toy_objective
-from electrify.exporting.folder import export
-export(sys.argv[2], output_dir=sys.argv[3])
-"""
-
-
-@pytest.mark.slow
-def test_code_that_a_folder_names_is_run_only_if_it_is_imported(
-    small_data: Path, tmp_path: Path
-) -> None:
-    assert run(*words(small_data, tmp_path / "run", "objective")) == 0
-    made = tmp_path / "run"
-    for command in (["export", str(made), "--output-dir", str(tmp_path / "out")], ["doctor", made]):
-        done = in_a_process([str(word) for word in command], tmp_path).end()
-        assert done.status == (2 if command[0] == "export" else 1)
-        said = done.out + done.err
-        assert "names toy_objective:Margin, and code that a folder names is not run" in said
-        assert "Traceback" not in said
-    assert not (tmp_path / "out").exists()
-    line = [sys.executable, "-c", PYTHON, str(HERE), str(made), str(tmp_path / "out")]
-    subprocess.run(line, env=environment(), check=True, timeout=300)
-    assert model_files(tmp_path / "out") == model_files(made / "discriminator")
-
-
-def test_the_example_of_the_docs_runs(small_data: Path, tmp_path: Path) -> None:
+def test_the_example_of_the_docs_runs(small_data, tmp_path, monkeypatch):
     """docs/objectives.md: the file focal.py and the recipe that names its class."""
     page = (HERE.parents[1] / "docs" / "objectives.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"`focal.py`:\n\n```python\n(.*?)^```", page, re.M | re.S)
@@ -348,9 +204,8 @@ def test_the_example_of_the_docs_runs(small_data: Path, tmp_path: Path) -> None:
     line = pretrain_words(
         small_data, tmp_path / "run", recipe=str(tmp_path / "focal.yaml"), max_steps=4
     )
-    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    done = Process(line, tmp_path / "stderr.txt", variables=path).end()
-    assert done.status == 0, done.err
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert cli.main(line) == 0
     assert "focal" in records(tmp_path / "run", "train")[-1]
     card = (tmp_path / "run" / "discriminator" / "README.md").read_text(encoding="utf-8")
     assert "focal loss with gamma 1" in card

@@ -1,5 +1,5 @@
-"""Breaking `electrify` at little cost: every process is forked from a server that has imported
-everything, so that a broken run takes a second.
+"""Breaking `electrify` at little cost: a run ends in this process, which has imported everything,
+and one that is killed in a process that is forked from a server that has.
 
 A fault is SIGNAL@MODULE:FUNCTION@N[%RANK], in the environment: the process sends itself the signal
 as it calls the function for the n-th time. `python breaking.py WORDS` is `electrify WORDS` with it.
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,15 @@ def variables(fault: str) -> dict[str, str]:
     return {VARIABLE: fault, "PYTHONPATH": path}
 
 
-def arm() -> None:
-    """Prepares the faults that the environment asks for."""
-    for wish in filter(None, os.environ.get(VARIABLE, "").split(",")):
+def arm(patch: pytest.MonkeyPatch, faults: str) -> None:
+    for wish in filter(None, faults.split(",")):
         name, where, call = wish.split("@")
         call, _, rank = call.partition("%")
         if rank in ("", os.environ.get("RANK", "0")):
-            at_call(where, int(call), signal.Signals[f"SIG{name.upper()}"])
+            at_call(patch, where, int(call), signal.Signals[f"SIG{name.upper()}"])
 
 
-def at_call(where: str, call: int, number: signal.Signals) -> None:
+def at_call(patch: pytest.MonkeyPatch, where: str, call: int, number: signal.Signals) -> None:
     """The process sends itself the signal as it calls the function `module:name` for the n-th
     time."""
     module, _, name = where.partition(":")
@@ -82,13 +82,13 @@ def at_call(where: str, call: int, number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
         return work(*given, **named)
 
-    setattr(thing, last, counted)
+    patch.setattr(thing, last, counted)
 
 
 def _main(words: Sequence[str], errors: str, variables: dict[str, str]) -> None:
     os.environ.update(variables)
     torch.set_num_threads(1)
-    arm()
+    arm(pytest.MonkeyPatch(), os.environ.get(VARIABLE, ""))
     with (
         Path(errors).open("w", buffering=1, encoding="utf-8") as err,
         contextlib.redirect_stderr(err),
@@ -146,28 +146,24 @@ def begin(words: Sequence[str], folder: Path, **variables: str) -> Broken:
 
 
 def run(words: Sequence[str], folder: Path, *, fault: str = "", expect: int = 0) -> str:
-    """Runs `electrify WORDS` to its end with faults in its environment, checks the status, and
-    returns what it said."""
-    broken = begin(words, folder, **{VARIABLE: fault})
-    status = broken.end()
-    assert status == expect, f"status {status}, not {expect}: {broken.said()}"
-    assert "Traceback" not in broken.said(), broken.said()
-    return broken.said()
+    """Runs `electrify WORDS` to its end with a fault, checks the status, and returns what it
+    said."""
+    if fault.startswith("kill"):
+        broken = begin(words, folder, **{VARIABLE: fault})
+        status, said = broken.end(), broken.said()
+    else:
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(StringIO()) as err:
+            arm(patch, fault)
+            status = cli.main(list(words))
+        said = err.getvalue()
+    assert status == expect, f"status {status}, not {expect}: {said}"
+    assert "Traceback" not in said, said
+    return said
 
 
 def prepare_words(text: Path, folder: Path) -> list[str]:
-    return [
-        "prepare",
-        str(text),
-        "--output-dir",
-        str(folder),
-        "--vocab-size",
-        "300",
-        "--workers",
-        "1",
-        "--valid-fraction",
-        "0.05",
-    ]
+    options = ["--vocab-size", "300", "--workers", "1", "--valid-fraction", "0.05"]
+    return ["prepare", str(text), "--output-dir", str(folder), *options]
 
 
 KILLED = -signal.SIGKILL
@@ -185,5 +181,5 @@ def core(cases: Iterable[Any], *fast: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    arm()
+    arm(pytest.MonkeyPatch(), os.environ.get(VARIABLE, ""))
     cli.program()

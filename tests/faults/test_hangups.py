@@ -3,40 +3,26 @@ nothing half-written."""
 
 from __future__ import annotations
 
-import os
-import pty
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import breaking
 import pytest
 from breaking import (
-    KILLED,
     SAVED,
     SERVER,
-    SHORT,
-    UPDATE,
     Broken,
     _main,
     at_call,
-    begin,
     core,
+    prepare_words,
     run,
-    variables,
 )
 
 from small import (
-    environment,
     listing,
-    logged_step,
     pretrain_words,
-    same_ending,
-    steps_of,
     write_text,
 )
 
@@ -48,7 +34,7 @@ def _interrupted(where: str, call: int, number: int, words: list[str], errors: s
     the n-th time."""
     if words[0] == "demo":
         shorten_the_demo()
-    at_call(where, call, signal.Signals(number))
+    at_call(pytest.MonkeyPatch(), where, call, signal.Signals(number))
     _main(words, errors, {})
 
 
@@ -113,9 +99,7 @@ DAILY = [(STAGES[0], signal.SIGTERM), (STAGES[5], signal.SIGTERM)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "number"), core(product(STAGES, NUMBERS), *DAILY), ids=str)
-def test_every_verb(
-    small_data: Path, finished: Path, tmp_path: Path, stage: Stage, number: signal.Signals
-) -> None:
+def test_every_verb(small_data, finished, tmp_path, stage, number):
     write_text(tmp_path / "a.txt", size=5000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
     (tmp_path / "pairs").mkdir()
@@ -126,25 +110,9 @@ def test_every_verb(
     quick = ["--seeds", "2", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
     model, out = str(finished / "discriminator"), tmp_path / "out"
     words = {
-        "prepare": [
-            str(tmp_path / "a.txt"),
-            "--workers",
-            "1",
-            "--vocab-size",
-            "300",
-            "--output-dir",
-            str(out),
-        ],
+        "prepare": prepare_words(tmp_path / "a.txt", out)[1:],
         "finetune": [model, *files, *quick, "--output-dir", str(out)],
-        "evaluate": [
-            model,
-            "--data-dir",
-            str(tmp_path / "pairs"),
-            "--device",
-            "cpu",
-            "--output-dir",
-            str(out),
-        ],
+        "evaluate": [model, "--data-dir", str(tmp_path / "pairs"), "--output-dir", str(out)],
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
         "flops": [],
@@ -198,9 +166,7 @@ def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_its_end", [False, True])
-def test_a_demo_stopped_while_it_trains(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_its_end: bool
-) -> None:
+def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_its_end):
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.tables import KEPT
@@ -214,53 +180,3 @@ def test_a_demo_stopped_while_it_trains(
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
     monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)
     assert cli.main(["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]) == SAVED
-
-
-def test_a_hangup_saves(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    said = run(words, tmp_path, fault=f"hup@{UPDATE}@11", expect=SAVED)
-    assert "The same command resumes" in said.splitlines()[-1]
-    assert steps_of(tmp_path / "run") == [7, 11]
-    run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
-@pytest.mark.slow
-def test_nohup(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Whoever ignores SIGHUP for us wants the run to go on."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-        subprocess.run(
-            [sys.executable, breaking.__file__, *words],
-            env=environment(**variables(f"hup@{UPDATE}@11")),
-            check=True,
-            timeout=300,
-        )
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    same_ending(unbroken, tmp_path / "run", step=24)
-
-
-@pytest.mark.slow
-def test_a_terminal_that_is_closed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """The kernel sends SIGHUP, and every line that the run still says is an error from then on."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 2000})
-    pid, terminal = pty.fork()
-    if pid == 0:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        command = [sys.executable, "-m", "electrify", *words]
-        os.execve(sys.executable, command, environment(TERM="dumb"))  # noqa: S606 - the forked side
-    began, ended = time.monotonic(), 0
-    while not ended and time.monotonic() < began + 200:
-        if terminal >= 0 and logged_step(tmp_path / "run") >= 9:
-            os.close(terminal)
-            terminal = -1
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.01)
-    if not ended:
-        os.kill(pid, signal.SIGKILL)
-        status = os.waitpid(pid, 0)[1]
-    assert os.waitstatus_to_exitcode(status) == SAVED
-    assert steps_of(tmp_path / "run")[-1] >= 9
-    assert begin(words, tmp_path).kill_after(3) in (KILLED, 0), "it continues"

@@ -3,7 +3,6 @@ command continues."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 from pathlib import Path
 
@@ -36,9 +35,7 @@ def two(words: list[str], folder: Path, fault: str) -> Process:
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("point", [f"{UPDATE}@11", "electrify.train.loop:evaluate@1"])
-def test_a_signal_to_one(
-    small_data: Path, pair: Path, tmp_path: Path, point: str, rank: int
-) -> None:
+def test_a_signal_to_one(small_data, pair, tmp_path, point, rank):
     """All stop at the same update and save. A signal in the validation after update 10 is obeyed
     after the update that follows."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
@@ -93,16 +90,3 @@ def test_a_time_that_is_over_is_no_failure(small_data: Path, tmp_path: Path) -> 
     assert done.status == 0, done.err
     assert 1 <= done.err.count("stopped and saved at step") <= 2
     assert "continuing after step" not in done.err
-
-
-def test_a_mistake_that_one_process_finds_ends_both(small_data: Path, tmp_path: Path) -> None:
-    """A file where a folder of the run must be: no process calls it the loss of another one."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT, report_to="tensorboard")
-    assert torchrun(words, tmp_path).end().status == 0
-    shutil.rmtree(tmp_path / "run" / "checkpoint-24")
-    shutil.rmtree(tmp_path / "run" / "tensorboard")
-    (tmp_path / "run" / "tensorboard").write_text("mine")
-    done = torchrun(words, tmp_path).end()
-    assert done.status != 0
-    assert done.err.count("tensorboard: ") == 1
-    assert "another process of the run ended" not in done.err

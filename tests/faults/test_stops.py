@@ -55,16 +55,14 @@ def test_power_cut(small_data: Path, unbroken: Path, tmp_path: Path, point: str)
 
 
 DAILY = [
-    (f"{UPDATE}@11", "usr1"),
+    (f"{UPDATE}@11", "hup"),
     ("electrify.train.checkpoint:save@3", "int"),
     ("electrify.exporting.folder:_write@1", "term"),
 ]
 
 
 @pytest.mark.parametrize(("point", "action"), core(product(PHASES, SIGNALS), *DAILY))
-def test_a_signal_in_every_phase(
-    small_data: Path, unbroken: Path, tmp_path: Path, point: str, action: str
-) -> None:
+def test_a_signal_in_every_phase(small_data, unbroken, tmp_path, point, action):
     """Status 75, whatever the run is doing, and the same command continues."""
     words = pretrain_words(small_data, tmp_path / "run", **SHORT)
     said = run(words, tmp_path, fault=f"{action}@{point}", expect=SAVED)
@@ -91,9 +89,7 @@ def both_stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.mark.slow
-def test_a_signal_at_the_end_of_a_first_stage(
-    small_data: Path, both_stages: Path, tmp_path: Path
-) -> None:
+def test_a_signal_at_the_end_of_a_first_stage(small_data, both_stages, tmp_path):
     """It is too late to stop the first stage; the second does not begin."""
     words = pretrain_words(small_data, tmp_path / "run", **STAGES)
     said = run(words, tmp_path, fault="term@electrify.train.loop:evaluate@2", expect=SAVED)
@@ -138,17 +134,6 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
     electrify(words, tmp_path, **kernels)
     electrify(pretrain_words(small_data, tmp_path / "whole", **fields), tmp_path, **kernels)
     same_ending(tmp_path / "whole", tmp_path / "run", step=8)
-
-
-@pytest.mark.slow
-def test_a_second_signal_ends_at_once(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Both before a checkpoint is written: the older ones are whole."""
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    fault = f"term@{UPDATE}@16,term@electrify.train.checkpoint:save@3"
-    run(words, tmp_path, fault=fault, expect=-signal.SIGTERM)
-    assert steps_of(tmp_path / "run") == [7, 14]
-    run(words, tmp_path)
-    same_ending(unbroken, tmp_path / "run", step=24)
 
 
 @pytest.fixture(scope="module")

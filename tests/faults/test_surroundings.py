@@ -4,7 +4,6 @@ files."""
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_path: Path) -> None:
     """Filled while the run goes: it ends with the sentence, keeps what it has, and continues when
     there is room."""
@@ -53,9 +53,7 @@ def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_pat
     same_ending(unbroken, folder, step=24)
 
 
-def test_a_disk_too_small_from_the_start(
-    small_data: Path, small_disk: Path, tmp_path: Path
-) -> None:
+def test_a_disk_too_small_from_the_start(small_data, small_disk, tmp_path):
     said = run(
         pretrain_words(
             small_data, small_disk / "run", **SHORT | {"hidden_size": 128, "embedding_size": 128}
@@ -104,48 +102,6 @@ def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path
     assert process.kill_after(0) == KILLED
     run(words, other)
     same_ending(unbroken, tmp_path / "run", step=24)
-
-
-@pytest.mark.slow
-def test_foreign_things_in_the_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """Named as checkpoints or not: passed over, and left alone."""
-    folder = tmp_path / "run"
-    words = pretrain_words(small_data, folder, **SHORT)
-    run(words, tmp_path, fault=f"kill@{UPDATE}@16", expect=KILLED)
-    (folder / "checkpoint-abc").mkdir()
-    (folder / "notes.txt").write_text("mine")
-    said = run(words, tmp_path)
-    assert "continuing after step 14" in said
-    same_ending(unbroken, folder, step=24)
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert (folder / "checkpoint-abc").is_dir()
-
-
-def test_the_order_of_listings_says_nothing(
-    small_data: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every file system lists names in an order of its own."""
-    from electrify import cli
-
-    chance = random.Random(0)
-    listdir, scandir, iterdir, glob = os.listdir, os.scandir, Path.iterdir, Path.glob
-
-    def shuffled(found: object) -> list[object]:
-        items = list(found)  # type: ignore[call-overload]
-        chance.shuffle(items)
-        return items
-
-    monkeypatch.setattr(Path, "iterdir", lambda self: iter(shuffled(iterdir(self))))
-    monkeypatch.setattr(
-        Path, "glob", lambda self, pattern, **more: iter(shuffled(glob(self, pattern, **more)))
-    )
-    monkeypatch.setattr(os, "listdir", lambda *path: shuffled(listdir(*path)))
-    assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
-    assert cli.main(pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 9})) == 0
-    monkeypatch.undo()
-    assert cli.main(pretrain_words(small_data, tmp_path / "other", **SHORT | {"max_steps": 9})) == 0
-    same_ending(tmp_path / "other", tmp_path / "run", step=9)
-    assert scandir is os.scandir
 
 
 @pytest.mark.slow

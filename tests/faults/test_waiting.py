@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from breaking import SAVED, SHORT
+from breaking import SHORT
 
 from small import Process, pretrain_words
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -36,37 +35,7 @@ def alone(words: list[str], folder: Path, *, rank: int, port: int) -> Process:
     return Process(words, folder / f"stderr-{rank}.txt", variables=place)
 
 
-def says(process: Process, text: str) -> bool:
-    return process.wait_for(lambda: text in process.errors.read_text(encoding="utf-8"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rank", "number"),
-    [
-        (0, signal.SIGTERM),
-        pytest.param(1, signal.SIGHUP, marks=pytest.mark.slow),
-        pytest.param(0, signal.SIGINT, marks=pytest.mark.slow),
-    ],
-)
-def test_a_signal_while_processes_meet(
-    small_data: Path, tmp_path: Path, port: int, rank: int, number: signal.Signals
-) -> None:
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    with alone(words, tmp_path, rank=rank, port=port) as process:
-        whom = "1 of 2 processes (rank 1), 1" if rank == 0 else f"rank 0 at 127.0.0.1:{port}, 1"
-        assert says(process, f"waiting for {whom}")
-        process.signal(number)
-        assert process.popen.wait(timeout=30) == SAVED
-        assert process.errors.read_text().splitlines()[-1] == (
-            f"electrify pretrain: stopped by {number.name}. Run the same command again to resume"
-        )
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_one_process_finds_wrong_ends_both(
-    small_data: Path, tmp_path: Path, port: int
-) -> None:
+def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
     """As on a host whose copy of the corpus is not whole: no process calls it the loss of another
     one, after which a scheduler would start them again and again."""
     shutil.copytree(small_data, tmp_path / "data")
@@ -87,10 +56,8 @@ def test_what_one_process_finds_wrong_ends_both(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_whoever_does_not_come_is_named(
-    small_data: Path, tmp_path: Path, port: int, rank: int
-) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_whoever_does_not_come_is_named(small_data, tmp_path, port, rank):
     words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "1"]
     done = alone(words, tmp_path, rank=rank, port=port).end()
     missing = (

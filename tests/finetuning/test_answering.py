@@ -13,19 +13,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor
 from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_of, sharpened
 from zoo import predict
 
-from electrify.errors import UserError
 from electrify.finetuning.answering import NEVER, Answering, Guess, tokens_of, windows_over
 from electrify.finetuning.loop import Batch
-from electrify.finetuning.metrics import score_answers
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.published import BEAM, ElectraHead, ElectraQuestions, owned
-from electrify.finetuning.squad import answering_of
 from electrify.finetuning.tasks import Answer, Question
 
 CONTEXT = "it was one film the plot was bad and the film was good"
@@ -132,9 +128,7 @@ def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, se
 
 
 @given(st.integers(0, 120), st.integers(1, 50), st.integers(1, 60))
-def test_every_token_is_owned_by_the_window_that_shows_most_around_it(
-    length: int, room: int, stride: int
-) -> None:
+def test_every_token_is_owned_by_the_window_that_shows_most_around_it(length, room, stride):
     windows = windows_over(length, room, stride)
     both = zip(windows, owned(windows), strict=True)
     found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
@@ -154,9 +148,7 @@ def tokenizer(zoo: Path) -> Any:
     ),
     st.data(),
 )
-def test_an_answer_is_found_again_as_characters(
-    tokenizer: Any, words: list[str], data: st.DataObject
-) -> None:
+def test_an_answer_is_found_again_as_characters(tokenizer, words, data):
     """Any run of words, with capitals, accents and punctuation."""
     context = " ".join(words)
     first = data.draw(st.integers(0, len(words) - 1))
@@ -168,25 +160,6 @@ def test_an_answer_is_found_again_as_characters(
     span = tokens_of(answer, context, offsets)
     assert span is not None
     assert context[offsets[span[0]][0] : offsets[span[1]][1]].strip() == answer.text.strip()
-
-
-@pytest.mark.parametrize("text", ["Paris", "Paris ", " Paris", " Paris "])
-def test_a_blank_at_the_end_of_an_answer_is_not_the_next_word(text: str) -> None:
-    """Tokens of a byte-level tokenizer hold the blank before a word."""
-    context = "We saw Paris in May and Paris in June"
-    bpe = ByteLevelBPETokenizer(trim_offsets=False)
-    bpe.train_from_iterator([context] * 99, vocab_size=400, min_frequency=1, show_progress=False)
-    encoding = bpe.encode(context)
-    assert [context[a:b] for a, b in encoding.offsets][:4] == ["We", " saw", " Paris", " in"]
-    span = tokens_of(Answer(text, context.index(text)), context, encoding.offsets)
-    assert span == (2, 2)
-
-
-def test_no_answer_fits(zoo: Path) -> None:
-    context = "one film " * 20
-    question = Question("q", "the film", context, (Answer(context.strip(), 0),))
-    with pytest.raises(UserError, match="no training answer fits into 20 tokens"):
-        reading(zoo, length=20, stride=5).training([question])
 
 
 # ------------------------------------------------------------------ spans
@@ -225,54 +198,6 @@ def test_padding_does_not_change_an_answer(zoo: Path, electra: bool) -> None:
         if not electra:  # whose beam may order equal numbers in another way
             for name in ("starts", "ends"):
                 torch.testing.assert_close(row[name][there], one[name][0][there])
-
-
-@pytest.mark.parametrize("electra", [False, True])
-def test_contexts_of_nothing_and_spans_of_blanks(zoo: Path, electra: bool) -> None:
-    """A context that the tokenizer drops has no answer, and a span of blanks is not one."""
-    every = [
-        Question("q0", "film", "\u200b", ()),
-        Question("q1", "film", "film  \n plot", (Answer("film", 0),)),
-    ]
-    problem = reading(zoo, length=32, stride=9, electra=electra, answerless=True)
-    rows = problem.rows(every)
-    outputs = outputs_of(problem, sharpened(problem.net(dropout=None)), rows)
-    guesses = problem.guesses(every, rows, outputs)
-    assert guesses[0] == []
-    assert {g.text for g in guesses[1]} == {"film", "plot", "film  \n plot"}
-    window = rows.spots[1]
-    blank = replace(window, offsets=[(4, 6), *window.offsets[1:]])
-    guesses = problem.guesses(every, replace(rows, spots=[rows.spots[0], blank]), outputs)
-    assert "" not in {g.text for g in guesses[1]}
-    scores = problem.score(answering_of("t", every, every, epochs=1), every, rows, outputs)
-    assert scores["no_answer_exact"] == 1.0
-
-
-@pytest.mark.parametrize("electra", [False, True])
-def test_a_part_without_one_kind_of_questions(zoo: Path, electra: bool) -> None:
-    """The metrics are those of the whole set, of which a part may have no question of one kind."""
-    good = (Answer("good", 13),)
-    every = [
-        Question(f"q{k}", "film", "the film was good" + " plot" * k, good * (k < 4))
-        for k in range(8)
-    ]
-    task = answering_of("t", every, every, epochs=1)
-    problem = reading(zoo, length=16, stride=4, electra=electra, answerless=True)
-    net = sharpened(problem.net(dropout=None))
-    scores = {}
-    for name, part in (("answered", every[:4]), ("unanswered", every[4:]), ("both", every)):
-        rows = problem.rows(part)
-        outputs = outputs_of(problem, net, rows)
-        scores[name] = problem.score(task, part, rows, outputs)
-        files = problem.files("t", task, part, rows, outputs)
-        of_file = score_answers(part, json.loads(files["t.predictions.json"]))
-        assert of_file["f1"] == pytest.approx(scores[name]["best_f1"]), name
-        assert [key for key in scores[name] if key in task.metrics] == list(task.metrics)
-    assert math.isnan(scores["answered"]["no_answer_exact"])
-    assert scores["answered"]["f1"] <= scores["answered"]["best_f1"]
-    assert math.isnan(scores["unanswered"]["has_answer_f1"])
-    assert scores["unanswered"]["no_answer_exact"] == scores["unanswered"]["exact"]
-    assert all(map(math.isfinite, scores["both"].values()))
 
 
 # ------------------------------------------------------------------ ELECTRA's own head
@@ -343,9 +268,7 @@ def test_the_head_by_hand(zoo: Path) -> None:
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(("seed", "length", "beam"), [(0, 2, 1), (1, 6, 3), (2, 9, 12), (3, 9, 4)])
-def test_the_beam_is_the_likeliest_of_a_distribution(
-    zoo: Path, seed: int, length: int, beam: int, last: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_beam_is_the_likeliest_of_a_distribution(zoo, seed, length, beam, last, monkeypatch):
     """Over allowed starts and ends, the class token among them, the probabilities of all pairs sum
     to 1. The beam holds the likeliest of them."""
     torch.manual_seed(seed)
@@ -435,17 +358,3 @@ def test_answers_are_learnt(zoo: Path, tmp_path: Path, impossible: bool) -> None
     assert [one["predicted_answer"] for one in again] == [predictions[q.id] for q in every]
     noted = load_finetuned(str(saved), device=CPU).reading
     assert (noted.no_answer_threshold is not None) == impossible
-
-
-def test_an_answer_in_one_of_several_short_windows_is_learnt(zoo: Path) -> None:
-    every = []
-    for k, a in enumerate(("good", "great", "fine", "bad", "awful", "poor") * 4):
-        filler = ["it was one film and"] * 3
-        filler.insert(k % 4, f"the plot is very {a} and")
-        context = " ".join(filler)
-        answer = Answer(f"very {a}", context.index("very"))
-        every.append(Question(f"q{k}", "plot", context, (answer,)))
-    task = answering_of("t", tuple(every), tuple(every), epochs=2)
-    settings = replace(THOROUGH, learning_rate=5e-3, max_seq_length=16, doc_stride=6)
-    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings)
-    assert found.scores["exact"] > 0.9, found.curve

@@ -8,16 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from toy import CPU, QUICK, chunks, outputs_of, reader_of, task_of
+from toy import CPU, chunks, outputs_of, reader_of, task_of
+from transformers import AutoModel, AutoTokenizer
 
+from electrify import UserError
+from electrify.finetuning import new_texts
+from electrify.finetuning.embed import embed, embed_files
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
 from electrify.finetuning.metrics import spearman
 from electrify.finetuning.one_run import finetune_one, problem_of
-from electrify.finetuning.options import FinetuneSettings
+from electrify.finetuning.options import EmbedConfig, FinetuneSettings
 from electrify.finetuning.tasks import Example, Sentence, TaskData
+from small import run
 
 THINGS = ("film", "plot", "one", "book", "song", "meal")
 KINDS = (("good", "great", "fine"), ("bad", "awful", "poor"))
@@ -114,25 +120,6 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     assert found.parameters < 2000  # only the head's
 
 
-def test_a_probe_of_tags(zoo: Path) -> None:
-    """Two random layers tell a linear head more than the most frequent tag."""
-    settings = replace(PROBE, frozen_encoder="all", num_train_epochs=40.0)
-    own = chunks()
-    found = finetune_one(str(zoo / "electra"), own, seed=0, settings=settings)
-    tags = [tag for s in own.validation if isinstance(s, Sentence) for tag in s.tags]
-    assert found.scores["accuracy"] > tags.count("O") / len(tags) + 0.05, found.curve
-
-
-def test_a_probe_is_a_function_of_the_seed(zoo: Path) -> None:
-    settings = replace(QUICK, frozen_encoder="last", num_train_epochs=2.0)
-    one, again, other = (
-        finetune_one(str(zoo / "bert"), task("regression", pairs=True), seed=s, settings=settings)
-        for s in (0, 0, 1)
-    )
-    assert one.curve == again.curve
-    assert one.curve != other.curve
-
-
 def test_cosines_without_training(zoo: Path) -> None:
     """Spearman's correlation of the cosines of mean states with the values."""
     texts = ["good", "the bad film", "it is one fine film", "plot"]
@@ -149,6 +136,102 @@ def test_cosines_without_training(zoo: Path) -> None:
     ]
     wanted = spearman([e.label for e in made], cosines)  # type: ignore[arg-type]
     assert cosine_score(own, str(zoo / "bert"), device="cpu") == pytest.approx(wanted)
+
+
+# -------------------- `embed`: states of the library, pooled, centred and whitened
+
+
+TEXTS = ["the film was good", "one plot", "", "it is a very very bad film and not fine", "two"]
+
+
+@pytest.mark.parametrize("name", ["electra", "modernbert"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_pooled_states(zoo: Path, name: str, pooling: Any) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(zoo / name)
+    model = AutoModel.from_pretrained(zoo / name).eval()
+    found = embed(zoo / name, TEXTS, pooling=pooling, bf16="false")
+    assert (found.shape, found.dtype) == ((len(TEXTS), 16), np.float32)
+    for text, vector in zip(TEXTS, found, strict=True):
+        with torch.inference_mode():
+            states_LD = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        wanted = states_LD.mean(0) if pooling == "mean" else states_LD[0]
+        np.testing.assert_allclose(vector, wanted.numpy(), atol=1e-5)
+
+
+def corpus() -> list[str]:
+    rng = np.random.default_rng(0)
+    words = ["good", "bad", "film", "plot", "very", "not", "one", "two", "three", "is", "the"]
+    return [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(200)]
+
+
+def test_centring_and_whitening(zoo: Path) -> None:
+    texts = corpus()
+    plain = embed(zoo / "bert", texts, bf16="false")
+    centred = embed(zoo / "bert", texts, center=texts, bf16="false")
+    np.testing.assert_allclose(centred, plain - plain.mean(0), atol=1e-5)
+    white = embed(zoo / "bert", texts, whiten=texts, bf16="false").astype(np.float64)
+    np.testing.assert_allclose(white.mean(0), 0, atol=1e-3)
+    spread = np.cov(white.T, bias=True)
+    # A last norm takes one direction away: its variance is rounding and stays small.
+    np.testing.assert_allclose(spread[:15, :15], np.eye(15), atol=1e-2)
+    assert spread[15, 15] < 1.01
+    with pytest.raises(
+        UserError, match="whitening vectors of width 16 needs at least 17 texts, not 5"
+    ):
+        embed(zoo / "bert", TEXTS, whiten=TEXTS)
+    with pytest.raises(UserError, match="center and whiten exclude each other"):
+        embed(zoo / "bert", TEXTS, whiten=TEXTS, center=TEXTS)
+
+
+def test_files(zoo, tmp_path, monkeypatch, capsys):
+    """In blocks of two. Truncated texts of the corpus are not counted."""
+    monkeypatch.setattr(new_texts, "BLOCK_ITEMS", 2)
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in TEXTS))
+    other = tmp_path / "corpus.txt"
+    long = [*corpus(), "very " * 60]
+    other.write_text("\n".join(long))
+    out = tmp_path / "out.npy"
+    flags = ["--output-file", str(out), "--bf16", "false", "--center", str(other)]
+    assert run("embed", str(zoo / "bert"), str(path), *flags) == 0
+    said = capsys.readouterr()
+    assert f"{out}: 5 texts in" in said.out
+    assert "truncated" not in said.err
+    wanted = embed(zoo / "bert", TEXTS, center=long, bf16="false")
+    np.testing.assert_allclose(np.load(out, mmap_mode="r"), wanted, atol=1e-5)
+    table = tmp_path / "texts.csv"
+    table.write_text("n,text\n" + "".join(f"{k},{t}\n" for k, t in enumerate(TEXTS)))
+    rows = tmp_path / "out.parquet"
+    embed_files(
+        EmbedConfig(
+            model=str(zoo / "bert"), files=(str(table),), output_file=str(rows),
+            center=str(other), bf16="false",
+        )
+    )  # fmt: skip
+    from pyarrow import parquet
+
+    read = parquet.read_table(rows)
+    assert read.column_names == ["n", "text", "embedding"]
+    assert read["text"].to_pylist() == TEXTS
+    np.testing.assert_allclose(np.array(read["embedding"].to_pylist()), wanted, atol=1e-5)
+
+
+def test_a_model_of_sentence_transformers(zoo: Path, tmp_path: Path) -> None:
+    """Its own pooling and dense layer, as its library computes them."""
+    reason = "sentence-transformers is not installed: pip install 'electrify[sentence]'"
+    library = pytest.importorskip("sentence_transformers", reason=reason)
+    parts = pytest.importorskip("sentence_transformers.models", reason=reason)
+    torch.manual_seed(0)
+    encoder = parts.Transformer(str(zoo / "bert"), max_seq_length=32)
+    modules = [encoder, parts.Pooling(16, pooling_mode="cls"), parts.Dense(16, 8)]
+    library.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    assert (tmp_path / "model" / "2_Dense").is_dir()
+    model = library.SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    found = embed(tmp_path / "model", TEXTS, bf16="false")
+    np.testing.assert_array_equal(found, model.encode(TEXTS))
+    assert found.shape == (len(TEXTS), 8)
+    with pytest.raises(UserError, match="has its own pooling"):
+        embed(tmp_path / "model", TEXTS, pooling="cls")
 
 
 def test_cosines_of_the_layer_that_fits_the_training_pairs_best(zoo: Path, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.finetuning import new_texts
 from electrify.finetuning.new_texts import Files, words_in
-from electrify.finetuning.tasks import Example, Question, Sentence
+from electrify.finetuning.tasks import Question, Sentence
 
 
 def files(folder: Path, name: str, text: str, kind: Any = "classification", **more: Any) -> Files:
@@ -36,46 +35,11 @@ def files(folder: Path, name: str, text: str, kind: Any = "classification", **mo
         ("a.smi", "CCO ethanol\n", {}, [("CCO", None)]),
     ],
 )
-def test_texts(
-    tmp_path: Path, name: str, text: str, more: dict[str, Any], found: list[Any]
-) -> None:
+def test_texts(tmp_path, name, text, more, found):
     read = files(tmp_path, name, text, **more)
     read.check()
     examples: list[Any] = [item.example for item in read]
     assert [(e.text, e.pair) for e in examples] == found
-
-
-def test_parquet(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.table({"id": list(range(1000)), "text": [f"t{k}" for k in range(1000)]})
-    parquet.write_table(table, tmp_path / "a.parquet")
-    read = Files((str(tmp_path / "a.parquet"),), "classification")
-    items = list(read)
-    assert [item.columns for item in items] == table.to_pylist()
-    assert items[-1].example == Example("t999")
-    assert 0 < read.bytes_read <= read.size
-
-
-def test_heads(tmp_path: Path) -> None:
-    pair = files(tmp_path, "a.csv", "id,text,sentence2\n1,a,b\n")
-    head = pair.check()
-    assert (head.columns, head.pair, head.unread) == (("id", "text", "sentence2"), True, None)
-    single = Files(pair.paths, "classification", pairs=False).check()
-    assert (single.pair, single.unread) == (False, "sentence2")
-    other = files(tmp_path, "b.csv", "text\na\n").paths
-    with pytest.raises(UserError, match=r"only one of .*a.csv and .*b.csv has a column for a sec"):
-        Files((*pair.paths, *other), "classification").check()
-    assert [h.path for h in Files(other * 2, "classification").check().others] == list(other)
-
-
-def test_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = files(tmp_path, "a.csv", "text,more\n" + f"{'a' * 9},{'b' * 90}\n" * 10)
-    assert [len(block) for block in read.blocks()] == [10]
-    assert [len(block) for block in read.blocks(most=4)] == [4, 4, 2]
-    monkeypatch.setattr(new_texts, "BLOCK_CHARACTERS", 500)
-    assert [len(block) for block in read.blocks()] == [3, 3, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -93,25 +57,9 @@ def test_blocks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("a.jsonl", '{"tokens": ["a"], "text": "b c"}\n', {"text_column": "text"}, [("b", "c")]),
     ],
 )  # fmt: skip
-def test_sentences(
-    tmp_path: Path, name: str, text: str, more: dict[str, Any], words: list[Any]
-) -> None:
+def test_sentences(tmp_path, name, text, more, words):
     found = [item.example for item in files(tmp_path, name, text, "tagging", **more)]
     assert found == [Sentence(each, ()) for each in words]
-
-
-def test_what_stands_beside_the_words(tmp_path: Path) -> None:
-    lines = [f"{k}\t{word}\t" + "\t".join("abcdefgh") for k, word in ((1, "the"), (2, "film"))]
-    read = files(tmp_path, "a.conllu", "# text = the film\n" + "\n".join(lines), "tagging")
-    (item,) = read
-    assert item.columns["words"] == ["the", "film"]
-    assert (item.columns["0"], item.columns["9"]) == (["1", "2"], ["h", "h"])
-    assert item.beside == ("0", *map(str, range(2, 10)))
-    assert item.cells[1] == ("2", "film", *"abcdefgh")
-    assert (read.check().lines, read.check().guessed) == (True, False)
-    assert files(tmp_path, "a.txt", "a D\nb N\n\nc D\n", "tagging").check().guessed
-    (row,) = files(tmp_path, "a.jsonl", '{"tokens": ["a"], "n": 1}', "tagging")
-    assert (row.beside, row.cells) == (("n",), ())
 
 
 def test_questions(tmp_path: Path) -> None:
@@ -146,9 +94,7 @@ def test_questions(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes(
-    tmp_path: Path, name: str, text: str, kind: str, more: dict[str, Any], says: str
-) -> None:
+def test_mistakes(tmp_path, name, text, kind, more, says):
     with pytest.raises(UserError, match=says):
         files(tmp_path, name, text, kind, **more).check()
 
@@ -156,20 +102,3 @@ def test_mistakes(
 @given(st.text())
 def test_splitting_loses_no_character_but_blanks(text: str) -> None:
     assert "".join(words_in(text)) == "".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("हिन्दी भाषा।", ("हिन्दी", "भाषा", "।")),
-        ("re\u0301sume\u0301-ku, n'e\u0301", ("re\u0301sume\u0301-ku", ",", "n'e\u0301")),
-        ("می\u200cخواهم", ("می\u200cخواهم",)),
-    ],
-)
-def test_marks_belong_to_the_character_before_them(text: str, words: tuple[str, ...]) -> None:
-    assert words_in(text) == words
-
-
-def test_a_text_in_the_place_of_a_file() -> None:
-    with pytest.raises(UserError, match="no such file: a text; to give a text itself, put it into"):
-        Files(("a text",), "classification").check()

@@ -18,8 +18,6 @@ from transformers import (
 )
 from zoo import predict
 
-from electrify import UserError
-from electrify.finetuning import new_texts
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings, PredictConfig
 from electrify.finetuning.predict import predict_files
@@ -69,9 +67,7 @@ def texts_task(kind: Any, *, pairs: bool) -> TaskData:
         ("deberta", "regression", False, "true"),
     ],
 )
-def test_texts_are_predicted_as_validated(
-    zoo: Path, tmp_path: Path, name: str, kind: str, pairs: bool, bf16: str
-) -> None:
+def test_texts_are_predicted_as_validated(zoo, tmp_path, name, kind, pairs, bf16):
     task = texts_task(kind, pairs=pairs)
     files = trained(zoo / name, task, tmp_path / "saved", bf16=bf16)
     rows = list(csv.DictReader(next(iter(files.values())).splitlines()))
@@ -151,22 +147,6 @@ def test_models_of_the_library(models: dict[str, str]) -> None:
     assert found == [{"predicted_tags": [f"LABEL_{k}" for k in logits_LC.argmax(-1)]}]
 
 
-@pytest.mark.parametrize(
-    ("model", "texts", "pairs", "says"),
-    [
-        ("tags", [["a"], "a film"], None, "the model tags words"),
-        ("tags", [["a"]], ["one"], "the model tags words"),
-        ("classes", "a film", None, "texts must be a list"),
-        ("classes", ["a"], ["b", "c"], "1 texts and 2 pairs"),
-    ],
-)
-def test_mistakes_in_python(
-    models: dict[str, str], model: str, texts: Any, pairs: Any, says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        predict(models[model], texts, pairs=pairs)
-
-
 # ------------------------------------------------------------------ files
 
 
@@ -206,9 +186,7 @@ def test_columns_stay_in_every_format(models: dict[str, str], tmp_path: Path) ->
     assert [(row["n"], row["text"]) for row in rows] == list(enumerate(TEXTS))
 
 
-def test_layouts_of_tags(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layouts_of_tags(models, tmp_path, capsys):
     columns = tmp_path / "new.txt"
     columns.write_text("the DT\nfilm NN\n\nbad JJ\n\n")
     rows = [x.split("\t") for x in predicted(models["tags"], columns, ".tsv").splitlines()]
@@ -231,45 +209,31 @@ def test_layouts_of_tags(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_warnings_about_pairs(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: bool
-) -> None:
-    saved = tmp_path / "saved"
-    shutil.copytree(models["classes"], saved)
-    config = json.loads((saved / "config.json").read_text())
-    (saved / "config.json").write_text(json.dumps(config | {"electrify": {"pairs": pairs}}))
-    path = tmp_path / "new.csv"
-    path.write_text("sentence1,sentence2\nthe film was good,it is not very fine\n")
-    for column in (None, "sentence2"):
-        found = predicted(str(saved), path, ".jsonl", pair_column=column)
-        said = capsys.readouterr().err
-        assert ("sentence2 is not read" in said) == (not pairs and column is None)
-        assert ("warning: " in said) == (not pairs and column is not None)
-        second = ["it is not very fine"] if pairs or column else None
-        (one,) = predict(saved, ["the film was good"], pairs=second)
-        assert ("warning: " in capsys.readouterr().err) == ((second is not None) != pairs)
-        assert json.loads(found)["probability"] == pytest.approx(one["probability"], abs=1e-5)
+MISTAKES = [
+    (["new.csv", "missing.csv"], "missing.csv"),
+    (["new.csv", "--text-column", "txet"], "no column 'txet'"),
+    (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
+    (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
+    (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
+    (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
+]
 
 
-def test_notes_and_blocks(
-    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("words", "says"), MISTAKES, ids=lambda v: str(v)[:40])
+def test_mistakes_leave_nothing(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str,
 ) -> None:  # fmt: skip
-    """Truncated texts are counted over all blocks, unknown words reported; blocks do not change
-    labels."""
-    path = tmp_path / "long.txt"
-    path.write_text("very " * 18 + "\ngood\n" + "xyz " * 70 + "\nbad\n")
-    one = predicted(models["classes"], path, ".csv", max_seq_length=16)
-    monkeypatch.setattr(new_texts, "BLOCK_ITEMS", 1)
-    capsys.readouterr()
-    two = predicted(models["classes"], path, ".csv", max_seq_length=16)
-    said = capsys.readouterr().err
-    assert "50.0% of the texts (2 of 4) were truncated to 16 tokens" in said
-    first, second = (list(csv.DictReader(x.splitlines())) for x in (one, two))
-    assert [r["predicted_label"] for r in first] == [r["predicted_label"] for r in second]
-    predict(models["classes"], ["xyz xyz"])
-    assert "[UNK]" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "new.csv")
+    for name, text in (
+        ("there.csv", "mine"),
+        ("half.csv", "text,n\na,1\nb\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert says in mistake(capsys, "predict", models["classes"], *words)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_a_folder_of_finetune_and_standard_output(
@@ -284,37 +248,3 @@ def test_a_folder_of_finetune_and_standard_output(
     assert run("predict", str(scores), str(path)) == 0
     shown = capsys.readouterr().out
     assert shown == predicted(models["classes"], path, ".tsv")
-
-
-MISTAKES = [
-    (["new.csv", "missing.csv"], "missing.csv"),
-    (["new.csv", "--text-column", "txet"], "no column 'txet'"),
-    (["new.csv", "other.csv", "--output-file", "out.csv"], "other.csv has a column 'n'"),
-    (["new.csv", "--output-file", "there.csv"], "there.csv exists"),
-    (["new.csv", "--output-file", "new.csv", "--overwrite"], "new.csv is an input"),
-    (["new.csv", "--output-file", "out.txt"], "--output-file must end in .csv"),
-    (["new.csv", "--output-file", "no/out.csv"], "no: no such folder"),
-    (["new.csv", "--threshold", "0.4"], "--threshold is for multilabel"),
-    (["new.csv", "--max-seq-length", "400"], "reads at most 40 tokens"),
-    (["taken.csv"], "the input already has a column 'probability'"),
-    (["half.csv", "--output-file", "out.csv"], "half.csv, line 3: 1 columns, expected 2"),
-]
-
-
-@pytest.mark.parametrize(("words", "says"), MISTAKES, ids=lambda v: str(v)[:40])
-def test_mistakes_leave_nothing(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    table(tmp_path / "new.csv")
-    for name, text in (
-        ("other.csv", "text,n\na,1\n"),
-        ("there.csv", "mine"),
-        ("taken.csv", "text,probability\na,1\n"),
-        ("half.csv", "text,n\na,1\nb\n"),
-    ):
-        (tmp_path / name).write_text(text)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    assert says in mistake(capsys, "predict", models["classes"], *words)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

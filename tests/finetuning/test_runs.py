@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
-from toy import NOUNS, QUICK, THOROUGH, reader_of, reviews_task, task_of
-from zoo import predict
+from toy import QUICK, THOROUGH, reader_of, reviews_task, task_of
 
 from electrify import cli
 from electrify.errors import UserError
@@ -27,12 +25,10 @@ from electrify.finetuning import run as command
 from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
-from electrify.finetuning.plot import write_plot
 from electrify.finetuning.report import Report, report_of
 from electrify.finetuning.run import finetune
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
 from electrify.finetuning.texts import Texts
-from electrify.hub import file_of, must_be_reachable
 from small import listing, pretrain_words
 
 Files = tuple[str, str]
@@ -54,9 +50,7 @@ def records(out: Path) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ resuming
 
 
-def test_an_interrupted_command_repeats_nothing(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypatch):
     """The records, predictions and saved models are those of a command that was not."""
     more = {"random_baseline": True, "seeds": 2, "save_model": True, "baselines": True}
     whole = finetune(options(zoo, reviews, tmp_path / "whole", **more))
@@ -128,9 +122,7 @@ def check_report(report: Report, out: Path) -> None:
     ] * 2
 
 
-def test_other_settings_examples_or_models_are_refused(
-    zoo: Path, reviews: Files, tmp_path: Path
-) -> None:
+def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(zoo / "electra", model)
     out = tmp_path / "out"
@@ -159,80 +151,6 @@ def test_other_settings_examples_or_models_are_refused(
     with pytest.raises(UserError, match="no such folder"):
         finetune(options(zoo, reviews, tmp_path / "o", models=(str(model), str(tmp_path / "none"))))
     assert not (tmp_path / "o" / "scores.jsonl").exists()
-
-
-def test_one_model_by_several_names_is_one(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(zoo)
-    (tmp_path / "link").symlink_to(zoo / "bert")
-    names = ("bert", "./bert", str(zoo / "bert"), str(tmp_path / "link"))
-    report = finetune(options(zoo, reviews, tmp_path / "out", models=names))
-    assert {row.seeds for row in report.rows} == {1}
-    assert len(records(tmp_path / "out")) == 1
-
-
-def test_other_metrics_are_other_settings(zoo: Path, reviews: Files, tmp_path: Path) -> None:
-    """Records hold the metrics that were asked for, and the first one chooses an evaluation."""
-    out = tmp_path / "out"
-    finetune(options(zoo, reviews, out, metrics=("accuracy", "ece")))
-    for metrics in (("ece", "accuracy"), ("accuracy", "roc_auc"), ()):
-        with pytest.raises(UserError, match="holds runs with metrics"):
-            finetune(options(zoo, reviews, out, metrics=metrics))
-    assert len(finetune(options(zoo, reviews, out, metrics=("accuracy", "ece"))).rows) == 2
-
-
-def test_another_commit_of_the_hub_is_another_model(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The newest in the cache, where the Hub cannot be reached."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    top = tmp_path / "hub" / "models--me--model"
-    (top / "refs").mkdir(parents=True)
-    asked = options(zoo, reviews, tmp_path / "out", models=("me/model",))
-    for commit in ("1" * 40, "2" * 40):
-        shutil.copytree(zoo / "bert", top / "snapshots" / commit)
-        (top / "refs" / "main").write_text(commit)
-        for asked_once in (file_of, must_be_reachable):
-            asked_once.cache_clear()
-        if commit.startswith("1"):
-            finetune(asked)
-            assert records(tmp_path / "out")[0]["weights"] == f"me/model@{commit}"
-            continue
-        with pytest.raises(UserError, match="and the model changed since"):
-            finetune(asked)
-
-
-def test_scores_that_are_not_numbers(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Strict JSON, a note, and the same when it is read again."""
-    monkeypatch.setattr(
-        Texts, "score", lambda *args: dict.fromkeys(args[1].metrics, 0.5) | {"accuracy": math.nan}
-    )
-    out = tmp_path / "out"
-    for _ in range(2):
-        report = finetune(options(zoo, reviews, out))
-        assert math.isnan(next(row for row in report.rows if row.metric == "accuracy").median)
-        assert any("is not a number with seed 0" in note for note in report.notes())
-        for name in ("report.json", "scores.jsonl"):
-            json.loads((out / name).read_text(), parse_constant=pytest.fail)
-    assert records(out)[0]["scores"]["accuracy"] is None
-
-
-def test_a_score_outlives_a_model_that_cannot_be_saved(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saving = replace(options(zoo, reviews, tmp_path / "out"), save_model=True)
-    with monkeypatch.context() as m:
-        m.setattr(transformers.PreTrainedModel, "save_pretrained", lambda *_: 1 / 0)
-        with pytest.raises(UserError, match="could not be written"):
-            finetune(saving)
-    before = records(tmp_path / "out")
-    finetune(saving)
-    assert before[0]["scores"] == records(tmp_path / "out")[0]["scores"]
-    assert (tmp_path / "out" / "models").is_dir()
 
 
 # ------------------------------------------------------------------ the best evaluation
@@ -296,18 +214,6 @@ def test_early_stopping(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(done) == pytest.approx(one_run.expected_updates(task, settings))
 
 
-def test_an_evaluation_without_a_score_is_not_preferred(
-    zoo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last one counts, a run is not stopped for it, and a note tells it."""
-    scripted(monkeypatch, math.nan)
-    settings = replace(SELECTING, early_stopping_patience=1)
-    found = finetune_one(str(zoo / "bert"), reviews_task(), seed=0, settings=settings)
-    assert found.scores == found.curve[-1].metrics
-    assert len(found.curve) > 3
-    assert any("is not a number on the held-out" in note for note in found.notes)
-
-
 def test_held_out_examples_are_not_trained_on() -> None:
     task = reviews_task()
     shown, held = shown_examples(task, seed=0, settings=SELECTING)
@@ -325,64 +231,10 @@ def test_held_out_examples_are_not_trained_on() -> None:
         assert len(held) == 21
 
 
-def test_held_out_values_among_which_nothing_can_be_chosen(tmp_path: Path) -> None:
-    """Of every seed, before the first run."""
-    values = [0.0, 1.0, 2.0, 3.0, 4.0, *[5.5] * 15]
-    tenth = replace(SELECTING, selection_fraction=0.1)
-    own = task_of("regression", [Example(f"t{k}", None, v) for k, v in enumerate(values)])
-    odd = []
-    for seed in range(10):
-        try:
-            shown_examples(own, seed=seed, settings=tenth)
-        except UserError as e:
-            assert "all held-out labels are equal" in str(e)  # noqa: PT017
-            odd.append(seed)
-    assert 0 < len(odd) < 10
-    first = next(k for k in range(9) if k not in odd and k + 1 in odd)
-    asked = FinetuneConfig(
-        models=(str(tmp_path / "none"),),
-        output_dir=str(tmp_path / "out"),
-        train_file="a.csv",
-        validation_file="b.csv",
-        seed=first,
-        seeds=2,
-        settings=tenth,
-    )
-    with pytest.raises(UserError, match="all held-out labels are equal"):
-        finetune(asked, [own])
-    assert not (tmp_path / "out").exists()
-
-
 # ------------------------------------------------------------------ search
 
 
-def test_the_grid_by_hand() -> None:
-    grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
-    assert [name for name, _ in grid] == [
-        f"learning_rate={rate},num_train_epochs={epochs}"
-        for rate in ("0.0001", "0.0003")
-        for epochs in (2, 1)
-    ]
-    values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
-    assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
-    assert len(search_grid("auto", FinetuneSettings())) == 8
-    given = FinetuneSettings(layerwise_lr_decay=1.0)
-    for text, fault in (
-        ("learning_rate", r"is NAME=VALUE,VALUE"),
-        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
-        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
-        ("learning_rate=fast", r"learning_rate .*'fast'"),
-        ("num_train_epochs=0", r"num_train_epochs "),
-        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
-        ("device=cpu", r"no setting 'device'"),
-    ):
-        with pytest.raises(UserError, match=fault):
-            search_grid(text, given)
-
-
-def test_a_search_reports_the_best_and_writes_the_grid(
-    zoo: Path, reviews: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, monkeypatch):
     out = tmp_path / "out"
     settings = replace(THOROUGH, num_train_epochs=None, learning_rate=None)
     grid = "learning_rate=1e-9,5e-3;num_train_epochs=1,12"
@@ -416,93 +268,10 @@ def test_a_search_reports_the_best_and_writes_the_grid(
         finetune(replace(asked, hyperparameter_search="learning_rate=1e-3"))
 
 
-# ------------------------------------------------------------------ options and notes
-
-
-def test_options_that_no_task_uses(zoo: Path, reviews: Files, tmp_path: Path) -> None:
-    for name, fields in (
-        ("doc_stride", {"doc_stride": 64}),
-        ("max_seq_length|most 40", {"max_seq_length": 41}),
-    ):
-        with pytest.raises(UserError, match=name):
-            finetune(options(zoo, reviews, tmp_path / "out", settings=replace(QUICK, **fields)))
-    values = tmp_path / "values.csv"
-    values.write_text("text,label\n" + "".join(f"film {k},{k / 7}\n" for k in range(20)))
-    weighted = replace(QUICK, class_weights="balanced")
-    with pytest.raises(UserError, match="class_weights is for"):
-        finetune(options(zoo, (str(values),) * 2, tmp_path / "out", settings=weighted))
-    for given, fault in (
-        ({"early_stopping_patience": 3}, "needs load_best"),
-        ({"selection_fraction": 0.2}, "needs load_best"),
-        ({"load_best_model_at_end": True, "selection_fraction": 1.0}, "selection_fraction "),
-        ({"min_train_steps": 5, "num_train_epochs": 2.0}, "exclude each other"),
-        ({"frozen_encoder": "last", "layerwise_lr_decay": 0.9}, "exclude each other"),
-        ({"frozen_encoder": "last", "protocol": "published"}, "exclude each other"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"max_seq_length": 3}, "max_seq_length"),
-    ):
-        with pytest.raises(UserError, match=fault):
-            FinetuneSettings(**given)  # type: ignore[arg-type]
-    published = replace(QUICK, protocol="published")
-    with pytest.raises(UserError, match="save_model and protocol exclude each other"):
-        options(zoo, reviews, tmp_path / "out", settings=published, save_model=True)
-
-
-def test_truncated_texts_and_unknown_words_are_told(zoo: Path) -> None:
-    """The share, and the length that holds all: 30 words and two special tokens."""
-    made = [Example("very " * (30 if k % 4 == 0 else 3), None, k % 2) for k in range(40)]
-    task = task_of("classification", made)
-    settings = replace(QUICK, max_train_samples=None)
-    (note,) = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings).notes
-    wanted = "25.0% of the texts (10 of 40) were truncated to 16 tokens. --max-seq-length 32 "
-    assert note == f"training: {wanted}holds all of them"
-    frozen = replace(settings, frozen_encoder="last")
-    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=frozen).notes == (note,)
-    longer = replace(settings, max_seq_length=40)
-    assert finetune_one(str(zoo / "electra"), task, seed=0, settings=longer).notes == ()
-    strange = task_of("classification", [replace(e, text="кино good") for e in made])
-    (note,) = finetune_one(str(zoo / "electra"), strange, seed=0, settings=settings).notes
-    assert "50.0% of the characters are unknown" in note
-
-
 # ------------------------------------------------------------------ saved models, initial values
 
 
-def test_several_labels_are_learnt_and_saved(zoo: Path, tmp_path: Path) -> None:
-    """`film` or `plot` is one label, how it was another, and a text without either has none."""
-    rows = [
-        {
-            "text": f"{opening} {thing} {word}",
-            "label": [thing] * (thing in NOUNS) + ["good"] * (word == "good"),
-        }
-        for opening in ("it is the", "not a", "one", "the very")
-        for thing in ("film", "plot", "one")
-        for word in ("good", "bad", "was")
-    ]
-    path = tmp_path / "several.jsonl"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    settings = replace(THOROUGH, learning_rate=5e-3, num_train_epochs=60.0)
-    out = tmp_path / "out"
-    more = {"models": (str(zoo / "roberta"),), "settings": settings, "save_model": True}
-    report = finetune(options(zoo, (str(path),) * 2, out, **more))
-    medians = {row.metric: row.median for row in report.rows}
-    assert medians["accuracy"] > 0.8, medians
-    (saved,) = (out / "models").iterdir()
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(saved)
-    assert model.config.problem_type == "multi_label_classification"
-    (table,) = out.glob("predictions/*/*/*-validation.csv")
-    with table.open(newline="") as f:
-        scored = list(csv.DictReader(f))
-    found = predict(out, [row["text"] for row in rows], bf16="false", probabilities=True)
-    for one, was in zip(found, scored, strict=True):
-        assert "|".join(one["predicted_labels"]) == was["prediction"]
-        for label, p in one["probabilities"].items():
-            assert p == pytest.approx(float(was[f"probability of {label}"]), abs=1e-6)
-
-
-def test_the_initial_values_of_a_run(
-    zoo: Path, reviews: Files, small_data: Path, tmp_path: Path
-) -> None:
+def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
     """Word vectors of the corpus, before the first update: neither the trained nor random ones."""
     run = tmp_path / "run"
     fields = {"init_words": "cooccurrence", "max_steps": 2, "logging_steps": 2}
@@ -571,31 +340,6 @@ def test_median_mean_deviation_and_best_by_hand() -> None:
     assert "nan" in odd.table()
 
 
-@pytest.mark.parametrize("name", ["/data/x:y", "random:/data/x:y", "/m"])
-def test_no_absolute_path_is_written(tmp_path: Path, name: str) -> None:
-    """And the name of a model is not a formula."""
-    label = name.replace("/", "../$\\frac$/", 1)
-    report = reported([record(label, 0, 0.5)], **{label: name})
-    report.write(tmp_path)
-    write_plot(report, tmp_path / "report.png")
-    for path in (tmp_path / "report.csv", tmp_path / "report.json"):
-        text = path.read_text()
-        assert f",{name}," not in text
-        assert f'"{name}"' not in text
-    assert [row.model for row in report.rows] == [label]
-
-
-def test_resources() -> None:
-    runs = [
-        record("../m", s, 0.5, seconds=x, parameters=13_548_800, peak_memory_bytes=2**30 + x)
-        | {"updates": 1200, "curve": [{"epoch": 1.0}, {"epoch": 2.5}]}
-        for s, x in enumerate((9, 3, 4))
-    ]
-    page = reported([*runs, record("majority", 0, 0.4)], **{"../m": "m"}).markdown()
-    assert "| sst2 | m | 13.5 M | 1,200 | 2.5 | 4.0 | 1,024 MiB |" in page
-    assert "| sst2 | majority | 13.5 M" not in page
-
-
 # ------------------------------------------------------------------ GLUE
 
 HEADERS = {
@@ -643,31 +387,19 @@ SHORT = FinetuneSettings(
 )
 
 
-def test_the_published_average(zoo: Path, glue: Path, tmp_path: Path) -> None:
-    tasks = AVERAGES["GLUE"].tasks
-    more = {"task": tasks, "data_dir": str(glue), "settings": SHORT}
-    report = finetune(options(zoo, ("", ""), tmp_path / "out", **more))
-    shown = {(r.task, r.metric) for r in report.rows}
-    assert shown == {(name, m) for name in tasks for m in TASKS[name].metrics} | {
-        ("mnli", "accuracy_mismatched")
-    }
-    (average,) = report.averages("GLUE").values()
-    model = report.rows[0].model
-    medians = [report.median(task=name, model=model) for name in tasks]
-    assert average == pytest.approx(sum(medians) / 8, nan_ok=True)
-    assert "Published: ELECTRA-Small 79.9" in (tmp_path / "out" / "report.md").read_text()
-    some = report_of(
-        [r for r in report.records if r["task"] != "rte"],
-        {name: TASKS[name].metrics for name in tasks if name != "rte"},
-        settings={},
-        names={},
-    )
-    assert some.averages("GLUE") == {}
+def test_the_published_average() -> None:
+    metrics = {name: TASKS[name].metrics for name in AVERAGES["GLUE"].tasks}
+    runs = [
+        record("m", 0, 0.0, task=name, scores=dict.fromkeys(metrics[name], 0.5 + k / 100))
+        for k, name in enumerate(metrics)
+    ]
+    report = report_of(runs, metrics, settings={}, names={})
+    assert report.averages("GLUE") == {"m": pytest.approx(0.5 + 3.5 / 100)}
+    assert "Published: ELECTRA-Small 79.9" in report.markdown()
+    assert report_of(runs[1:], metrics, settings={}, names={}).averages("GLUE") == {}
 
 
-def test_a_submission(
-    zoo: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_submission(zoo, glue, tmp_path, capsys):
     """Predictions of the best seed, as GLUE's server takes them; the rows for comparison have
     none."""
     (glue / "RTE" / "test.tsv").write_text(
@@ -704,3 +436,27 @@ def test_a_submission(
     chosen.unlink()  # a missing file of predictions is predicted again
     finetune(options(zoo, ("", ""), out, **more))
     assert archive.read_bytes() == before
+
+
+def test_the_grid_by_hand() -> None:
+    grid = search_grid("learning_rate=1e-4, 3e-4;num-train-epochs=2,1", FinetuneSettings())
+    assert [name for name, _ in grid] == [
+        f"learning_rate={rate},num_train_epochs={epochs}"
+        for rate in ("0.0001", "0.0003")
+        for epochs in (2, 1)
+    ]
+    values = [(s.learning_rate, s.num_train_epochs) for _, s in grid]
+    assert values == [(1e-4, 2), (1e-4, 1), (3e-4, 2), (3e-4, 1)]
+    assert len(search_grid("auto", FinetuneSettings())) == 8
+    given = FinetuneSettings(layerwise_lr_decay=1.0)
+    for text, fault in (
+        ("learning_rate", r"is NAME=VALUE,VALUE"),
+        ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
+        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
+        ("learning_rate=fast", r"learning_rate .*'fast'"),
+        ("num_train_epochs=0", r"num_train_epochs "),
+        ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
+        ("device=cpu", r"no setting 'device'"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            search_grid(text, given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 from collections import Counter
 from collections.abc import Callable
@@ -16,11 +15,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from electrify.errors import UserError
 from electrify.finetuning.metrics import spans
 from electrify.finetuning.sentences import has_chunks, read_sentences, to_iob2
 from electrify.finetuning.tasks import Sentence
-from electrify.text.tables import lines, rows
+from electrify.text.tables import rows
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -38,7 +36,6 @@ UD = """# newdoc id = a
 
 1\t10 000\t10000\tNUM\tCD\t_\t0\troot\t_\t_
 """
-UD_LINE = "1\ta\ta\tNOUN\tNN\t_\t0\troot\t_\t_\n"
 
 
 def written(folder: Path, name: str, content: str | bytes) -> str:
@@ -84,46 +81,6 @@ def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: st
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("t.csv", "text,label\na,1\nb\n", r"t\.csv, line 3: 1 columns, expected 2"),
-        ("t.csv", 'text,label\n"a,1\n', r"t\.csv, line 2: broken CSV"),
-        ("t.csv", "a;b\na,x;b\n", r"line 1: one column; .* by ';': save it with commas"),
-        ("t.csv", b"text\na\n\xff\n", r"t\.csv, line 3: not UTF-8"),
-        ("t.csv", "text\na\n".encode("utf-16"), r"is UTF-16 text"),
-        ("t.csv", gzip.compress(b"text\n", mtime=0), r"is gzip data; give it the ending \.gz"),
-        ("t.csv.gz", gzip.compress(b"text\n" * 999, mtime=0)[:-12], r"t\.csv\.gz is truncated"),
-        ("t.jsonl", '{"a": 1}\n{"b"\n', r"t\.jsonl, line 2: broken JSON"),
-        ("t.jsonl", "[" * 100_000, r"line 1: broken JSON"),
-        ("t.jsonl", "3\n", r"line 1: not a JSON object"),
-        ("t.xlsx", "x", r"ending '\.xlsx' is not known; electrify reads \.csv"),
-        ("t.fasta", "\nACGT\n>x\n", r"t\.fasta, line 2 comes before the first '>'"),
-    ],
-)  # fmt: skip
-def test_broken_files(tmp_path: Path, name: str, content: str | bytes, says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        list(rows(written(tmp_path, name, content)))
-
-
-def test_missing_files_folders_and_headers(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.csv cannot be read: No such file"):
-        list(rows(str(tmp_path / "none.csv")))
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(UserError, match=r"folder\.csv cannot be read: Is a directory"):
-        list(rows(str(tmp_path / "folder.csv")))
-    with pytest.raises(UserError, match=r"--no-header is for \.csv and \.tsv"):
-        rows("t.jsonl", header=False)
-
-
-def test_lines_of_any_length_are_whole(tmp_path: Path) -> None:
-    wanted = ["a" * (3 << 20), "", "b" * 100, "c"]
-    read: list[int] = []
-    path = written(tmp_path, "t.txt", "\n".join(wanted))
-    assert list(lines(path, read.append)) == wanted
-    assert sum(read) == Path(path).stat().st_size
-
-
-@pytest.mark.parametrize(
     ("text", "given", "found"),
     [
         ("a X\nb Y\n\nc Z", {}, [sentence("a/X", "b/Y"), sentence("c/Z")]),
@@ -142,9 +99,7 @@ def test_lines_of_any_length_are_whole(tmp_path: Path) -> None:
         ("en:a B-X\nen:en: O\n", {"prefix": "en:"}, [sentence("a/B-X", "en:/O")]),
     ],
 )  # fmt: skip
-def test_column_files(
-    tmp_path: Path, text: str, given: dict[str, Any], found: list[Sentence]
-) -> None:
+def test_column_files(tmp_path, text, given, found):
     assert list(sentences(tmp_path, text, **given)) == found
 
 
@@ -157,41 +112,6 @@ def test_conllu(tmp_path: Path) -> None:
     xpos = sentences(tmp_path, UD, "t.CONLLU", tag="xpos")
     assert [s.tags for s in xpos] == [("PRP", "MD", "RB", "."), ("CD",)]
     assert sentences(tmp_path, UD, "t.conllu", word="2")[0].words == ("he", "can", "not", ".")
-
-
-def test_rows_of_words_and_tags(tmp_path: Path) -> None:
-    given = [
-        {"tokens": ["a", "New York"], "tags": ["O", "B-X"]},
-        {"words": ["b"], "labels": ["O"]},
-        {"words": ["c"], "ner_tags": ["O"], "labels": 3},
-    ]
-    text = "\ufeff" + "\r\n\n".join(map(json.dumps, given))
-    wanted = (sentence("a/O", "New York/B-X"), sentence("b/O"), sentence("c/O"))
-    assert sentences(tmp_path, text, "t.jsonl") == wanted
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "given", "says"),
-    [
-        ("t.txt", "a N X\n\nb X\n", {}, r"t\.txt, line 3: 2 columns, expected 3"),
-        ("t.txt", "\na\nb\n", {}, r"line 2: one column; words need tags"),
-        ("t.tsv", "a\tX\nb Y\n", {}, r"line 2: 1 columns, expected 2"),
-        ("t.txt", "a\tX\n  \tY\n", {}, r"line 1: column '0' must be a list of texts that are not"),
-        ("t.txt", "a N X\n", {"tag": "3"}, r"no column '3'; known: 0, 1, 2"),
-        ("t.txt", "a N X\n", {"tag": "upos"}, r"no column 'upos'; known: 0, 1, 2"),
-        ("t.conllu", UD_LINE + "a\tNOUN\n", {}, r"line 2: 2 columns, expected 10"),
-        ("t.conllu", UD_LINE.replace("NN", "_"), {"tag": "xpos"}, r"line 1: a tag is '_'"),
-        ("t.jsonl", '{"text": "a", "tags": ["X"]}', {}, r"line 1: no column 'tokens'; found: text"),
-        ("t.jsonl", '\n{"tokens": "a b", "tags": ["X"]}', {}, r"line 2: column 'tokens' must be a"),
-        ("t.jsonl", '{"tokens": ["a", "b"], "tags": ["X"]}', {}, r"2 words, but 1 tags"),
-        ("t.jsonl", '{"tokens": [], "tags": []}', {}, r"0 words, but 0 tags"),
-    ],
-)  # fmt: skip
-def test_broken_sentences(
-    tmp_path: Path, name: str, text: str, given: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        sentences(tmp_path, text, name, **given)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +138,7 @@ CHUNK = st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.
 
 
 @given(st.lists(CHUNK, max_size=5))
-def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(
-    chunks: list[tuple[str, int, int]],
-) -> None:
+def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks):
     iob1: list[str] = []
     iob2: list[str] = []
     iobes: list[str] = []
@@ -240,25 +158,7 @@ def real(file: str) -> str:
     return str(TAGGING / file)
 
 
-def test_the_treebank_and_its_two_columns_agree() -> None:
-    treebank = read_sentences(real("ud_ewt/en_ewt-ud-dev.conllu.xz"))
-    assert treebank == read_sentences(real("ud_ewt/dev.upos.tsv"))
-    assert len({tag for s in treebank for tag in s.tags}) == 17
-
-
 def test_the_published_numbers_of_entities() -> None:
     found = read_sentences(real("conll2003/eng.testb"))
     counts = Counter(kind for s in found for kind, _, _ in spans(s.tags))
     assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}
-
-
-def test_a_key_or_column_twice_would_lose_its_first_value(tmp_path: Path) -> None:
-    text = '{"text": "a", "label": 1}\n{"text": "b", "label": 1, "label": 0}\n'
-    _, row = rows(written(tmp_path, "t.jsonl", text))
-    assert row.text("text") == "b"
-    with pytest.raises(UserError, match=r"t\.jsonl, line 2: 'label' occurs twice"):
-        row.value("label")
-    (row,) = rows(written(tmp_path, "t.csv", "text,n,n\na,1,2\n"))
-    assert row.text("text") == "a"
-    with pytest.raises(UserError, match=r"line 2: 'n' occurs twice"):
-        row.value("n")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import json
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from toy import ADJECTIVES, CPU, NOUNS, THOROUGH, chunks, outputs_of, reader_of, sharpened, task_of
-from zoo import predict
+from toy import CPU, chunks, outputs_of, reader_of, sharpened, task_of
 
 from electrify.finetuning.loop import Batch
+from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.model import with_fresh_head
-from electrify.finetuning.one_run import finetune_one
+from electrify.finetuning.sentences import to_iob2
 from electrify.finetuning.tagging import NO_WORD, Tagging, means, windows
 from electrify.finetuning.tasks import Sentence
+from electrify.text.tables import column_sentences
 
 
 def tagging(zoo: Path, labels: tuple[str, ...], *, length: int = 16, first: bool = False) -> Any:
@@ -76,17 +77,6 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
 
 
 # ------------------------------------------------------------------ tokens of words
-
-
-def test_rows_of_one_window_by_hand(zoo: Path) -> None:
-    """[CLS] film ##s the plot ##ly ##s [SEP]."""
-    one = Sentence(("films", "the", "plotlys"), ("A", "B", "A"))
-    rows = tagging(zoo, ("A", "B")).rows([one])
-    batch = rows.batch(torch.tensor([0]))
-    assert batch.places_BL.int().tolist() == [[0, 1, 1, 1, 1, 1, 1, 0]]
-    assert batch.targets.tolist() == [[NO_WORD, 0, NO_WORD, 1, 0, NO_WORD, NO_WORD, NO_WORD]]
-    first = tagging(zoo, ("A", "B"), first=True).rows([one]).batch(torch.tensor([0]))
-    assert first.places_BL.int().tolist() == [[0, 1, 0, 1, 1, 0, 0, 0]]
 
 
 def test_means_by_hand() -> None:
@@ -159,47 +149,167 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
     assert len({tag for tags in together for tag in tags}) > 1
 
 
-# ------------------------------------------------------------------ learning
+# ------------------------------------------------------------------ chunks of tags
 
 
-def test_chunks_are_learnt(zoo: Path) -> None:
-    settings = replace(THOROUGH, learning_rate=1e-2)
-    found = finetune_one(str(zoo / "electra"), chunks(), seed=0, settings=settings)
-    assert found.scores["f1"] > 0.9, found.curve
-    lines = found.files["chunks.txt"].split("\n\n")[0].splitlines()
-    first: Any = chunks().validation[0]
-    assert [tuple(line.split()[:2]) for line in lines] == list(
-        zip(first.words, first.tags, strict=True)
-    )
+TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
+Tagged = list[list[str]]
+IOB = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("X", "Y", "A", "A-B"))]
+IOBES = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("X", "A-B"))]
 
 
-def test_a_tag_that_training_never_showed_is_a_mistake(zoo: Path) -> None:
-    shown, held = (Sentence(("the", "film"), ("D", tag)) for tag in ("N", "X"))
-    task = task_of("tagging", [shown], validation=(held,), metrics=("accuracy",))
-    settings = replace(THOROUGH, num_train_epochs=1.0)
-    found = finetune_one(str(zoo / "bert"), task, seed=0, settings=settings)
-    assert found.scores["accuracy"] <= 0.5
-
-
-def test_the_mean_tells_where_a_word_ends(zoo: Path, tmp_path: Path) -> None:
-    """`good film` is one word or two, of the same tokens, which the first token alone cannot tell.
-    The saved model predicts as it was scored."""
-    made = [
-        sentence
-        for a in ADJECTIVES
-        for b in NOUNS
-        for sentence in (
-            Sentence(("the", a, b), ("DET", "ADJ", "NOUN")),
-            Sentence(("the", f"{a} {b}"), ("DET", "COMPOUND")),
-        )
+@st.composite
+def gold_and_predicted(draw: st.DrawFn, tags: Sequence[str] = IOB) -> tuple[Tagged, Tagged]:
+    """Any tags against any others, or against the same with some exchanged."""
+    tag = st.sampled_from(tags)
+    gold = draw(st.lists(st.lists(tag, min_size=1, max_size=12), min_size=1, max_size=5))
+    least = draw(st.integers(0, 4))
+    return gold, [
+        [draw(tag) if draw(st.integers(0, 4)) <= least else same for same in sentence]
+        for sentence in gold
     ]
-    task = task_of("tagging", made, name="words", metrics=("accuracy",))
-    settings = replace(THOROUGH, learning_rate=1e-2, num_train_epochs=40.0)
-    saved = tmp_path / "saved"
-    found = finetune_one(str(zoo / "electra"), task, seed=0, settings=settings, save_to=saved)
-    assert found.scores["accuracy"] > 0.99, found.curve
-    scored = [line.split()[-1] for line in found.files["words.txt"].splitlines() if line]
-    predicted = predict(saved, [s.words for s in made], bf16="false")
-    assert [t for one in predicted for t in one["predicted_tags"]] == scored
-    mark = json.loads((saved / "electrify.json").read_text())
-    assert mark["part"] == "fine-tuned"
+
+
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        ("", []),
+        ("B-X I-X O B-Y", [("X", 0, 2), ("Y", 3, 4)]),
+        ("I-X I-X", [("X", 0, 2)]),  # I- at the start
+        ("I-X B-X I-X", [("X", 0, 1), ("X", 1, 3)]),  # IOB1
+        ("B-X B-X", [("X", 0, 1), ("X", 1, 2)]),
+        ("B-X I-Y I-X", [("X", 0, 1), ("Y", 1, 2), ("X", 2, 3)]),  # the type changes
+        ("B-A-B I-A-B I-A", [("A-B", 0, 2), ("A", 2, 3)]),
+        ("S-X S-X B-X I-X E-X B-X E-X", [("X", 0, 1), ("X", 1, 2), ("X", 2, 5), ("X", 5, 7)]),
+        (
+            "E-X E-X I-X S-X I-X O E-X",
+            [("X", 0, 1), ("X", 1, 2), ("X", 2, 3), ("X", 3, 4), ("X", 4, 5), ("X", 6, 7)],
+        ),
+        ("U-X B-X I-X L-X L-X", [("X", 0, 1), ("X", 1, 4), ("X", 4, 5)]),  # BILOU
+        ("B I O I B", [("", 0, 2), ("", 3, 4), ("", 4, 5)]),
+        ("NOUN VERB . $", []),
+        ("NP-SBJ NP-SBJ O NP-OBJ", [("SBJ", 0, 2), ("OBJ", 3, 4)]),
+    ],
+)
+def test_spans_by_hand(tags: str, found: list[tuple[str, int, int]]) -> None:
+    assert spans(tags.split()) == found
+
+
+def scored(*numbers: float) -> dict[str, Any]:
+    names = ("f1", "precision", "recall", "accuracy")
+    return {name: pytest.approx(x) for name, x in zip(names, numbers, strict=True)}
+
+
+def test_scores_by_hand() -> None:
+    # gold: PER, LOC, LOC, ORG; predicted: PER, LOC too long, LOC as ORG, ORG a word late: 1 right
+    # of 4 there and 4 called
+    gold = [["B-PER", "I-PER", "O", "B-LOC", "O", "B-LOC"], ["B-ORG", "O"]]
+    predicted = [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "B-ORG"], ["O", "B-ORG"]]
+    assert span_scores(gold, predicted) == scored(0.25, 0.25, 0.25, 0.5)
+    one, three = [["B-X", "O", "O", "O"]], [["B-X", "B-X", "B-X", "O"]]
+    assert span_scores(one, three) == scored(0.5, 1 / 3, 1.0, 0.5)
+    assert span_scores(three, one) == scored(0.5, 1.0, 1 / 3, 0.5)
+    assert span_scores([["B-X"], ["I-X"]], [["B-X"], ["O"]])["recall"] == 0.5
+    assert span_scores([["B-X", "I-X"]], [["B-X", "O"]])["recall"] == 0.0
+    assert span_scores([["O", "N"]], [["O", "N"]]) == scored(0, 0, 0, 1)
+    assert span_scores([["O"]], [["B-X"]]) == scored(0, 0, 0, 0)
+
+
+# ------------------------------------------------------------------ conlleval
+
+
+STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
+ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
+
+
+def chunks_of_conlleval(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The script's two tables of letters before and here, and a type that changes; O has no type.
+    It knows no S."""
+    found: list[tuple[str, int, int]] = []
+    begun = None
+    before = ("O", "")
+    for i, tag in enumerate([*tags, "O"]):
+        letter, _, kind = tag.partition("-")
+        pair, changes = before[0] + letter, before[1] != kind
+        if begun is not None and (pair in ENDS or (before[0] != "O" and changes)):
+            found.append((before[1], begun, i))
+            begun = None
+        if pair in STARTS or (letter != "O" and changes):
+            begun = i
+        before = (letter, kind)
+    return found
+
+
+@given(st.lists(st.sampled_from(IOB), max_size=14))
+def test_chunks_of_iob_are_those_of_conlleval(tags: list[str]) -> None:
+    assert spans(tags) == chunks_of_conlleval(tags)
+
+
+@given(st.lists(st.sampled_from([*IOBES, "L-X", "U-X"]), max_size=14))
+def test_every_scheme_has_the_chunks_of_conlleval_as_iob2(tags: list[str]) -> None:
+    """Tasks are scored, and written for conlleval, as IOB2."""
+    assert spans(tags) == chunks_of_conlleval(to_iob2(tags))
+
+
+@given(gold_and_predicted())
+def test_scores_are_those_of_conlleval(pair: tuple[Tagged, Tagged]) -> None:
+    """Counted in one pass over both columns, with a boundary after each sentence."""
+    agree_with_conlleval(*pair)
+
+
+def agree_with_conlleval(gold: Tagged, predicted: Tagged) -> None:
+    columns = [[tag for tags in side for tag in (*tags, "O")] for side in (gold, predicted)]
+    there, called = (set(chunks_of_conlleval(column)) for column in columns)
+    right = len(there & called)
+    precision, recall = right / max(1, len(called)), right / max(1, len(there))
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    same = [a == b for g, p in zip(gold, predicted, strict=True) for a, b in zip(g, p, strict=True)]
+    wanted = scored(f1, precision, recall, sum(same) / len(same))
+    assert span_scores(gold, predicted) == wanted
+
+
+# ------------------------------------------------------------------ seqeval
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=50)
+@given(st.one_of(gold_and_predicted(), gold_and_predicted(IOBES)))
+def test_scores_are_those_of_seqeval(pair: tuple[Tagged, Tagged]) -> None:
+    agree_with_seqeval(*pair)
+
+
+def agree_with_seqeval(gold: Tagged, predicted: Tagged) -> None:
+    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    for sentence in (*gold, *predicted):
+        found = seqeval.get_entities(sentence)
+        assert spans(sentence) == [(kind, first, last + 1) for kind, first, last in found]
+    if any(map(spans, (*gold, *predicted))):
+        support = seqeval.precision_recall_fscore_support
+        precision, recall, f1, _ = support(gold, predicted, average="micro", zero_division=0)
+        accuracy = seqeval.accuracy_score(gold, predicted)
+        assert span_scores(gold, predicted) == scored(f1, precision, recall, accuracy)
+
+
+# ------------------------------------------------------------------ real data
+
+
+def tagged_words(file: str) -> list[list[tuple[str, str]]]:
+    """The second column and the last of each word's line."""
+    if not TAGGING.is_dir():
+        pytest.skip("no ../shared/data/tagging")
+    columns = [list(row.cells.values()) for row in column_sentences(TAGGING / file)]
+    return [list(zip(column[1], column[-1], strict=True)) for column in columns]
+
+
+def test_the_published_baseline_of_conll2000() -> None:
+    """Each part of speech gets its most frequent chunk tag: precision 72.58, recall 82.14, F 77.07
+    in Tjong Kim Sang and Buchholz (2000)."""
+    train, test = (tagged_words(f"conll2000/{name}.txt") for name in ("train", "test"))
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for part_of_speech, tag in (pair for sentence in train for pair in sentence):
+        counts[part_of_speech][tag] += 1
+    best = {part_of_speech: tags.most_common(1)[0][0] for part_of_speech, tags in counts.items()}
+    gold = [[tag for _, tag in sentence] for sentence in test]
+    scores = span_scores(gold, [[best[w] for w, _ in sentence] for sentence in test])
+    found = [round(100 * scores[name], 2) for name in ("precision", "recall", "f1")]
+    assert found == [72.58, 82.14, 77.07]

@@ -18,11 +18,9 @@ from electrify.model import attention
 from electrify.model.attention import (
     AttentionContext,
     Backend,
-    ContextsByKind,
     Direction,
     Reach,
     attend,
-    packed_kernel,
     run_starts,
     sequence_bias,
 )
@@ -59,9 +57,7 @@ def real(tokens: Tokens) -> Tensor:
 
 @given(packed_batches(), st.sampled_from([0.1, 1.0, 10.0]), st.integers(0, 1000))
 @settings(max_examples=40)
-def test_both_backends_compute_each_sequence_for_itself(
-    tokens: Tokens, scale: float, seed: int
-) -> None:
+def test_both_backends_compute_each_sequence_for_itself(tokens, scale, seed):
     q, k, v = heads(tokens, seed=seed, scale=scale)
     bias = sequence_bias(tokens, torch.float32)
     expected = reference(q, k, v, tokens).detach()
@@ -116,18 +112,6 @@ def test_by_hand() -> None:
         assert out.flatten().tolist() == pytest.approx([7, 7, 100, -7])
 
 
-def test_bias_by_hand() -> None:
-    tokens = Tokens(
-        torch.zeros(4, dtype=torch.long),
-        torch.tensor([1, 1, 2, 0]),
-        *torch.zeros(2, 4, dtype=torch.long),
-        row_length=4,
-    )
-    open_ = sequence_bias(tokens, torch.float32)[0, 0] == 0
-    assert open_.int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    assert float(sequence_bias(tokens, torch.bfloat16).min()) == torch.finfo(torch.bfloat16).min
-
-
 @pytest.mark.parametrize("backend", ["matmul", "sdpa"])
 def test_dropout_is_on_the_weights(backend: Backend) -> None:
     """Kept weights are scaled up, so the mean over many rows stays; a single row changes."""
@@ -170,9 +154,7 @@ def slow_varlen(
 
 
 @pytest.mark.parametrize("spare", [0, 7])
-def test_the_kernel_for_packed_sequences_gets_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, spare: int
-) -> None:
+def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch, spare):
     """Its place taken by a loop over runs: the same states of every token, pads included."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
     tokens = ragged_batch()
@@ -184,12 +166,6 @@ def test_the_kernel_for_packed_sequences_gets_what_it_needs(
         qkv, heads=2
     )
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
-
-
-def test_the_kernel_for_packed_sequences_is_for_gpus() -> None:
-    assert not packed_kernel(
-        replace(ragged_batch(), runs=9), torch.bfloat16, direction="both", dropout=0.0
-    )
 
 
 # ---------------------------------------------------------------- windows and positions
@@ -206,12 +182,6 @@ def test_a_window_includes_its_edges(window: int) -> None:
             wanted = whole[:, i, j] & (abs(i - j) <= window)
             assert torch.equal(near[:, i, j], wanted), (i, j)
     assert bool(near[0, 0, min(window, 7)]), "the key at the edge"
-
-
-def test_a_window_and_a_direction() -> None:
-    tokens = ragged_batch()
-    left = sequence_bias(tokens, torch.float32, "left", window=3)[0, 0] == 0
-    assert left[7].nonzero().flatten().tolist() == [4, 5, 6, 7]
 
 
 def neighbours(tokens: Tokens, window: int | None, changed: int) -> list[int]:
@@ -236,9 +206,7 @@ def test_what_a_window_reaches() -> None:
 
 
 @pytest.mark.parametrize("window", [None, 3])
-def test_both_layouts_turn_and_cut_alike(
-    monkeypatch: pytest.MonkeyPatch, window: int | None
-) -> None:
+def test_both_layouts_turn_and_cut_alike(monkeypatch, window):
     """The kernel for packed sequences, its place taken by a loop, gets turned queries and keys and
     the window."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
@@ -254,21 +222,6 @@ def test_both_layouts_turn_and_cut_alike(
         torch.testing.assert_close(made(qkv, heads=2), wanted, atol=1e-5, rtol=1e-5)
     plain = AttentionContext(tokens, torch.float32, reach=Reach(window=window))(qkv, heads=2)
     assert float((plain - wanted).abs().max()) > 1e-2, "turned or not is seen"
-
-
-def test_contexts_by_kind() -> None:
-    reaches = {"global": Reach(), "local": Reach(window=2)}
-    made = ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=False)
-    assert {kind: (one.window, one.dropout) for kind, one in made.items()} == {
-        "global": (None, 0.0),
-        "local": (2, 0.0),
-    }
-    assert (
-        ContextsByKind(reaches, dropout=0.5)(ragged_batch(), torch.float32, training=True)[
-            "local"
-        ].dropout
-        == 0.5
-    )
 
 
 def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
@@ -294,9 +247,7 @@ def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
         (3, 257),
     ],
 )
-def test_windows_pair_by_pair(
-    monkeypatch: pytest.MonkeyPatch, backend: Backend, window: int, row_length: int
-) -> None:
+def test_windows_pair_by_pair(monkeypatch, backend, window, row_length):
     """Every way to compute them in float64, for packed rows and a whole one. The kernel's place is
     taken by a loop, so of its way it is the runs that are compared."""
     monkeypatch.setattr(attention, "varlen", slow_varlen)
@@ -371,66 +322,6 @@ def test_blocks_where_they_pay() -> None:
     assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
 
 
-@pytest.mark.parametrize("window", [None, 32])
-def test_blocks_need_a_window(window: int | None) -> None:
-    """They were computed with one of 0, in which a token sees itself alone."""
-    with pytest.raises(ValueError, match="blocks needs a window shorter than a row of 33 tokens"):
-        AttentionContext(
-            random_rows(33, seed=0), torch.float32, backend="blocks", reach=Reach(window=window)
-        )
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_blocks_on_other_devices(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    """Wherever the kernel for packed sequences does not serve (float32, dropout, older GPUs)."""
-    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: packed)
-    monkeypatch.setattr(attention, "kernel_has_windows", lambda: True)
-    none = torch.zeros(8192, dtype=torch.long, device="meta")
-    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
-    made = AttentionContext(tokens, torch.float32, reach=Reach(window=64))
-    assert made.backend == ("varlen" if packed else "blocks")
-    if not packed:
-        assert made.where.numel() == 3 * 64 * 8192, "a masked row has 8192 * 8192"
-        assert made(torch.zeros(8192, 48, device="meta"), heads=2).shape == (8192, 16)
-
-
-@pytest.mark.parametrize("has_windows", [False, True])
-def test_blocks_where_the_kernel_has_no_windows(
-    monkeypatch: pytest.MonkeyPatch, has_windows: bool
-) -> None:
-    """As that of torch 2.10, which serves whole sequences only."""
-    monkeypatch.setattr(attention, "packed_kernel", lambda *a, **k: True)
-    monkeypatch.setattr(attention, "kernel_has_windows", lambda: has_windows)
-    none = torch.zeros(8192, dtype=torch.long, device="meta")
-    tokens = Tokens(none, none + 1, none, none, row_length=8192, runs=1)
-    kinds = [
-        AttentionContext(tokens, torch.bfloat16, reach=Reach(window=window)).backend
-        for window in (64, None)
-    ]
-    assert kinds == ["varlen" if has_windows else "blocks", "varlen"]
-
-
-def test_whether_the_kernel_has_windows_is_known_to_a_compiler() -> None:
-    def doubled(x: Tensor) -> Tensor:
-        return 2 * x if attention.kernel_has_windows() else 3 * x
-
-    compiled = torch.compile(doubled, fullgraph=True, backend="eager")
-    assert compiled(torch.ones(1)).item() == doubled(torch.ones(1)).item()
-
-
-def test_a_kernel_without_windows_is_not_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arguments of torch 2.10's."""
-
-    def of_2_10(
-        query: Tensor, key: Tensor, value: Tensor, cu_q: Tensor, cu_k: Tensor, q: int, k: int
-    ) -> Tensor:
-        return value
-
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", of_2_10)
-    x_THW, starts_S = torch.ones(4, 1, 2), torch.tensor([0, 4])
-    assert attention.varlen(x_THW, x_THW, x_THW, starts_S, 4) is x_THW
-
-
 def products(row_length: int, window: int | None) -> int:
     """FLOPs of attention over one row, forward and backward, by torch's counter."""
     tokens = random_rows(row_length, seed=0)
@@ -440,18 +331,6 @@ def products(row_length: int, window: int | None) -> int:
     with FlopCounterMode(display=False) as counter:
         context(qkv, heads=2).sum().backward()
     return counter.get_total_flops()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("window", [16, 64])
-def test_local_attention_grows_with_the_length(window: int) -> None:
-    """And not with its square: what is computed, and what is kept to mask it."""
-    short, middle, long = (products(length, window) for length in (1024, 4096, 8192))
-    assert middle == 4 * short
-    assert long == 8 * short
-    # Of each product every query multiplies the keys of three blocks: 2 forward, 4 backward.
-    assert long == 6 * 2 * (2 * 8192) * (3 * window) * 16
-    assert products(4096, None) == 16 * products(1024, None), "the whole sequence"
 
 
 def test_blocks_in_bfloat16_and_with_dropout() -> None:

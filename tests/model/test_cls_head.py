@@ -20,16 +20,13 @@ from batches import (
     ragged_batch,
     sequences_of,
     terms_of,
-    text_batch,
     tiny,
-    value,
 )
 from electrify.build import build
 from electrify.flop_counts import passes_flops
 from electrify.model.costs import Pass
 from electrify.model.heads import ClsBinaryHead
 from electrify.model.shape import Shape
-from electrify.objectives.objective import Step
 from electrify.rules import check
 from electrify.terms import weighted
 from electrify.tokens import Tokens
@@ -200,48 +197,6 @@ def test_every_objective_takes_an_update(name: str) -> None:
     for part, p in objective.head.named_parameters():
         assert p.grad is not None, part
         assert bool(p.grad.abs().sum() > 0), part
-
-
-def test_the_head_that_waits_learns_nothing() -> None:
-    """A run of `corrective` that begins as a masked language model gives it no gradient, so that
-    neither decay nor momentum moves it."""
-    objective, config = made("corrective", mlm_share=0.5)
-    tokens = ragged_batch()
-    plan = objective.plan(tokens, draws_of(tokens))
-    assert plan.masked
-    terms = Step(objective)(tokens, plan)
-    weighted(terms, config.objective.term_weights, plan.counts).backward()
-    assert all(p.grad is None for p in objective.head.parameters())
-
-
-@pytest.mark.parametrize("name", ["electra-15", "electra"])
-def test_validation_reads_the_same_logits(name: str) -> None:
-    objective, _ = made(name)
-    tokens = text_batch(seed=0, rows=2, row_length=32)
-    objective.eval()
-    terms = Step(objective)(tokens, objective.plan(tokens, draws_of(tokens)))
-    assert terms["rtd_detection"].count.sum() > 0
-
-
-def test_lists_of_fixed_length_give_the_same() -> None:
-    objective, _ = made("electra-15")
-    tokens = ragged_batch(seed=3)
-    plain, fixed = (
-        Step(objective)(tokens, objective.plan(tokens, draws_of(tokens), fixed=f))
-        for f in (False, True)
-    )
-    torch.testing.assert_close(plain["rtd"].sum, fixed["rtd"].sum, rtol=2e-6, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_step_is_one_graph() -> None:
-    objective, _ = made("electra")
-    tokens = text_batch(seed=0, rows=2, row_length=32)
-    plan = objective.plan(tokens, draws_of(tokens), fixed=True)
-    torch.compiler.reset()
-    whole = torch.compile(Step(objective), backend="eager", fullgraph=True)(tokens, plan)
-    again = Step(objective)(tokens, plan)
-    assert value(whole["rtd"].sum) == pytest.approx(value(again["rtd"].sum))
 
 
 # ---------------------------------------------------------------- values and costs

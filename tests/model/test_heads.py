@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from batches import VOCAB, built, ragged_batch, text_batch
+from electrify.model import positions
+from electrify.model.blocks import geglu
+from electrify.model.dropout import dropout, kept
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
+from electrify.model.positions import Rotary
 from electrify.model.shape import Shape
 
 SHAPE = Shape(
@@ -89,3 +99,217 @@ def test_heads_run_under_autocast() -> None:
             float((near.float() - exact).abs().max().detach())
             < 0.1 * float(exact.abs().max().detach()) + 0.02
         )
+
+
+# -------------------- dropout on a CPU: torch's in distribution, mean and gradient
+
+
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_each_element_is_dropped_with_its_probability(dtype: torch.dtype, p: float) -> None:
+    torch.manual_seed(0)
+    n = 400_003
+    mask = kept(torch.Size((n,)), dtype, p).double()
+    assert set(mask.tolist()) == {0.0, 1.0}
+    deviation = math.sqrt(p * (1 - p) / n)
+    assert abs(float(mask.mean()) - (1 - p)) < 4 * deviation
+    for step in (1, 2, 3, 4, 8):  # elements that share a number of the generator, and neighbours
+        together = float((mask[step:] * mask[:-step]).mean())
+        assert abs(together - (1 - p) ** 2) < 5 * deviation
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_value_and_gradient(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.arange(1.0, 1001.0).to(dtype).requires_grad_()
+    y = dropout(x, 0.2, training=True)
+    there = y != 0
+    assert 700 < int(there.sum()) < 900
+    torch.testing.assert_close(y[there], (x[there].float() / 0.8).to(dtype))
+    y.float().sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, there * torch.tensor(1 / 0.8, dtype=dtype))
+
+
+def test_a_seed_decides_it_and_odd_sizes_work() -> None:
+    x = torch.ones(3, 5, 7, dtype=torch.bfloat16)
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        found.append(dropout(x, 0.5, training=True))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    assert dropout(torch.ones(0, 4), 0.5, training=True).shape == (0, 4)
+    assert not dropout(x, 0.999999, training=True).any()
+
+
+# -------------------- GeGLU by its own function on a CPU, against the formula
+
+
+def formula(both_TX: Tensor) -> Tensor:
+    u, gate = both_TX.chunk(2, dim=-1)
+    return F.gelu(u) * gate
+
+
+def test_by_hand() -> None:
+    """gelu(u) = u (1 + erf(u / sqrt 2)) / 2; the first half of a row is u, the second its gate."""
+    both = torch.tensor([[1.0, -2.0, 3.0, 0.5]])
+    expected = [3 * 0.5 * (1 + math.erf(math.sqrt(0.5))), 0.5 * -(1 + math.erf(-math.sqrt(2)))]
+    torch.testing.assert_close(geglu(both), torch.tensor([expected]))
+
+
+def test_the_gradient_is_that_of_the_function() -> None:
+    both = torch.randn(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.autograd.gradcheck(geglu, both.requires_grad_())
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])
+def test_as_the_formula(dtype: torch.dtype, within: float) -> None:
+    rng = torch.Generator().manual_seed(1)
+    both, grad = torch.randn(130, 64, generator=rng), torch.randn(130, 32, generator=rng)
+    found, plain = (both.to(dtype).requires_grad_() for _ in range(2))
+    ours, theirs = geglu(found), formula(plain)
+    ours.backward(grad.to(dtype))
+    theirs.backward(grad.to(dtype))
+    assert found.grad is not None
+    torch.testing.assert_close(ours, theirs, atol=within, rtol=within)
+    torch.testing.assert_close(found.grad, plain.grad, atol=within, rtol=within)
+    assert found.grad.dtype == dtype
+
+
+def test_its_input_stays() -> None:
+    both = torch.randn(4, 8, requires_grad=True)
+    before = both.detach().clone()
+    geglu(both).sum().backward()
+    assert torch.equal(both, before)
+
+
+# -------------------- dtypes by the rules of CUDA's autocast
+
+
+CUDA, META = 1, 14  # c10::DeviceType
+
+
+@contextmanager
+def fake_cuda() -> Iterator[None]:
+    """CUDA tensors without data. A torch without CUDA has no guard for their device, which indexing
+    asks for; that of `meta` tensors also does nothing."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    registry = "_ZN3c104impl26device_guard_impl_registryE"
+    guards = (ctypes.c_void_p * (META + 1)).in_dll(library, registry)
+    own = guards[CUDA]
+    if own is None:
+        guards[CUDA] = guards[META]
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            yield
+    finally:
+        guards[CUDA] = own
+
+
+@pytest.mark.parametrize("recipe", ["bert-tiny", "bert-modernbert-tiny", "bert-deberta-tiny"])
+def test_the_residual_stream_keeps_its_dtype(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's autocast returns float32 from a norm, the CPU's does not."""
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    encoder = built(recipe).kept.encoder
+    tokens = text_batch(seed=0, rows=2, row_length=32)
+    seen: list[torch.dtype] = []
+    for module in (*encoder.blocks, encoder):
+        module.register_forward_hook(lambda module, given, states: seen.append(states.dtype))
+    with fake_cuda(), torch.autocast("cuda", torch.bfloat16):
+        for module in encoder.modules():
+            for name, p in module.named_parameters(recurse=False):
+                setattr(module, name, nn.Parameter(torch.empty_like(p, device="cuda:0")))
+            for name, b in module.named_buffers(recurse=False):
+                setattr(module, name, torch.empty_like(b, device="cuda:0"))
+        encoder(tokens.to("cuda:0"))
+    assert seen == [torch.bfloat16] * (len(encoder.blocks) + 1)
+
+
+# -------------------- rotary positions, against complex numbers in float64
+
+
+def as_complex(x_TNHW: Tensor, pos_T: Tensor, theta: float) -> Tensor:
+    """Component c as a complex number, times exp(i p theta^(-2c / W))."""
+    half = x_TNHW.shape[-1] // 2
+    w_C = torch.tensor([theta ** (-c / half) for c in range(half)], dtype=torch.float64)
+    turn_TC = torch.polar(torch.ones(len(pos_T), half).double(), pos_T.double()[:, None] * w_C)
+    z = torch.complex(x_TNHW[..., :half].double(), x_TNHW[..., half:].double())
+    z = z * turn_TC[:, None, None]
+    return torch.cat([z.real, z.imag], -1)
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 160_000.0, 7.0])
+@pytest.mark.parametrize("width", [2, 8, 64])
+def test_as_complex_numbers(theta: float, width: int) -> None:
+    """Angles are float32: at position p they are exact to p * 2^-23."""
+    pos_T = torch.tensor([0, 1, 2, 3, 64, 129, 1023, 8191])
+    x = torch.randn(8, 2, 3, width, generator=torch.Generator().manual_seed(0))
+    found = Rotary(theta, width).turn(pos_T, torch.float32)(x)
+    assert found.dtype == torch.float32
+    assert torch.equal(found[0], x[0])
+    error_T = (found.double() - as_complex(x, pos_T, theta)).abs().flatten(1).amax(1)
+    assert bool((error_T <= 2e-6 + x.abs().max() * pos_T * 2.0**-22).all()), error_T
+
+
+def test_turns_by_hand() -> None:
+    """Width 4, theta 100: angles p and p / 10; the pairs are (0, 2) and (1, 3)."""
+    x = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 1, 1, 4)
+    found = Rotary(100.0, 4).turn(torch.tensor([2]), torch.float32)(x)
+    angles = torch.tensor([2.0, 0.2])
+    expected = torch.cat([angles.cos(), angles.sin()])
+    torch.testing.assert_close(found.flatten(), expected)
+
+
+def test_products_depend_on_the_distance_alone() -> None:
+    rotary = Rotary(10_000.0, 16)
+    q, k = torch.randn(2, 1, 1, 1, 16, generator=torch.Generator().manual_seed(1)).double()
+    at = torch.tensor([3, 103])
+
+    def product(i: int, j: int) -> float:
+        turned = [rotary.turn(torch.tensor([p]), torch.float64)(x) for p, x in ((i, q), (j, k))]
+        return float((turned[0] * turned[1]).sum())
+
+    first, second = (product(int(p), int(p) + 5) for p in at)
+    assert first == pytest.approx(second, abs=1e-4)
+    assert abs(first - product(3, 7)) > 1e-2
+
+
+def test_bfloat16_is_turned_in_float32() -> None:
+    x = torch.randn(5, 2, 1, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    turn = Rotary(10_000.0, 8).turn(torch.arange(5), torch.bfloat16)
+    found = turn(x)
+    assert (found.dtype, turn.cos_T11W.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(found, as_complex(x, torch.arange(5), 1e4).float().bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("elements", [1, 100, 1 << 18])
+def test_split_is_the_plain_turn(dtype, elements, monkeypatch):
+    """To the last bit, values and gradients, however many tokens are turned at a time; gradients
+    come as attention gives them, rows and heads in another order."""
+    monkeypatch.setattr(positions, "ELEMENTS", elements)
+    rng = torch.Generator().manual_seed(2)
+    qkv, grads = torch.randn(12, 3, 2, 8, generator=rng), torch.randn(3, 2, 2, 6, 8, generator=rng)
+    turn = Rotary(100.0, 8).turn(torch.arange(12), dtype)
+    ours, plain = (qkv.to(dtype).requires_grad_() for _ in range(2))
+    found = turn.split(ours)
+    expected = (*turn(plain[:, :2]).unbind(1), plain[:, 2])
+    for x, y, g_RHLW in zip(found, expected, grads.to(dtype), strict=True):
+        assert torch.equal(x, y)
+        for given in (x, y):
+            given.view(2, 6, 2, 8).transpose(1, 2).backward(g_RHLW, retain_graph=True)
+    assert ours.grad is not None
+    assert plain.grad is not None
+    assert torch.equal(ours.grad, plain.grad)
+    assert torch.equal(ours, qkv.to(dtype))
+
+
+def test_the_gradient_of_split_is_that_of_the_function() -> None:
+    qkv = torch.randn(5, 3, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    turn = Rotary(10.0, 4).turn(torch.arange(5), torch.float64)
+    assert torch.autograd.gradcheck(turn.split, qkv.requires_grad_())

@@ -24,14 +24,13 @@ from electrify.model.init import (
     init_bert,
     init_local_blocks,
     init_local_embeddings,
-    init_words,
     local_heads,
     position_subspace,
     rotation,
     subspace_width,
 )
 from electrify.model.shape import Shape
-from electrify.recipe import load, names, override
+from electrify.recipe import load, override
 
 SIZES = {
     "hidden_size": 64,
@@ -136,17 +135,6 @@ def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
     assert len(want) >= 1
 
 
-def test_only_named_recipes_start_as_published() -> None:
-    """Those of the models that were released; the others keep the values that their curves and
-    figures were made with."""
-    named = {
-        n
-        for n in names()
-        if (m := load(n).model).init == "published" and m.architecture == "electra"
-    }
-    assert named == {"electra-small-pp", "electra-large-1.75M"}
-
-
 # ---------------------------------------------------------------- the seed
 
 
@@ -193,10 +181,6 @@ def test_position_subspace_and_rotation(width: int) -> None:
             turned[inside], at[inside.start + offset : inside.stop + offset], rtol=0, atol=2e-4
         )
     assert torch.equal(rotation(0, width), torch.eye(width))
-
-
-def test_offsets() -> None:
-    assert [head_offset(h) for h in range(6)] == [-1, 1, -2, 2, -3, 3]
 
 
 def test_how_many_heads_are_local() -> None:
@@ -359,9 +343,7 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)]
 )
-def test_head_j_looks_at_its_neighbour(
-    amplitude: float, low: float, high: float, heads: int, hidden: int, embedding: int
-) -> None:
+def test_head_j_looks_at_its_neighbour(amplitude, low, high, heads, hidden, embedding):
     """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper
     layers still prefer it."""
     layers = attention_weights(
@@ -409,13 +391,6 @@ def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
             assert std(
                 q[head][:32, :32] - s * rotation(head_offset(head), 32)
             ) < 1.3 * NOISE / math.sqrt(128)
-
-
-def test_bert_heads_look_nowhere() -> None:
-    shape = local_encoder(amplitude=1.0, heads=4, hidden=128, embedding=128).shape
-    encoder = encoder_of(shape, dropout=0.0, attention_dropout=0.0)
-    init_bert(encoder, torch.Generator().manual_seed(0))
-    assert float(attention_weights(encoder)[0].max()) < 0.05
 
 
 @pytest.mark.parametrize("field", ["hidden_size", "embedding_size"])
@@ -472,10 +447,3 @@ def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float)
     assert {n for n in one if not torch.equal(one[n], other[n])} == {
         n for n in one if one[n].shape == (VOCAB, 48)
     }
-
-
-def test_words_of_a_narrower_encoder() -> None:
-    encoder = local_encoder(amplitude=3.0, heads=4, hidden=128, embedding=64)
-    width = subspace_width(encoder.shape)
-    init_words(encoder.embeddings.words, torch.ones(500, 64 - width), local_width=width)
-    assert encoder.embeddings.words.weight.detach().unique().tolist() == pytest.approx([0.0, 0.1])

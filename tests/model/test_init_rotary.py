@@ -67,13 +67,6 @@ def test_published_table() -> None:
                 assert id(p) in seen, (type(part), name)
 
 
-def test_no_biases_but_those_of_outputs() -> None:
-    for init in ("published", "local"):
-        built = rotary("adversarial-tiny", architecture="modernbert", init=init)
-        named = [n for n, p in built.objective.named_parameters() if n.endswith(("bias", "bias_V"))]
-        assert sorted(n.rsplit(".", 2)[-2] for n in named) == ["head", "out", "out"]
-
-
 # ---------------------------------------------------------------- local
 
 
@@ -159,18 +152,6 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
             assert float((best == offset).float().mean()) > 0.7
         if direction == "both":
             assert float(a_HLL[2:, inner].amax(-1).mean()) < 0.5
-
-
-def test_without_the_constant_no_head_looks_anywhere() -> None:
-    """What the head reads is the constant, and not the words."""
-    built = rotary(init="local")
-    with torch.no_grad():
-        built.kept.encoder.embeddings.words.weight[:, 0] = 0
-    ids = [SPECIAL.cls, *range(6, 66), SPECIAL.sep]
-    tokens = from_sequences([ids], row_length=len(ids), pad=SPECIAL.pad)
-    first = mixed(built.kept.encoder.eval(), tokens)[0]
-    inner = torch.arange(6, 56)
-    assert float(first[0, inner, inner - 1].mean()) < 0.1
 
 
 def test_the_constant_survives_all_blocks() -> None:

@@ -22,19 +22,14 @@ from batches import (
     sequences_of,
     terms_of,
     tiny,
-    value,
 )
-from electrify.architectures.deberta import Deberta, DebertaDecoder
 from electrify.build import build
-from electrify.flop_counts import passes_flops, recipe_flops
+from electrify.flop_counts import passes_flops
 from electrify.model import costs
 from electrify.model.encoder import Encoder, encoders_of
-from electrify.model.heads import LMHead
 from electrify.model.mask_decoder import Asked, Asking, DecodedLMHead
-from electrify.objectives.objective import Step
 from electrify.rules import check
 from electrify.terms import weighted
-from electrify.tokens import Tokens
 
 BUCKETS = 8
 DECODER: dict[str, Any] = {
@@ -156,30 +151,6 @@ def test_packed_rows_against_plain_loops(name: str) -> None:
     assert float((found_TD - ordinary_TD)[tokens.real_T].abs().max()) > 0.1
 
 
-@torch.no_grad()
-def test_one_block() -> None:
-    """Below it are the embeddings alone."""
-    encoder, head = lm_of(made("bert-tiny", num_hidden_layers=1))
-    tokens = ragged_batch()
-    found_TD = head.read(encoder, tokens, torch.arange(len(tokens.ids_T)))
-    for _, _, slots in sequences_of(tokens):
-        wanted_LD = reference(encoder, head, tokens.ids_T[slots].tolist())
-        torch.testing.assert_close(found_TD[slots], wanted_LD, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_a_longer_row_than_single_distances() -> None:
-    """60 tokens: distances that share a bucket, and those beyond the last one."""
-    encoder, head = lm_of(made("bert-tiny", max_seq_length=64))
-    ids = [(7 * n) % VOCAB for n in range(60)]
-    one = torch.ones(60, dtype=torch.long)
-    tokens = Tokens(torch.tensor(ids), one, torch.arange(60), 0 * one, row_length=60)
-    found_TD = head.read(encoder, tokens, torch.arange(60))
-    wanted_LD = reference(encoder, head, ids)
-    torch.testing.assert_close(found_TD, wanted_LD, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
 def test_only_the_chosen_positions_ask(name: str) -> None:
     """States there, and every gradient, are those of asking everywhere."""
@@ -200,32 +171,6 @@ def test_only_the_chosen_positions_ask(name: str) -> None:
         torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-10)
     touched = ours[-1].abs().sum(1).nonzero().flatten().tolist()
     assert touched == sorted({int(n) for n in tokens.pos_T[at_M]})
-
-
-def test_lists_with_fillers_have_the_same_gradients() -> None:
-    """Fillers point at the first token of a batch, which is never chosen; here several of them."""
-    objective = made()
-    encoder, head = lm_of(objective)
-    tokens = ragged_batch()
-    at_M = at_of(objective.corruptor.chooser, tokens, draws_of(tokens))
-    filled_N = torch.cat([at_M, at_M.new_zeros(7)])
-    both = []
-    for list_N in (at_M, filled_N):
-        x_MD = head.read(encoder, tokens, list_N)[: len(at_M)]
-        both.append((x_MD, *torch.autograd.grad(x_MD.square().sum(), [*encoder.parameters()])))
-    for one, other in zip(*both, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-
-
-def test_dropout_of_each_run_is_its_own() -> None:
-    """In training the numbers move; in evaluation they do not."""
-    encoder, head = lm_of(made("bert-tiny", dtype=torch.float32, dropout=0.5))
-    tokens = ragged_batch()
-    every_T = torch.arange(len(tokens.ids_T))
-    for training in (True, False):
-        encoder.train(training)
-        once, again = (head.read(encoder, tokens, every_T) for _ in range(2))
-        assert torch.equal(once, again) != training
 
 
 # ---------------------------------------------------------------- in the objectives
@@ -270,51 +215,6 @@ def test_what_generator_and_encoder_share(tie: str, more: dict[str, Any]) -> Non
     assert id(head.positions.weight) not in kept
     names = [n for n, _ in objective.named_parameters() if "positions" in n]
     assert names == ["corruptor.lm.head.positions.weight"]
-
-
-def test_a_mixed_and_a_plain_generator_have_none() -> None:
-    """Without the option the head is the ordinary one, and its values those of the same seed."""
-    plain = built("electra-tiny", **DECODER | {"mask_decoder": False})
-    assert type(plain.exports["generator"].head) is LMHead
-    assert type(plain.exports["generator"].architecture) is Deberta
-    names = {n for n, _ in plain.objective.named_parameters()}
-    decoded = built("electra-tiny", **DECODER)
-    assert type(decoded.exports["generator"].architecture) is DebertaDecoder
-    assert type(decoded.kept.architecture) is Deberta
-    extra = {n for n, _ in decoded.objective.named_parameters()} - names
-    assert extra == {"corruptor.lm.head.positions.weight"}
-
-
-def test_where_it_starts() -> None:
-    for init in ("published", "local"):
-        weight = lm_of(built("electra-tiny", **DECODER | {"init": init}).objective)[1].positions
-        assert float(weight.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
-
-
-@torch.no_grad()
-def test_bfloat16() -> None:
-    """The residual stream keeps the dtype in which an ordinary head gets it."""
-    objective = made(dtype=torch.float32)
-    encoder, head = lm_of(objective)
-    tokens = ragged_batch()
-    every_T = torch.arange(len(tokens.ids_T))
-    exact_TD = head.read(encoder, tokens, every_T)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough_TD = head.read(encoder, tokens, every_T)
-        ordinary_TD = encoder(tokens)
-    assert float((rough_TD - exact_TD)[tokens.real_T].abs().max()) < 0.15
-    assert rough_TD.dtype == ordinary_TD.dtype
-
-
-@pytest.mark.slow
-def test_a_step_is_one_graph() -> None:
-    objective: Any = built("electra-tiny", **DECODER).objective
-    tokens = ragged_batch()
-    plan = objective.plan(tokens, draws_of(tokens), fixed=True)
-    torch.compiler.reset()
-    whole = torch.compile(Step(objective), backend="eager", fullgraph=True)(tokens, plan)
-    again = Step(objective)(tokens, plan)
-    assert value(whole["generator"].sum) == pytest.approx(value(again["generator"].sum))
 
 
 # ---------------------------------------------------------------- what it costs
@@ -379,19 +279,3 @@ def test_the_paper_s_convention() -> None:
     below = words + keys + pairs + query
     assert Asked(encoder).paper_flops(length) == below + keys + 2 * pairs
     assert Asking(encoder).paper_flops(length) == 2 * d * length + d + 2 * query
-
-
-def test_a_first_stage_pays_for_the_decoder() -> None:
-    fields = DECODER | {"generator_training": "frozen", "tie": "none", "max_steps": 10}
-    fields |= {"term_weights": {"rtd": 1.0}}
-    costs_of = [
-        recipe_flops(
-            tiny("electra-tiny", **fields | {"generator_steps": n}),
-            vocab_size=VOCAB,
-            convention="hardware",
-        ).train
-        for n in (0, 10)
-    ]
-    alone = tiny("bert-tiny", **DECODER | {"max_steps": 10, "mask_rate": 0.15})
-    stage = recipe_flops(alone, vocab_size=VOCAB, convention="hardware").train
-    assert costs_of[1] - costs_of[0] == pytest.approx(stage, rel=1e-12)

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from torch import Tensor
 
 from batches import (
     VOCAB,
-    built,
     encoder_of,
     pack,
     packed_batches,
@@ -204,21 +202,6 @@ def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:
     )
 
 
-def test_autocast_gradients_point_the_same_way() -> None:
-    b, tokens = built("bert-tiny"), text_batch(seed=0, rows=2, row_length=32)
-    e = b.kept.encoder
-    weight = torch.linspace(-1, 1, 32)
-
-    def gradient(bf16: bool) -> Tensor:
-        e.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            out = e(tokens)
-        (out.float() * weight).sum(-1).square().mean().backward()
-        return torch.cat([p.grad.flatten() for p in e.parameters() if p.grad is not None])
-
-    assert float(torch.cosine_similarity(gradient(False), gradient(True), dim=0)) > 0.99
-
-
 @pytest.mark.parametrize("rates", [{"dropout": 0.5}, {"attention_dropout": 0.5}], ids=str)
 def test_dropout_in_training_only(rates: dict[str, float]) -> None:
     e, plain, tokens = encoder(**rates), encoder(), ragged_batch()
@@ -230,9 +213,3 @@ def test_dropout_in_training_only(rates: dict[str, float]) -> None:
     again = e(tokens)
     assert not torch.equal(one, two)
     assert torch.equal(one, again), "the seed decides it"
-
-
-def test_projection_only_where_widths_differ() -> None:
-    assert encoder().project is not None
-    same = Shape(**{**vars(SHAPE), "embedding_size": 16})
-    assert encoder_of(same, dropout=0.0, attention_dropout=0.0).project is None

@@ -13,16 +13,13 @@ from torch import Tensor
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from batches import packed_batches, ragged_batch, sequences_of
-from electrify.model.attention import Backend, Direction
-from electrify.model.relative import RelativeContexts, buckets_of, skewed
+from electrify.model.attention import Direction
+from electrify.model.relative import RelativeContexts, buckets_of
 from electrify.tokens import Tokens
 
 # Buckets, and tokens of the longest row: the published ones, more distances than fit, fewer than
 # have buckets of their own, and the least.
 SIZES = [(256, 512), (256, 8192), (32, 512), (8, 600), (256, 160), (256, 100), (64, 33), (2, 40)]
-
-
-BACKENDS: tuple[Backend, ...] = ("matmul", "sdpa")
 
 
 def reference(distance: int, buckets: int, longest: int) -> tuple[int, float]:
@@ -79,17 +76,6 @@ def test_buckets_by_hand() -> None:
     distances = torch.tensor([0, 1, 4, 5, 6, 7, 10, 11, 16, -3, -5, -16])
     expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, -3, -5, -7]
     assert buckets_of(distances, buckets=8, longest=17).tolist() == expected
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 8])
-def test_skewed_by_hand(length: int) -> None:
-    """Entry (i, j) says i and j - i."""
-    e = torch.arange(2 * length)
-    x = 100 * torch.arange(length)[:, None] + (e - length)
-    found = skewed(x[None, None].double().requires_grad_())
-    i, j = torch.arange(length)[:, None], torch.arange(length)
-    assert torch.equal(found[0, 0].detach(), (100 * i + j - i).double())
-    assert found._base is not None, "a view: nothing is copied"
 
 
 # ---------------------------------------------------------------- attention
@@ -185,44 +171,3 @@ def test_only_reachable_rows_are_given(length: int) -> None:
     grad = made.table.weight.grad
     assert grad is not None
     assert {int(n) - 8 for n in grad.any(1).nonzero()} == reached
-
-
-def test_bfloat16_is_near() -> None:
-    """Forward and backward, by either way of computing."""
-    tokens = ragged_batch()
-    made = contexts_of().float()
-    rng = torch.Generator().manual_seed(5)
-    qkv_TX = torch.randn(len(tokens.ids_T), 18, generator=rng)
-    weight = torch.randn(12, 6, generator=rng)
-    found: dict[Any, tuple[Tensor | None, ...]] = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        for backend in BACKENDS:
-            made.backend = backend
-            x_TX = qkv_TX.detach().clone().to(dtype).requires_grad_()
-            context = made(tokens, dtype, training=False)
-            relative = (context.rows_ND @ weight.T.to(dtype)).detach().requires_grad_()
-            out = context(x_TX, relative, 2)
-            assert out.dtype == dtype
-            (out[tokens.real_T].float() * torch.arange(6.0)).sum().backward()
-            found[dtype, backend] = (out[tokens.real_T], x_TX.grad, relative.grad)
-    exact = found[torch.float32, "matmul"]
-    for one, other in zip(exact, found[torch.float32, "sdpa"], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    for backend in BACKENDS:
-        for one, other in zip(exact, found[torch.bfloat16, backend], strict=True):
-            assert one is not None
-            assert other is not None
-            error = (one - other.float()).abs().mean() / one.abs().mean()
-            assert float(error.detach()) < 0.03
-
-
-def test_rows_are_normalised_in_the_dtype_of_the_states() -> None:
-    made = contexts_of(width=8).float()
-    tokens = ragged_batch()
-    with torch.no_grad():
-        made.norm.weight.fill_(1.0)
-        made.norm.bias.zero_()
-        rows_ND = made(tokens, torch.bfloat16, training=False).rows_ND
-    assert rows_ND.dtype == torch.bfloat16
-    assert float(rows_ND.float().mean(1).abs().max()) < 0.02
-    assert float((rows_ND.float().square().mean(1) - 1).abs().max()) < 0.02

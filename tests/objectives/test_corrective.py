@@ -20,10 +20,8 @@ from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.flop_counts import Convention, passes_flops
-from electrify.model.heads import BinaryHead, LinearHead
 from electrify.objectives.corrective import Correction, Corrective, corrected
-from electrify.recipe import first_update, load, override
-from electrify.tables import beside
+from electrify.recipe import first_update
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -105,9 +103,7 @@ logits = st.floats(-30, 30, width=32)
 
 
 @given(st.lists(logits, min_size=2, max_size=9), logits, st.data())
-def test_corrections_in_their_own_words(
-    believed: list[float], detected: float, data: st.DataObject
-) -> None:
+def test_corrections_in_their_own_words(believed, detected, data):
     """Against the formulas of the docstring in float64; `copy` sums to 1 over the tokens that may
     have stood there."""
     log_p_V = torch.tensor(believed, dtype=torch.float64).log_softmax(0)
@@ -282,29 +278,3 @@ def test_the_cost_of_its_periods(convention: Convention) -> None:
     fields = {"mlm_share": 0.3, "mlm_end_share": 0.2}
     assert cost("corrective-tiny", **fields) == pytest.approx([replace_mlm, plain, replace_mlm])
     assert plain > max(electra, replace_mlm)
-
-
-def test_the_form_of_the_detecting_head() -> None:
-    assert isinstance(built("corrective-tiny").kept.head, BinaryHead)
-    assert isinstance(built("corrective-tiny", rtd_head="linear").kept.head, LinearHead)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "fields", "beside_the_generator"),
-    [
-        ("corrective", {"mlm_share": 0.4}, {"corrector"}),
-        ("corrective", {"mlm_share": 0.4, "correction": "none"}, set()),
-        ("corrective", {"mlm_end_share": 0.4, "correction": "none"}, {"corrector"}),
-        ("corrective", {"term_weights": {"generator": 1, "rtd": 50, "correct": 0}}, set()),
-        ("teams", {}, {"selector"}),
-        ("teams", {"term_weights": {"generator": 1, "rtd": 5, "select": 0}}, set()),
-    ],
-)
-def test_a_network_that_learns_to_the_end_is_left(
-    recipe: str, fields: dict[str, Any], beside_the_generator: set[str]
-) -> None:
-    """With `none` a corrector's head stays as the beginning of the run has left it, and one whose
-    loss has weight 0 as it was drawn."""
-    leaves = {"generator"} | beside_the_generator
-    assert built(f"{recipe}-tiny", **fields).exports.keys() == {"discriminator"} | leaves
-    assert beside(override(load(f"{recipe}-tiny"), fields)).keys() == leaves

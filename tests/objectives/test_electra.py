@@ -70,39 +70,6 @@ def test_the_discriminator_reads_samples_also_where_the_mix_kept() -> None:
     assert value(terms["generator_loss_kept"].sum) == 50.0
 
 
-def test_detection_is_measured_in_validation_only() -> None:
-    tokens = pack([[[2, 5, 6, 3]]], row_length=5)
-    objective, *_ = by_hand()
-    assert "rtd_detection" not in terms_of(objective, tokens, draws_of(tokens))
-    found = terms_of(objective.eval(), tokens, draws_of(tokens))["rtd_detection"]
-    assert int(found.sum.sum()) == 4
-    assert found.sum.sum(1).tolist() == [3, 1]
-
-
-def test_counts_are_the_terms_counts() -> None:
-    objective = built("electra-tiny", mask_rate=0.4).objective
-    tokens = ragged_batch()
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    counts = counts_of(objective, tokens, draws_of(tokens))  # type: ignore[operator]
-    assert {n: int(c) for n, c in counts.items()} == {
-        n: int(terms[n].count) for n in ("generator", "rtd")
-    }
-    assert int(counts["rtd"]) == int((tokens.seq_T > 0).sum())
-
-
-def test_nothing_but_padding() -> None:
-    objective = built("electra-tiny").objective
-    tokens = pack([[], []], row_length=32)
-    loss = weighted(
-        terms_of(objective, tokens, draws_of(tokens)),
-        {"generator": 1.0, "rtd": 50.0},
-        counts_of(objective, tokens, draws_of(tokens)),
-    )  # type: ignore[operator]
-    loss.backward()
-    assert value(loss) == 0
-    assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
-
-
 # --------------------------------------------------------------- which loss reaches which parameter
 
 

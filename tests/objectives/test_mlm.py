@@ -4,7 +4,7 @@ import pytest
 import torch
 from stubs import At, HeadAt, part
 
-from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
+from batches import counts_of, draws_of, pack, terms_of, value
 from electrify.corruption.choosing import Chooser
 from electrify.corruption.masking import MaskMix
 from electrify.objectives.mlm import MLM
@@ -74,25 +74,3 @@ def test_kept_tokens_are_predicted_too() -> None:
         == pytest.approx(2 * 1.945910, abs=1e-5)
     )  # ln 7
     assert int(terms["mlm_loss_masked"].count) == 0
-
-
-def test_nothing_but_padding() -> None:
-    """Validation fills its last batch with empty rows: no token, a loss of 0 that can be
-    differentiated."""
-    objective = built("bert-tiny").objective
-    tokens = pack([[], []], row_length=32)
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    assert int(terms["mlm"].count) == 0
-    loss = weighted(terms, {"mlm": 1.0}, counts_of(objective, tokens, draws_of(tokens)))  # type: ignore[operator]
-    loss.backward()
-    assert value(loss) == 0
-    assert all(not p.grad.any() for p in objective.parameters() if p.grad is not None)
-
-
-def test_counts_are_the_terms_counts() -> None:
-    objective = built("bert-tiny", mask_rate=0.4).objective
-    tokens = ragged_batch()
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    assert {n: int(c) for n, c in counts_of(objective, tokens, draws_of(tokens)).items()} == {
-        "mlm": int(terms["mlm"].count)
-    }  # type: ignore[operator]

@@ -31,11 +31,10 @@ from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
-from electrify.errors import UserError
 from electrify.exporting.folder import write_model
 from electrify.flop_counts import Convention, passes_flops
 from electrify.model.heads import SelectionHead
-from electrify.objectives.selective import Selective, first_is_best
+from electrify.objectives.selective import Selective
 from electrify.recipe import load
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
@@ -130,17 +129,6 @@ def test_by_hand() -> None:
     torch.testing.assert_close(selection.scores_TV.grad, want_TV)
 
 
-def test_ties_count_as_a_guess() -> None:
-    scores = [
-        [0.0, 0.0, 0.0, 0.0],
-        [2.0, 1.0, 2.0, 0.0],
-        [3.0, 1.0, 1.0, 1.0],
-        [0.0, 1.0, 1.0, 0.0],
-    ]
-    assert first_is_best(torch.tensor(scores)).tolist() == [0.25, 0.5, 1.0, 0.0]
-    assert first_is_best(torch.full((1, 3), math.nan)).tolist() == [0.0]
-
-
 # ---------------------------------------------------------------- candidates
 
 
@@ -171,33 +159,6 @@ def test_all_words_as_candidates_are_a_language_model() -> None:
     fewer = built("teams-tiny", mask_rate=0.4, candidates=5)
     fewer.objective.load_state_dict(one.objective.state_dict())
     assert value(terms_of(fewer.objective, tokens, draws)["select"].sum) < 0.7 * value(want)
-
-
-def test_the_same_numbers_whatever_the_split() -> None:
-    """Row by row, and in a plan of fixed shape."""
-    objective: Any = built("teams-tiny", mask_rate=0.4).objective.eval()
-    tokens = text_batch(seed=2, rows=4, row_length=32)
-    draws = draws_of(tokens, seed=9, step=4)
-    whole = objective.plan(tokens, draws)
-    fixed = objective.plan(tokens, draws, fixed=True)
-    assert torch.equal(fixed.uniform_MJ[fixed.valid_M], whole.uniform_MJ)
-    parts = [objective.plan(tokens.rows(r, r + 1), draws.rows(r, r + 1)) for r in range(4)]
-    assert torch.equal(torch.cat([one.uniform_MJ for one in parts]), whole.uniform_MJ)
-    rows = [terms_of(objective, tokens.rows(r, r + 1), draws.rows(r, r + 1)) for r in range(4)]
-    terms = terms_of(objective, tokens, draws)
-    for name in ("generator", "rtd", "select", "select_accuracy"):
-        total = sum(value(row[name].sum) for row in rows)
-        assert total == pytest.approx(value(terms[name].sum), rel=1e-5)
-
-
-def test_every_candidate_has_a_number_of_its_own() -> None:
-    """None is that of the sample, or of another candidate; another step has others."""
-    objective: Any = built("teams-tiny", mask_rate=0.4).objective
-    tokens = text_batch(seed=2, rows=4, row_length=32)
-    plans = [objective.plan(tokens, draws_of(tokens, step=step)) for step in (0, 1)]
-    drawn = torch.cat([torch.cat([p.uniform_M[:, None], p.uniform_MJ], 1).flatten() for p in plans])
-    assert len(drawn) > 300
-    assert len(drawn.unique()) == len(drawn)
 
 
 # ---------------------------------------------------------------- gradients, and other objectives
@@ -257,13 +218,6 @@ def test_the_detection_is_electras() -> None:
         terms = terms_of(one.objective.train(training), tokens, draws_of(tokens))
         for name in judged:
             assert torch.equal(terms[name].sum, judged[name].sum), name
-
-
-def test_the_second_branch_starts_from_other_values() -> None:
-    b = built("teams-tiny")
-    own, chosen = (b.exports[n].encoder.blocks[-1] for n in ("discriminator", "selector"))
-    for (name, one), other in zip(own.named_parameters(), chosen.parameters(), strict=True):
-        assert torch.equal(one, other) == (one.ndim == 1), name  # biases and norms start alike
 
 
 # ---------------------------------------------------------------- what is left, what it costs
@@ -358,11 +312,3 @@ def test_small_as_published() -> None:
         own = m.generator_numbers()
         assert 2 * own["num_hidden_layers"] == m.num_hidden_layers == 4 * (m.tie_layers or 0)
         assert own["hidden_size"] == m.hidden_size
-
-
-# ---------------------------------------------------------------- refused
-
-
-def test_more_candidates_than_words() -> None:
-    with pytest.raises(UserError, match="candidates 49 are more than the 48 words"):
-        built("teams-tiny", candidates=VOCAB + 1)

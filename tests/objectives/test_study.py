@@ -20,13 +20,11 @@ from electrify.corruption.generator import Generated, Generator
 from electrify.corruption.masking import Corrupted, MaskMix, substitute
 from electrify.corruption.plan import Plan, count
 from electrify.corruption.sampling import Sampling
-from electrify.corruption.two_tower import TwoTower
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, baseline, reward
-from electrify.objectives.all_tokens import AllTokensMLM, copy_log_probability
+from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra
-from electrify.objectives.electric import Electric, noise_logit
-from electrify.objectives.losses import binary_ce
+from electrify.objectives.electric import Electric
 from electrify.objectives.mlm import MLM
 from electrify.terms import Loss, Terms, weighted
 from electrify.tokens import SpecialIds, Tokens
@@ -134,13 +132,6 @@ def test_all_tokens_by_hand() -> None:
     assert value(terms["softmax_loss_replaced"].sum) == pytest.approx(math.log(8), abs=1e-5)
 
 
-@pytest.mark.parametrize("gate", [-30.0, -2.0, 0.0, 3.0, 30.0])
-def test_all_tokens_likelihood_sums_to_one(gate: float) -> None:
-    log_p_V = torch.randn(11, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
-    log_all_V = copy_log_probability(log_p_V, torch.full((11,), gate), torch.arange(11) == 4)
-    assert float(log_all_V.exp().sum()) == pytest.approx(1.0, abs=1e-6)
-
-
 # ---------------------------------------------------------------- adversarial
 
 
@@ -235,29 +226,6 @@ def test_adversarial_by_hand() -> None:
 # ---------------------------------------------------------------- electric
 
 
-def test_noise_contrast_is_best_at_the_data() -> None:
-    """Four words, data p, noise q, k noise tokens for n - k of the text: the expected loss has no
-    gradient where exp(-E) = p, and only there."""
-    p, q, odds = (
-        torch.tensor([0.5, 0.3, 0.15, 0.05]),
-        torch.tensor([0.1, 0.2, 0.3, 0.4]),
-        math.log(0.15 / 0.85),
-    )
-
-    def gradient(energy: Tensor) -> Tensor:
-        energy = energy.clone().requires_grad_()
-        logit = noise_logit(energy, q.log(), torch.full((4,), odds))
-        loss = (
-            0.85 * (p * binary_ce(logit, torch.zeros(4))).sum()
-            + 0.15 * (q * binary_ce(logit, torch.ones(4))).sum()
-        )
-        return torch.autograd.grad(loss, [energy])[0]
-
-    assert float(gradient(-p.log()).abs().max()) < 1e-7
-    assert float(gradient(-p.log() + 0.1).abs().max()) > 1e-4
-    assert float(gradient(-q.log()).abs().max()) > 1e-3
-
-
 def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     objective: Any = built("electric-tiny", mask_rate=0.5).objective.eval()
     tokens = ragged_batch()
@@ -266,31 +234,6 @@ def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     assert int(terms["energy_noise"].count) == len(z.at_M)
     assert int(terms["nce_detection"].sum[1].sum()) == len(z.at_M)
     assert int(terms["nce"].count) == int(z.plan.candidates_T.sum())
-
-
-def test_the_towers_never_see_the_token_they_predict() -> None:
-    """Position i may take any id without moving its own prediction; both neighbours' move, other
-    sequences' do not."""
-    corruptor = part(built("electric-tiny", init="bert").objective).corruptor
-    assert isinstance(corruptor, TwoTower)
-    tokens = ragged_batch()
-    before_TD = corruptor.context(tokens)
-    for i in (1, 3, 7, 33, 40):
-        after_TD = corruptor.context(
-            tokens.with_ids(
-                tokens.ids_T.index_fill(
-                    0, torch.tensor([i]), 17 if int(tokens.ids_T[i]) != 17 else 18
-                )
-            )
-        )
-        moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6
-        assert not bool(moved_T[i])
-        same_T = (tokens.seq_T == tokens.seq_T[i]) & (
-            torch.arange(len(moved_T)) // tokens.row_length == i // tokens.row_length
-        )
-        assert not bool(moved_T[~same_T].any())
-        assert bool(moved_T[i - 1])
-        assert bool(moved_T[i + 1])
 
 
 # ---------------------------------------------------------------- all of them
@@ -317,22 +260,6 @@ def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> Non
     assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), (
         "rates carry no graph"
     )
-
-
-@pytest.mark.parametrize("name", STUDY)
-def test_nothing_but_padding(name: str) -> None:
-    from batches import tiny
-
-    objective: Any = built(f"{name}-tiny").objective
-    tokens = pack([[], []], row_length=32)
-    counts = counts_of(objective, tokens, draws_of(tokens))
-    loss = weighted(
-        terms_of(objective, tokens, draws_of(tokens)),
-        tiny(f"{name}-tiny").objective.term_weights,
-        counts,
-    )
-    loss.backward()
-    assert value(loss) == 0
 
 
 @pytest.mark.parametrize("name", ["electra-15", "replace-mlm", "all-tokens-mlm", "electric"])
@@ -378,16 +305,6 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
     assert not terms_of(objective, tokens, draws_of(tokens))["generator"].sum.requires_grad
 
 
-def test_a_frozen_generator_runs_without_dropout() -> None:
-    objective: Any = built("two-stage-tiny", dropout=0.5).objective.train()
-    tokens = ragged_batch()
-    assert objective.encoder.training
-    one, two = (
-        corrupted(objective.corruptor, tokens, draws_of(tokens)).logits_MV for _ in range(2)
-    )
-    assert torch.equal(one, two)
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "heads"),
     [
@@ -400,30 +317,13 @@ def test_a_frozen_generator_runs_without_dropout() -> None:
         ("adversarial", {}, set()),
     ],
 )
-def test_only_the_generators_parameters_take_its_learning_rate(
-    name: str, fields: dict[str, Any], heads: set[str]
-) -> None:
+def test_only_the_generators_parameters_take_its_learning_rate(name, fields, heads):
     """Every head on the kept encoder is kept; the baseline reads the generator."""
     b = built(f"{name}-tiny", tie="none", **fields)
     names = {n for n, _ in b.objective.named_parameters()}
     kept = kept_names(b)
     assert {n for n in names if n.startswith(("encoder.", "head.", *heads))} == kept
     assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
-
-
-@pytest.mark.parametrize("tie", ["none", "gdes"])
-@pytest.mark.parametrize("name", ["electra", "corrective", "teams", "electra-deberta"])
-def test_what_no_loss_of_the_encoder_moves_is_the_generators(name: str, tie: str) -> None:
-    """With its weight and its learning rate: under gdes the encoder reads the generator's word
-    table, and does not train it."""
-    b = built(f"{name}-tiny", tie=tie, generator_size=1.0, mask_rate=0.5)
-    tokens = ragged_batch()
-    terms = terms_of(b.objective.train(), tokens, draws_of(tokens))
-    torch.stack(
-        [t.sum for n, t in terms.items() if n in ("rtd", "correct", "select")]
-    ).sum().backward()
-    moved = {n for n, p in b.objective.named_parameters() if p.grad is not None}
-    assert moved == kept_names(b)
 
 
 def test_the_sentence_head_by_hand() -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from batches import (
     built,
     counts_of,
     draws_of,
+    pack,
     packed_batches,
     ragged_batch,
     terms_of,
@@ -24,11 +27,11 @@ from batches import (
     value,
 )
 from electrify.build import Built
-from electrify.corruption.masking import Masked, substitute
-from electrify.corruption.plan import Plan
-from electrify.corruption.rates import lm_rates
+from electrify.corruption.cropping import crop
+from electrify.corruption.plan import enough
+from electrify.flop_counts import Convention, passes_flops
 from electrify.model.likelihood import token_ce
-from electrify.objectives.losses import binary_ce
+from electrify.objectives.losses import binary_ce, partner_ce
 from electrify.objectives.metrics import (
     BINS,
     REACH,
@@ -36,7 +39,7 @@ from electrify.objectives.metrics import (
     histogram,
     summarise,
 )
-from electrify.terms import Loss, Term, term, weighted
+from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
 RECIPES = ["electra-tiny", "bert-tiny"]
@@ -59,9 +62,7 @@ def test_token_ce_by_hand() -> None:
     st.sampled_from([1.0, 30.0, 1e4]),
     st.integers(0, 999),
 )
-def test_token_ce_is_torchs_forward_and_backward(
-    rows: int, vocab: int, dtype: torch.dtype, scale: float, seed: int
-) -> None:
+def test_token_ce_is_torchs_forward_and_backward(rows, vocab, dtype, scale, seed):
     """The gradient is written by hand: weights of any sign and size before it, logits of any size,
     no row at all, a vocabulary of one."""
     rng = torch.Generator().manual_seed(seed)
@@ -81,45 +82,6 @@ def test_token_ce_is_torchs_forward_and_backward(
     torch.testing.assert_close(
         ours.grad, torchs.grad, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-4 * scale
     )
-
-
-def test_token_ce_with_probabilities_that_are_there() -> None:
-    logits, target = torch.randn(6, 9).bfloat16().requires_grad_(), torch.arange(6)
-    p = logits.detach().softmax(-1, dtype=torch.float32)
-    kept, losses = p.clone(), [token_ce(logits, target), token_ce(logits, target, p)]
-    assert torch.equal(*losses)
-    grads = [torch.autograd.grad(loss.sum(), logits)[0] for loss in losses]
-    assert torch.equal(*grads)
-    assert torch.equal(p, kept)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_token_ce_has_the_same_gradient_when_compiled(dtype: torch.dtype) -> None:
-    """A compiled backward pass does not scatter. No bit differs."""
-    rng = torch.Generator().manual_seed(0)
-    logits = (5 * torch.randn(64, 300, generator=rng)).to(dtype).requires_grad_()
-    target, weight_N = torch.randint(0, 300, (64,), generator=rng), torch.randn(64, generator=rng)
-    torch.compiler.reset()
-    compiled = torch.compile(token_ce, backend="aot_eager", fullgraph=True)
-    plain, traced = (
-        torch.autograd.grad((f(logits, target) * weight_N).sum(), logits)[0]
-        for f in (token_ce, compiled)
-    )
-    assert torch.equal(plain, traced)
-
-
-def test_token_ce_leaves_its_inputs_alone() -> None:
-    logits = torch.randn(3, 5, requires_grad=True)
-    before, target = logits.detach().clone(), torch.tensor([0, 4, 2])
-    loss = token_ce(logits, target).sum()
-    loss.backward(retain_graph=True)
-    first = logits.grad.clone() if logits.grad is not None else None
-    logits.grad = None
-    loss.backward()
-    assert torch.equal(logits.detach(), before)
-    assert first is not None
-    assert logits.grad is not None
-    assert torch.equal(first, logits.grad), "a second backward pass gives the same"
 
 
 def test_token_ce_of_impossible_tokens() -> None:
@@ -147,30 +109,6 @@ def test_term_by_hand() -> None:
     for where, total, count in ((None, 7, 3), ([True, False, True], 5, 2), ([False] * 3, 0, 0)):
         found = term(values, where if where is None else torch.tensor(where))
         assert (float(found.sum), int(found.count)) == (total, count)
-
-
-def test_rates_apart_by_what_was_shown() -> None:
-    """Chosen: one [MASK], one kept, one random. Losses ln 2, ln 4, ln 8; two are right."""
-    original = torch.tensor([6, 7, 8])
-    tokens = Tokens(original, *torch.ones(3, 3, dtype=torch.long), row_length=3)
-    shown = torch.tensor([4, 7, 9])
-    plan = Plan(torch.tensor([0, 1, 2]), tokens.real_T, torch.zeros(()), shown_M=shown)
-    z = Masked(substitute(tokens, plan, shown), original, plan, mask_id=4)
-    p = torch.full((3, 10), 1e-30)
-    p[0, 6], p[0, 0], p[0, 1] = 0.5, 0.3, 0.2
-    p[1, 7] = 0.25
-    p[1, :5] = 0.15
-    p[2, 8], p[2, 0] = 0.125, 0.875
-    loss = Loss(token_ce(p.log(), z.was_M))
-    found = {"lm": loss.term()} | lm_rates("lm", p.log(), loss, z, mask_id=4)
-    terms = {n: (value(t.sum), int(t.count)) for n, t in found.items()}
-    ln2 = math.log(2)
-    assert terms["lm"] == (pytest.approx(6 * ln2), 3)
-    assert terms["lm_accuracy"] == (2, 3)
-    assert terms["lm_accuracy_masked"] == (1, 1)
-    assert terms["lm_loss_masked"] == (pytest.approx(ln2), 1)
-    assert terms["lm_loss_kept"] == (pytest.approx(2 * ln2), 1)
-    assert terms["lm_loss_random"] == (pytest.approx(3 * ln2), 1)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -358,14 +296,6 @@ def blind(counts_2B: Tensor) -> float:
     return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
 
 
-def test_logits_that_are_not_numbers_are_counted() -> None:
-    """A validation of weights that an update has ruined ends; the next update is refused."""
-    logits = torch.tensor([math.nan, math.inf, -math.inf, 0.0])
-    labels = torch.tensor([True, True, False, False])
-    counts = histogram(logits, labels, torch.ones_like(labels)).sum
-    assert counts.sum(1).tolist() == [2, 2]
-
-
 @given(logits_and_labels)
 def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> None:
     logits, labels = torch.tensor(case[0], dtype=torch.float32), torch.tensor(case[1])
@@ -436,10 +366,163 @@ def test_bins_by_hand() -> None:
     assert not counts[1].any()
 
 
-def test_nobody_and_nothing() -> None:
-    nothing = detection_summary(torch.zeros(2, BINS))
-    assert nothing == {"auc": 0.5, "precision": 0.0, "recall": 0.0, "replaced": 0.0}
-    empty = histogram(
-        torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, dtype=torch.bool)
+# ------------------------------------------------------------------ the contrast of corrective
+
+
+WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0}
+ASKED: dict[str, Any] = {"contrast_rows": 2, "term_weights": WEIGHTS}
+
+
+def at(*degrees: float) -> torch.Tensor:
+    radians_N = torch.tensor(degrees).deg2rad()
+    return 7 * torch.stack([radians_N.cos(), radians_N.sin()], dim=1)
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_by_hand(filled: bool) -> None:
+    """A group of two sequences at 0 and 30 degrees, whose partners lie at 60 and 90, and a group of
+    one, where only the partner is left. With temperature .5 the first vector has exp(2 cos 60) for
+    its partner, beside exp(2 cos 30) and exp(2 cos 90)."""
+    group_S = torch.tensor([0, 0, 1, 0][: 3 + filled])
+    valid_S = torch.tensor([True, True, True, False]) if filled else None
+    views = [(0, 30, 45, 0)[: 3 + filled], (60, 90, 200, 0)[: 3 + filled]]
+    loss_K, found_K = partner_ce(
+        torch.cat([at(*views[0]), at(*views[1])]), group_S, valid_S, temperature=0.5
     )
-    assert empty.sum.shape == (2, BINS)
+
+    def ce(partner: float, *others: float) -> float:
+        logits = [2 * math.cos(math.radians(x)) for x in (partner, *others)]
+        return math.log(sum(map(math.exp, logits))) - logits[0]
+
+    real = [0, 1, 2, *range(3 + filled, 6 + filled)]
+    wanted = [ce(60, 30, 90), ce(60, 30, 30), 0.0, ce(60, 30, 30), ce(60, 90, 30), 0.0]
+    assert loss_K[real].tolist() == pytest.approx(wanted, abs=1e-5)
+    assert loss_K.isfinite().all()
+    assert found_K[real].tolist() == [False, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_groups_do_not_see_each_other(fixed: bool) -> None:
+    """Whatever the split of a batch, the contrast adds up to the same sum, and so do gradients."""
+    tokens = text_batch(seed=5, rows=8, row_length=32)
+    made = built("corrective-tiny", **ASKED).objective.eval()
+    whole = terms_of(made, tokens, draws_of(tokens), fixed=fixed)["contrast"]
+    parts = [
+        terms_of(made, tokens.rows(a, a + 2), draws_of(tokens).rows(a, a + 2))["contrast"]
+        for a in range(0, 8, 2)
+    ]
+    named = dict(made.named_parameters())
+    want, *each = (
+        torch.autograd.grad(t.sum, list(named.values()), materialize_grads=True)
+        for t in (whole, *parts)
+    )
+    for name, g, *shares in zip(named, want, *each, strict=True):
+        torch.testing.assert_close(sum(shares), g, rtol=1e-4, atol=1e-5, msg=name)
+    assert sum(bool(g.any()) for g in want) > 20
+    assert value(whole.sum) == pytest.approx(sum(value(p.sum) for p in parts), rel=1e-5)
+    assert int(whole.count) == sum(int(p.count) for p in parts) == 2 * int(tokens.first_T.sum())
+    assert value(whole.sum) > 1
+
+
+def test_in_bfloat16_the_cosines_are_compared_in_float32() -> None:
+    tokens = text_batch(seed=5, rows=8, row_length=32)
+    made = built("corrective-tiny", **ASKED).objective.eval()
+    whole = terms_of(made, tokens, draws_of(tokens))["contrast"]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = terms_of(made, tokens, draws_of(tokens))["contrast"]
+    assert half.sum.dtype == torch.float32
+    assert value(half.sum) == pytest.approx(value(whole.sum), rel=0.02)
+
+
+def test_the_count_is_that_of_the_plan_and_empty_rows_count_nothing() -> None:
+    tokens = ragged_batch()
+    made = built("corrective-tiny", **ASKED).objective.eval()
+    plan = made.plan(tokens, draws_of(tokens))
+    terms = terms_of(made, tokens, draws_of(tokens))
+    assert int(plan.counts["contrast"]) == int(terms["contrast"].count)
+    moved: Any = plan.to("cpu")
+    assert torch.equal(moved.view.tokens.ids_T, vars(plan)["view"].tokens.ids_T)
+
+
+def test_gradients_reach_the_encoder_and_its_own_head_only() -> None:
+    tokens = text_batch(seed=1, rows=4, row_length=32)
+    made = built("corrective-tiny", **ASKED).objective
+    terms = terms_of(made, tokens, draws_of(tokens))
+    value_of = terms["contrast"].sum
+    own = dict(made.vectors.named_parameters())
+    grads = torch.autograd.grad(
+        value_of, list(made.parameters()), allow_unused=True, retain_graph=True
+    )
+    reached = {n for (n, _), g in zip(made.named_parameters(), grads, strict=True) if g is not None}
+    assert {n for n in reached if n.startswith("vectors.")} == {f"vectors.{n}" for n in own}
+    others = {n for n in reached if not n.startswith(("vectors.", "encoder."))}
+    # The tables of words and positions are the generator's, too.
+    assert all("embeddings" in n for n in others), others
+    assert any(n.startswith("encoder.blocks.0") for n in reached)
+
+
+def test_it_learns_to_find_the_crops_of_text_that_it_has_not_seen() -> None:
+    made = built("corrective-tiny", **ASKED | {"contrast_rows": 8}).objective
+    optimizer = torch.optim.Adam(made.parameters(), lr=2e-3)
+    held_out = text_batch(seed=1000, rows=8, row_length=32)
+
+    def loss() -> float:
+        term = terms_of(made, held_out, draws_of(held_out))["contrast"]
+        return value(term.sum / term.count)
+
+    before = loss()
+    for step in range(40):
+        tokens = text_batch(seed=step, rows=8, row_length=32)
+        draws = draws_of(tokens, step=step)
+        plan = made.plan(tokens, draws)
+        terms = terms_of(made, tokens, draws)
+        optimizer.zero_grad()
+        weighted({n: terms[n] for n in WEIGHTS}, WEIGHTS, plan.counts).backward()
+        optimizer.step()
+    assert loss() < before - 0.1, before
+
+
+def test_in_its_first_part_a_run_has_no_contrast() -> None:
+    tokens = text_batch(seed=1, rows=4, row_length=32)
+    made = built("corrective-tiny", **ASKED | {"mlm_share": 0.5}).objective
+    early = draws_of(tokens)
+    late = replace(early, progress=torch.tensor(0.5))
+    assert made.plan(tokens, early).view is None
+    assert int(terms_of(made, tokens, early)["contrast"].count) == 0
+    assert int(terms_of(made, tokens, late)["contrast"].count) > 0
+
+
+@pytest.mark.parametrize("convention", ["hardware", "paper"])
+def test_the_second_view_costs_a_pass_of_the_encoder(convention: Convention) -> None:
+    plain = built("corrective-tiny").objective
+    made = built("corrective-tiny", **ASKED).objective
+    cost = {
+        name: passes_flops(o.passes(), row_length=32, convention=convention)
+        for name, o in (("plain", plain), ("contrast", made))
+    }
+    electra = built("electra-tiny").objective
+    encoder = [p for p in electra.passes() if p.network is electra.encoder]
+    one = passes_flops(encoder, row_length=32, convention=convention)
+    assert cost["contrast"] - cost["plain"] == pytest.approx(one, rel=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_rows_of_padding_alone(training: bool, fixed: bool) -> None:
+    """What one of several processes may get of the last batch of a validation."""
+    empty = pack([[], []], row_length=32)
+    objective = built("corrective-tiny", **ASKED).objective.train(training)
+    terms = terms_of(objective, empty, draws_of(empty), fixed=fixed)
+    for name in ("contrast", "contrast_accuracy"):
+        assert (value(terms[name].sum), value(terms[name].count)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("runs", [7, 20, 40])
+def test_the_runs_of_a_crop_are_one_of_few_numbers(runs: int) -> None:
+    """A compiled step is compiled anew for each."""
+    tokens = replace(text_batch(seed=4, rows=4, row_length=32), runs=runs)
+    exact = crop(tokens, draws_of(tokens), share=0.9, fixed=False).tokens.runs
+    few = crop(tokens, draws_of(tokens), share=0.9, fixed=True).tokens.runs
+    assert exact == 3 * runs
+    assert few == enough(4, 3 * runs) >= 3 * runs
+    assert crop(tokens, draws_of(tokens), share=0.9, fixed=True).tokens.runs == few

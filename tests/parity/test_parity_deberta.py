@@ -14,15 +14,10 @@ from two_networks import PAD, SPECIAL, close, numbers, padded, shaken
 from electrify.architectures.deberta import DebertaShape
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
-from electrify.errors import UserError
 from electrify.tokens import Tokens
 from published import DEBERTA_V3
 
 KNOWN = DEBERTA.architecture
-
-
-def test_a_configuration_has_the_later_head() -> None:
-    assert not DEBERTA.config_of(deberta_shape(), "token").legacy
 
 
 def test_the_published_configuration() -> None:
@@ -42,39 +37,6 @@ def test_the_published_configuration() -> None:
     )
     same = transformers.DebertaV2Config(**DEBERTA_V3 | {"max_relative_positions": 512})
     KNOWN.must_compute_the_same("it", same)
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"hidden_act": "relu"}, "hidden_act relu"),
-        ({"relative_attention": False}, "relative_attention False"),
-        ({"share_att_key": False}, "share_att_key False"),
-        ({"norm_rel_ebd": "none"}, "norm_rel_ebd none"),
-        ({"position_biased_input": True}, "position_biased_input True"),
-        ({"type_vocab_size": 2}, "type_vocab_size 2"),
-        ({"conv_kernel_size": 3}, "conv_kernel_size 3"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings False"),
-        ({"embedding_size": 64}, "embedding_size 64"),
-        ({"attention_head_size": 32}, "attention_head_size 32"),
-        ({"pos_att_type": "c2p"}, "pos_att_type c2p"),
-        ({"pos_att_type": None}, "pos_att_type None"),
-        ({"position_buckets": -1}, "position_buckets -1"),
-        ({"position_buckets": 7}, "position_buckets 7"),
-        ({"max_relative_positions": 256}, "max_relative_positions 256"),
-    ],
-    ids=str,
-)
-def test_what_we_do_not_compute_is_refused(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError) as found:
-        KNOWN.must_compute_the_same("it", transformers.DebertaV2Config(**DEBERTA_V3 | fields))
-    assert str(found.value) == f"it computes what our encoder does not: {says}"
-
-
-def test_the_library_s_defaults_are_refused() -> None:
-    """Those of DeBERTa V2, which says nothing of most fields."""
-    with pytest.raises(UserError, match="relative_attention False, share_att_key None"):
-        KNOWN.must_compute_the_same("it", transformers.DebertaV2Config())
 
 
 @pytest.mark.parametrize("shape", DEBERTA.shapes, ids=range(len(DEBERTA.shapes)))

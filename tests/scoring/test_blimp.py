@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 from electrify.cli import main
-from electrify.errors import UserError
 from electrify.progress import Progress
-from electrify.scoring.blimp import Accuracy, evaluate, judge, means, read_blimp, table
-from electrify.scoring.options import EvaluateConfig
+from electrify.scoring.blimp import Accuracy, judge, means, read_blimp
 from electrify.scoring.pll import load_scorer
-from small import listing
 
 BLIMP = Path(__file__).parents[3] / "shared" / "data" / "blimp"
 
@@ -71,28 +66,8 @@ def test_files_and_terms(data: Path):
     assert read_blimp(data.parent) == found
 
 
-def test_the_output_folder_of_an_earlier_call_is_not_taken_for_the_data(tmp_path: Path):
-    """`evaluate --data-dir . --output-dir blimp`, twice. Files of something else beside a blimp/
-    that holds pairs are not read."""
-    write(tmp_path, "order", [("the chef ate", "ate the chef")])
-    inside = tmp_path / "blimp"
-    inside.mkdir()
-    (inside / "blimp.json").write_text("{}")
-    assert [p.name for p in read_blimp(tmp_path)] == ["order"]
-    write(inside / "supplement", "turns", [("the meal", "meal the")])
-    assert [p.name for p in read_blimp(tmp_path)] == ["turns"]
-    (tmp_path / "order.jsonl").unlink()
-    (inside / "supplement" / "turns.jsonl").unlink()
-    with pytest.raises(
-        UserError, match=r": no \.jsonl file there, nor in blimp/ or blimp_filtered/; "
-    ):
-        read_blimp(tmp_path)
-
-
 @pytest.mark.parametrize("above", ["", "full_eval", "babylm", "babylm/full_eval"])
-def test_the_evaluation_data_of_babylm(
-    tmp_path: Path, above: str, capsys: pytest.CaptureFixture[str]
-):
+def test_the_evaluation_data_of_babylm(tmp_path, above, capsys):
     """Also beside BLiMP's own files, which have no supplement."""
     write(tmp_path / above / "blimp_filtered", "order", [("the chef ate", "ate the chef")])
     write(tmp_path / above / "supplement_filtered", "turns", [("the meal", "meal the")])
@@ -153,19 +128,7 @@ def test_means_by_hand():
     )
 
 
-def test_a_table_by_hand():
-    text = table([row("a", 0.5, model="one", ties=2), row("a", 0.75, model="two", ties=1)])
-    assert text.splitlines() == [
-        "part   phenomenon   one   two",
-        "blimp  x           50.0  75.0",
-        "blimp  overall     50.0  75.0",
-        "3 pairs have equal scores and count as one half",
-    ]
-
-
-def test_the_verb(
-    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_verb(models_root, data, tmp_path, capsys):
     models = [str(models_root / "run" / half) for half in ("generator", "discriminator")]
     assert (
         main(
@@ -197,111 +160,6 @@ def test_the_verb(
     )
 
 
-def evaluate_to(out: Path, data: Path, *models: Path, **more: int) -> None:
-    evaluate(
-        EvaluateConfig(
-            models=tuple(map(str, models)),
-            data_dir=str(data),
-            output_dir=str(out),
-            device="cpu",
-            **more,
-        )
-    )
-
-
-def test_scores_of_others_are_not_replaced(models_root: Path, data: Path, tmp_path: Path):
-    out, model, other = tmp_path / "out", models_root / "run" / "generator", models_root / "bert"
-    evaluate_to(out, data, model, model)
-    assert len(json.loads((out / "blimp.json").read_text())["paradigms"]) == 4, "one model"
-    before = listing(out)
-    evaluate_to(out, data, model)  # the same again
-    assert listing(out) == before
-    attempts: list[tuple[tuple[Path, ...], dict[str, int]]] = [
-        ((other,), {}),
-        ((model, other), {}),
-        ((model,), {"max_eval_samples": 1}),
-    ]
-    for models, more in attempts:
-        with pytest.raises(UserError, match="holds the scores of other models, pairs or options"):
-            evaluate_to(out, data, *models, **more)
-    assert listing(out) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("blimp.json", "is not JSON"), ("blimp.md", "holds no blimp.json, so it is not ours")],
-)
-def test_files_of_the_user_are_not_replaced(
-    models_root: Path, data: Path, tmp_path: Path, name: str, says: str
-):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / name).write_text("mine")
-    with pytest.raises(UserError, match=says):
-        evaluate_to(out, data, models_root / "bert")
-    assert (out / name).read_text() == "mine"
-
-
-def test_scores_that_are_not_numbers(
-    models_root: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """Weights that are finite and a sum that is not: a sentence, and neither 0.0 nor NaN."""
-    for half, verb in (
-        ("generator", "evaluate"),
-        ("discriminator", "evaluate"),
-        ("discriminator", "detect"),
-    ):
-        model = Path(shutil.copytree(models_root / "run" / half, tmp_path / f"{half}-{verb}"))
-        tensors = load_file(model / "model.safetensors")
-        name = next(n for n in tensors if n.endswith("LayerNorm.weight"))
-        save_file(
-            tensors | {name: tensors[name] * 0 + 3e38},
-            model / "model.safetensors",
-            metadata={"format": "pt"},
-        )
-        words = (
-            [str(model), "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]
-            if verb == "evaluate"
-            else [str(model), "the chef", "--json"]
-        )
-        capsys.readouterr()
-        assert main([verb, *words]) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert "the model is damaged or diverged" in err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"sentence_good": "a"}\n', r"p.jsonl, line 1: no text under 'sentence_bad'"),
-        ('{"sentence_good": "a", "sentence_bad": " "}\n', r"line 1: no text under 'sentence_bad'"),
-        ('{"sentence_good": "a", "sentence_bad": "b"}\n[1]\n', r"line 2: not a JSON object"),
-        ('\n{"sentence_good"\n', r"line 2: broken JSON"),
-        ("\n", r"p.jsonl: no pairs"),
-    ],
-)
-def test_broken_files(tmp_path: Path, text: str, said: str):
-    (tmp_path / "p.jsonl").write_text(text)
-    with pytest.raises(UserError, match=said):
-        read_blimp(tmp_path)
-
-
-def test_mistakes(tmp_path: Path, models_root: Path, data: Path):
-    with pytest.raises(UserError, match=r"no \.jsonl file there"):
-        read_blimp(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="max_eval_samples "):
-        EvaluateConfig(models=("x",), data_dir="y", max_eval_samples=0)
-    shutil.rmtree(data / "supplement")
-    options = EvaluateConfig(
-        models=(str(models_root / "run"),), data_dir=str(data), output_dir=str(tmp_path / "out")
-    )
-    with pytest.raises(UserError, match="did you mean"):
-        evaluate(options)
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_real_files():
     if not BLIMP.is_dir():
         pytest.skip("no ../shared/data/blimp")
@@ -311,26 +169,3 @@ def test_the_real_files():
     assert all(len(p.pairs) == 1000 for p in parts[0])
     assert sum(len(p.pairs) for p in parts[1]) == 5218
     assert len({p.phenomenon for p in parts[0]}) == 12
-
-
-def test_threads(models_root: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
-    """Chosen before anything is scored, and given back."""
-    import torch
-
-    from electrify.scoring import blimp as verb
-    from electrify.train import machine
-
-    inside: list[int] = []
-    monkeypatch.setattr(machine, "choose", lambda given, **_: machine.Threads(int(given), "user"))
-    monkeypatch.setattr(
-        verb, "judge", lambda *_, **__: inside.append(torch.get_num_threads()) or []
-    )
-    before = torch.get_num_threads()
-    evaluate(
-        EvaluateConfig(
-            models=(str(models_root / "run" / "generator"),),
-            data_dir=str(data),
-            threads=str(before + 1),
-        )
-    )
-    assert (inside, torch.get_num_threads()) == ([before + 1], before)

@@ -2,23 +2,24 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 from transformers import ElectraForPreTraining
 
-from electrify import detect
-from electrify.console import harmless
 from electrify.errors import UserError
-from electrify.scoring.detect import batches_of, show_detection, windows_of
+from electrify.finetuning.saved import kind_of
+from electrify.hub import file_of, must_be_reachable
+from electrify.scoring.detect import detect, load_discriminator, show_detection, windows_of
 from electrify.scoring.options import DetectConfig, given_text
+from electrify.scoring.pll import load_scorer
 
 
 class Terminal(io.StringIO):
@@ -35,14 +36,6 @@ def by_hand(folder: str, ids: list[int]) -> list[float]:
     model = ElectraForPreTraining.from_pretrained(folder).eval()
     with torch.no_grad():
         return model(input_ids=torch.tensor([[2, *ids, 3]])).logits.sigmoid()[0, 1:-1].tolist()
-
-
-def test_long_windows_are_read_one_by_one() -> None:
-    """A pass has 8,192 slots, unless the user says how many windows it has."""
-    windows = [(0, 0, 8190), (1, 0, 100), (2, 0, 8190), *((k, 0, 510) for k in range(3, 20))]
-    found = [[stop - start for _, start, stop in b] for b in batches_of(windows, None)]
-    assert found == [[100, *[510] * 15], [510, 510], [8190], [8190]]
-    assert [len(batch) for batch in batches_of(windows, 16)] == [16, 4]
 
 
 def test_special_tokens_in_a_text_are_text(discriminator: str):
@@ -89,7 +82,7 @@ def test_a_batch_gives_what_each_text_alone_gives(discriminator: str):
 
 
 def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds_it_best(
-    discriminator: str,
+    discriminator,
 ):
     text = "a b c d the chef ate a meal . " * 4
     (found,) = detect(discriminator, [text], max_seq_length=10)
@@ -162,30 +155,6 @@ def test_json(discriminator: str):
     assert found["marked"] == found["words"]
 
 
-def test_a_terminal_gets_colours_and_never_the_texts_own_escapes(
-    discriminator: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    text = "the \x1b]0;owned\x07chef\x9b31m \u202eate [bold]meal[/bold]\n.\x00".replace("\x00", "")
-    raw = run(discriminator, text=text, threshold=0.0, out=Terminal())
-    assert "\x1b[" in raw, "colours"
-    assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
-        raw[i : i + n] for n in (1, 2) for i in range(len(raw))
-    }
-    assert "\\x1b" in raw
-    visible = re.sub(r"\x1b\[[0-9;]*m", "", raw)
-    assert visible.startswith("the \\x1b]0;owned\\x07chef\\x9b31m \\u202eate [bold]meal[/bold]\n.")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(discriminator, text=text, out=Terminal())
-
-
-def test_harmless_keeps_ordinary_text():
-    assert harmless("naïve 漢字 👩\u200d🔬 می\u200cخواهم") == "naïve 漢字 👩\u200d🔬 می\u200cخواهم"
-    assert harmless("a\tb\nc\r\x7f\u2028") == "a\\tb\\nc\\r\\x7f\\u2028"
-
-
 def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
@@ -196,96 +165,55 @@ def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     )
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "is empty"),
-        (b" \n\t\n", "is empty"),
-        (b"the\n\xff\xfet", r"line 2: not UTF-8 \(byte 0xff\)"),
-        (b"the\0chef", r"line 1: a zero byte; this is a binary file"),
-        ("\u200b\u00ad".encode(), "no token"),
-    ],
-)
-def test_bad_texts(discriminator: str, tmp_path: Path, data: bytes, said: str):
-    path = tmp_path / "t"
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=said):
-        run(discriminator, file=str(path))
-    with pytest.raises(UserError, match=said):
-        run(discriminator, stdin=data)
+# -------------------- a model by its name on the Hub
 
 
-def test_bad_calls(discriminator: str, tmp_path: Path):
-    with pytest.raises(UserError, match="No such file"):
-        run(discriminator, file=str(tmp_path / "none"))
-    with pytest.raises(UserError, match="exclude each other"):
-        DetectConfig(model=discriminator, text="a", file="b")
-    with pytest.raises(UserError, match="threshold "):
-        DetectConfig(model=discriminator, threshold=2)
-    with pytest.raises(UserError, match=r"max_seq_length must be 8 to 16"):
-        detect(discriminator, ["a"], max_seq_length=17)
-    with pytest.raises(UserError, match="text 2 is empty"):
-        detect(discriminator, ["a", " "])
+Publish = Callable[..., str]
 
 
-def test_models_that_are_no_discriminator(models_root: Path, tmp_path: Path):
-    for name, said in (
-        ("run", "holds no config.json, .*; did you mean .*run/discriminator"),
-        (
-            "run/generator",
-            (
-                "has no replaced-token head .*; detection needs a discriminator: use the "
-                "discriminator/ folder of a run"
-            ),
-        ),
-        ("bert", "a 'bert' model has no replaced-token head"),
-        ("none", "no such folder"),
-    ):
-        with pytest.raises(UserError, match=said):
-            detect(str(models_root / name), ["a"])
-    broken = Path(shutil.copytree(models_root / "run" / "discriminator", tmp_path / "broken"))
-    tensors = load_file(broken / "model.safetensors")
-    tensors.pop("electra.encoder.layer.0.output.dense.bias")
-    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        UserError,
-        match=r"lacks 1 weights of the encoder: electra.encoder.layer.0.output.dense.bias",
-    ):
-        detect(str(broken), ["a"])
-    (broken / "model.safetensors").write_bytes(b"1234")
-    with pytest.raises(UserError, match="its weights cannot be loaded"):
-        detect(str(broken), ["a"])
+@pytest.fixture
+def published(models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Puts a model with a mark into the cache of a Hub that cannot be reached. Returns its name.
+    cached: whether electrify.json is there, too."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for asked in (file_of, must_be_reachable):
+        asked.cache_clear()
+
+    def publish(part: str, name: str, mark: dict[str, Any], *, cached: bool = True) -> str:
+        top = tmp_path / f"models--me--{name}"
+        (top / "refs").mkdir(parents=True)
+        (top / "refs" / "main").write_text("1" * 40)
+        snapshot = Path(shutil.copytree(models_root / part, top / "snapshots" / ("1" * 40)))
+        if cached:
+            (snapshot / "electrify.json").write_text(json.dumps(mark))
+        return f"me/{name}"
+
+    return publish
 
 
-def test_threads_are_measured_for_long_texts_only(
-    discriminator: str, monkeypatch: pytest.MonkeyPatch
-):
-    """A sentence is read before a measurement is done; a number that is given counts for both."""
-    from electrify.scoring import detect as module
-    from electrify.train.machine import Threads
-
-    asked: list[str] = []
-    inside: list[int] = []
-    read = module.read_windows
-    monkeypatch.setattr(
-        module, "choose", lambda given, **_: asked.append(given) or Threads(2, "user")
-    )
-    monkeypatch.setattr(
-        module, "read_windows", lambda *a: inside.append(torch.get_num_threads()) or read(*a)
-    )
-    before = torch.get_num_threads()
-    detect(discriminator, ["the chef"])
-    detect(discriminator, ["the chef"], threads="2")
-    monkeypatch.setattr(module, "MANY_TOKENS", 2)
-    detect(discriminator, ["the chef"])
-    assert (asked, inside) == (["2", "auto"], [before, 2, 2])
-    assert torch.get_num_threads() == before
+def test_energies_are_energies_under_a_name(published: Publish) -> None:
+    name = published("run/discriminator", "a", {"objective": "electric", "logits": "energy"})
+    assert load_scorer(name).kind == "electric"
+    with pytest.raises(UserError, match=r"its logits are energies .objective electric"):
+        load_discriminator(name)
 
 
-def test_texts_that_the_tokenizer_does_not_know(
-    discriminator: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    detect(discriminator, ["the the"])
-    assert "unknown" not in capsys.readouterr().err
-    detect(discriminator, ["สวัสดี"])
-    assert "of the characters are unknown to the tokenizer" in capsys.readouterr().err
+def test_what_compares_candidates_gives_no_score_under_a_name(published: Publish) -> None:
+    name = published("run/generator", "b", {"part": "selector", "logits": "choice"})
+    with pytest.raises(UserError, match="compares a few candidates"):
+        load_scorer(name)
+
+
+def test_a_network_of_a_run_predicts_nothing_under_a_name(published: Publish) -> None:
+    name = published("run/discriminator", "c", {"part": "discriminator", "objective": "rtd"})
+    with pytest.raises(UserError, match="is the discriminator of a run"):
+        kind_of(name, {"architectures": ["ModernBertForTokenClassification"]})
+
+
+def test_without_the_file_and_without_a_network_it_is_said(published, capsys):
+    name = published("run/discriminator", "e", {}, cached=False)
+    for _ in range(2):
+        assert load_scorer(name).kind == "rtd"
+    said = capsys.readouterr().err
+    assert said.count("electrify.json is not in the Hub's cache, and the Hub cannot be asked") == 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import signal
 import time
 from dataclasses import asdict, replace
@@ -15,11 +13,11 @@ from typing import Any, cast
 
 import psutil
 import pytest
-from test_study_identity import TINY, blimp, config, line
+from test_study_identity import TINY, blimp, config
 
 from batches import tiny
-from electrify.errors import Unfinished, UserError
-from electrify.files import claim
+from electrify import cli
+from electrify.errors import UserError
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings
 from electrify.finetuning.run import SCORES, finetune
 from electrify.flop_counts import recipe_flops
@@ -27,33 +25,24 @@ from electrify.recipe import dump, override
 from electrify.studies import one_run
 from electrify.studies import run as run_module
 from electrify.studies import study as study_module
-from electrify.studies.budgets import Trial
 from electrify.studies.measures import LAST_ONLY, measure_named, measured
 from electrify.studies.one_run import OUTCOME, pretrain_and_measure
 from electrify.studies.options import CompareConfig
 from electrify.studies.run import (
     LOG,
     Runner,
-    as_text,
-    compare,
     forecast,
     result_of,
-    slots,
-    spawn,
-    trained_share,
-    work_of,
 )
 from electrify.studies.study import (
     PRETRAIN,
-    STUDY,
     Study,
     plan_study,
     read_results,
-    write_results,
 )
 from electrify.tables import KEPT
 from electrify.train import run as pretraining
-from small import Process, electrify, records, signalled
+from small import Process, electrify, records
 
 # ------------------------------------------------------------------ one encoder
 
@@ -74,9 +63,7 @@ def one(data: Path, folder: Path, recipe: str = "bert-tiny", **fields: Any) -> d
     return json.loads((folder / OUTCOME).read_text())
 
 
-def test_a_task_that_fails_does_not_lose_the_others(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_fails_does_not_lose_the_others(small_data, tmp_path, monkeypatch):
     """The outcome grows with each task: it tells how far an encoder has come."""
     seen = []
 
@@ -105,9 +92,7 @@ def test_a_task_that_fails_does_not_lose_the_others(
     assert seen == [([], []), ([], ["planted"]), ([], failed), (["cola"], failed)]
 
 
-def test_a_first_stage_counts(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_stage_counts(small_data, tmp_path, monkeypatch):
     """Tokens are those of both stages, as the FLOPs are."""
     monkeypatch.setattr(one_run, "measured", lambda *_: {"metric": "f1", "scores": [0.5]})
     fields = {"max_steps": 3, "generator_steps": 2, "discriminator_start": "random"}
@@ -115,31 +100,6 @@ def test_a_first_stage_counts(
     logs = [records(tmp_path / "run" / name, "train") for name in ("generator-stage", ".")]
     assert found["tokens"] == sum(log[-1]["tokens"] for log in logs)
     assert found["flops"] == logs[1][-1]["flops"] > logs[0][-1]["flops"]
-
-
-def test_a_signal_in_the_last_update_ends_an_encoder(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is saved, and measured by the next command."""
-    monkeypatch.setattr(one_run, "measured", lambda *_: {"metric": "f1", "scores": [0.5]})
-    with monkeypatch.context() as patched:
-        signalled(patched, step=2, number=signal.SIGTERM)
-        with pytest.raises(Unfinished):
-            one(small_data, tmp_path, max_steps=2)
-    assert not (tmp_path / OUTCOME).exists()
-    assert one(small_data, tmp_path, max_steps=2)["steps"] == 2
-
-
-def test_word_substitution_by_each_network(small_data: Path, tmp_path: Path) -> None:
-    """Both tasks of a run whose encoder is exported twice, each by its own network."""
-    tasks = ("planted", "planted:mlm")
-    found = one(small_data, tmp_path, "corrective-tiny", tasks=tasks, max_eval_samples=20)["scores"]
-    asked = options(small_data, tasks=tasks, max_eval_samples=20)
-    for task, network in zip(tasks, (KEPT, "corrector"), strict=True):
-        folder = tmp_path / "run" / network
-        alone = measured(measure_named(task, None), folder, asked, tmp_path / "out")
-        assert found[task] == alone
-        assert alone["metric"] == "accuracy"
 
 
 def tagger(small_data: Path, out: Path) -> str:
@@ -158,12 +118,8 @@ def tagger(small_data: Path, out: Path) -> str:
     return str(result.exported[KEPT])
 
 
-@pytest.mark.parametrize(
-    ("way", "layers"), [("", "none"), ("frozen", "last"), ("frozen-all", "all")]
-)
-def test_a_task_is_measured_as_the_command_measures_it(
-    way: str, layers: Any, small_data: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("way", "layers"), [("", "none"), ("frozen", "last")])
+def test_a_task_is_measured_as_the_command_measures_it(way, layers, small_data, tmp_path):
     """But evaluated once: what `finetune` shows on the way costs time and changes nothing."""
     model = tagger(small_data, tmp_path)
     asked = options(small_data, data_dir=str(tmp_path), tasks=("conll2000",))
@@ -208,34 +164,6 @@ def test_tasks_without_an_encoder(
 # ------------------------------------------------------------------ processes and their results
 
 
-def test_slots_are_cores_or_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process goes where there is room; several of one study keep to a core each, of those that
-    the command may use."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 3, 5}, raising=False)
-    assert slots(1, "cpu") == [None]
-    assert slots(2, "cpu") == [2, 3]
-    with pytest.raises(UserError, match="there are 3 cores, not 4"):
-        slots(4, "cpu")
-    monkeypatch.setattr(run_module, "gpus", lambda device: 2)
-    assert slots(1, "auto") == [0]
-    with pytest.raises(UserError, match="there are 2 GPUs, not 3"):
-        slots(3, "auto")
-
-
-def test_an_encoder_gets_one_of_the_gpus_that_are_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[dict[str, str]] = []
-    monkeypatch.setattr(run_module, "gpus", lambda device: 2)
-    monkeypatch.setattr(run_module.subprocess, "Popen", lambda *_, env, **__: started.append(env))
-    for ours, names in (("2,3", ["2", "3"]), ("GPU-a,MIG-b", ["GPU-a", "MIG-b"]), ("", ["0", "1"])):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ours)
-        for slot in slots(2, "auto"):
-            spawn(tmp_path, options(tmp_path), slot, recipe="")
-        assert [env["CUDA_VISIBLE_DEVICES"] for env in started[-2:]] == names
-        assert json.loads((tmp_path / "work.json").read_text())["core"] is None
-
-
 def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Path) -> None:
     """The reason is the last line of its log."""
     study = plan_study(config(small_data, tmp_path))
@@ -261,34 +189,6 @@ def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Pat
     assert found.failed == {"b": "no such file", "c": "killed by signal 11. Its last line: no room"}
 
 
-def test_all_recipes_of_a_seed_before_the_next_seed(small_data: Path, tmp_path: Path) -> None:
-    """So a study that is stopped can compare them. The longest run of a recipe comes first."""
-    waiting = Runner(plan_study(config(small_data, tmp_path))).waiting
-    assert [t.seed for t in waiting] == sorted(t.seed for t in waiting)
-    first = [(t.entry.partition("-")[0], t.budget) for t in waiting if t.seed == waiting[0].seed]
-    assert first[:4] == [("bert", 2e8), ("bert", 1e8), ("electra", 2e8), ("electra", 1e8)]
-
-
-def test_no_command_comes_between_a_study_and_its_report(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would have the folder's lock, and a study would end without a report after all its
-    work."""
-    study = plan_study(config(small_data, tmp_path))
-    lines = [line(study, k) for k in range(len(study.trials))]
-    monkeypatch.setattr(Runner, "run", lambda runner: lines)
-    real = run_module.table_of
-
-    def between(*given: Any, **named: Any) -> Any:
-        with pytest.raises(UserError, match="another process"), claim(study.out, STUDY):
-            pass
-        return real(*given, **named)
-
-    monkeypatch.setattr(run_module, "table_of", between)
-    compare(study)
-    assert (study.out / "report.md").is_file()
-
-
 # ------------------------------------------------------------------ shared prefix runs, forecast
 
 
@@ -298,35 +198,8 @@ def curve(corpus: Path, tmp_path: Path, **fields: Any) -> Study:
     return plan_study(config(corpus, tmp_path, **(given | fields)))
 
 
-def logged(study: Study, trial: Trial, step: int, *, stage: str = ".") -> None:
-    """The log of a run up to this update."""
-    run = study.folder(trial) / "run" / stage
-    run.mkdir(parents=True, exist_ok=True)
-    (run / "metrics.jsonl").write_text(f'{{"cut\n{{"step": {step}}}\n')
-
-
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "probed", lambda study, trial: 1e-6)
-
-
-@pytest.mark.slow
-def test_a_run_whose_start_is_damaged_is_run_whole(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = curve(small_data, tmp_path, tasks=("blimp",))
-    long, short = study.trials
-    work = work_of(study, long)
-    assert work["milestones"] == [short.starts_at]
-    study.folder(long).mkdir(parents=True)
-    pretrain_and_measure(study.folder(long), config=asdict(study.config), **work)
-    start = work_of(study, short)["prefix"]
-    assert start.endswith(f"checkpoint-{short.starts_at}")
-    weights = Path(start) / "model.safetensors"
-    changed = bytearray(weights.read_bytes())
-    changed[-10] ^= 1
-    weights.write_bytes(changed)
-    assert work_of(study, short)["prefix"] is None
-    assert "model.safetensors does not have the hash" in capsys.readouterr().err
 
 
 def test_a_run_waits_for_its_start(small_data: Path, tmp_path: Path) -> None:
@@ -342,41 +215,7 @@ def test_a_run_waits_for_its_start(small_data: Path, tmp_path: Path) -> None:
     assert not runner.must_wait(short)
 
 
-def test_a_budget_that_is_added_later_is_planned_whole(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The longest run has passed the update at which it would start, and is not trained again."""
-    fast(monkeypatch)
-    study = curve(small_data, tmp_path)
-    long, short = study.trials
-    assert forecast(study)["lines"][1]["starts_at"] == short.starts_at
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0, seconds=1e-6 * long.flops, task_seconds=30.0)])
-    plan = forecast(study)
-    assert plan["lines"][1]["starts_at"] is None
-    assert plan["lines"][1]["minutes"] == pytest.approx(1e-6 * short.flops / 60)
-    assert plan["minutes"] == plan["lines"][1]["minutes"]
-    assert plan["task_minutes"] == 0.5
-    assert "tasks about 30 s" in as_text(plan)
-
-
-def test_minutes_leave_out_what_is_done(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fast(monkeypatch)
-    study = curve(small_data, tmp_path, budgets=(1e10,), seeds=2)
-    first, second = study.trials
-    whole = forecast(study)
-    assert whole["minutes"] == pytest.approx(2 * whole["lines"][0]["minutes"])
-    logged(study, second, round(0.99 * second.steps))
-    assert forecast(study)["minutes"] == pytest.approx(1.01 * whole["minutes"] / 2, rel=1e-3)
-    logged(study, first, first.steps)
-    assert forecast(study)["minutes"] == pytest.approx(0.01 * whole["minutes"] / 2, rel=0.1)
-
-
-def test_minutes_go_by_flops(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minutes_go_by_flops(small_data, tmp_path, monkeypatch):
     """Of updates with longer rows later on, of a cheaper first stage, and of the end of a run that
     another one begins, in whatever convention the budgets are."""
     fast(monkeypatch)
@@ -390,55 +229,6 @@ def test_minutes_go_by_flops(
         share = 1 if trial.starts_at is None else 1 - trial.starts_at / trial.steps
         assert row["minutes"] == pytest.approx(1e-6 * share * found / 60)
     assert sum(trial.starts_at is not None for trial in study.trials) == 1
-
-
-def test_rates_come_from_encoders_that_are_trained_already(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0)])
-    asked = []
-
-    def probed(study: Any, trial: Any) -> float:
-        asked.append(trial.entry)
-        return 3e-9
-
-    monkeypatch.setattr(run_module, "probed", probed)
-    first, _, other, _ = forecast(study)["lines"][:4]
-    assert asked == [study.recipes[1]]
-    assert first["minutes"] == pytest.approx(2.0 * first["updates"] / 60)
-    assert other["minutes"] == pytest.approx(3e-9 * other["flops"] / 60)
-    assert first["parameters"] < other["parameters"]
-    assert first["done"] == 1
-    assert first["tokens"] == first["updates"] * 4 * 16
-
-
-def test_a_recipe_is_probed(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its first stage, if there are two; nothing is left behind."""
-    monkeypatch.setattr(run_module, "PROBE_S", 0.1)
-    recipes = (f"two-stage-tiny:{TINY},discriminator_start=random", f"bert-tiny:{TINY}")
-    study = curve(small_data, tmp_path, recipes=recipes)
-    rates = run_module.rates_of(study, ())
-    assert all(1e-13 < rate < 1e-6 for rate in rates.values())
-    assert rates[recipes[1]] == pytest.approx(rates[recipes[0]], rel=3)
-    assert not study.out.exists()
-
-
-def test_tasks_are_the_second_half_of_an_encoder(small_data: Path, tmp_path: Path) -> None:
-    """And a first stage is a part of the training."""
-    words = f"two-stage-tiny:{TINY},discriminator_start=random"
-    study = curve(small_data, tmp_path, recipes=(words,), budgets=(1e9,))
-    (trial,) = study.trials
-    first, folder = trial.recipe.train.generator_steps, study.folder(trial)
-    logged(study, trial, first, stage="generator-stage")
-    assert trained_share(folder, trial) == pytest.approx(first / (first + trial.steps))
-    logged(study, trial, trial.steps)
-    assert Runner(study).share() == pytest.approx(0.5)
-    (folder / OUTCOME).write_text('{"scores": {"blimp": 1}, "failed": {}}')
-    assert Runner(study).share() == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------ the whole command
@@ -456,17 +246,23 @@ def folders(out: Path) -> list[Path]:
     return sorted((out / "encoders").iterdir())
 
 
-def test_a_curve_of_two_budgets(small_data: Path, tmp_path: Path) -> None:
+def test_a_curve_of_two_budgets(small_data, tmp_path, monkeypatch, capsys):
+    fast(monkeypatch)
     out = tmp_path / "out"
     study = words(small_data, out, "--budgets", "2e8,1e8", "--seeds", "1", "--no-baselines")
-    plan = json.loads(electrify([*study, "--plan-only", "--json"], tmp_path).out)
+
+    def said(*more: str) -> Any:
+        assert cli.main([*study, *more]) == 0
+        return capsys.readouterr()
+
+    plan = json.loads(said("--plan-only", "--json").out)
     assert not out.exists()
     long, short = plan["lines"]
     assert long["starts_at"] is None
     assert 0 < short["starts_at"] < short["updates"] < long["updates"]
     assert short["minutes"] < long["minutes"]
 
-    done = electrify(study, tmp_path)
+    done = said()
     assert "mean rank" in done.out
     results = list(read_results(out).values())
     assert [(r.budget, r.failed) for r in results] == [(2e8, {}), (1e8, {})]
@@ -478,7 +274,7 @@ def test_a_curve_of_two_budgets(small_data: Path, tmp_path: Path) -> None:
     assert f"continuing after step {short['starts_at']}" in (b / "log.txt").read_text()
     assert max(r["step"] for r in records(b / "run")) == short["updates"]
 
-    again = electrify(study, tmp_path)
+    again = said()
     assert "2 of 2 encoders are done already" in again.err
     assert again.out == done.out
 
@@ -512,36 +308,3 @@ def test_a_study_killed_five_times(small_data: Path, tmp_path: Path) -> None:
     electrify(words(small_data, killed, *more, recipes=recipes), tmp_path, seconds=900)
     assert (killed / "report.csv").read_text() == (whole / "report.csv").read_text()
     assert len(read_results(killed)) == 2 * 2 * 2 + 2 * 2
-
-
-@pytest.mark.slow
-def test_an_encoder_that_fails_is_tried_again(small_data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    study = words(small_data, out, "--budgets", "1e8", "--seeds", "2", "--no-baselines")
-    electrify(study, tmp_path)
-    first = folders(out)[0]
-    shutil.rmtree(out / "encoders")
-    (out / "results.jsonl").unlink()
-    (first / "run").mkdir(parents=True)
-    (first / "run" / "mine.txt").write_text("mine")
-    failed = electrify(study, tmp_path, expect=1)
-    assert "holds no run" in failed.out
-    assert [bool(r.failed) for _, r in sorted(read_results(out).items())] == [True, False]
-    (first / "run" / "mine.txt").unlink()
-    electrify(study, tmp_path)
-    assert not any(r.failed for r in read_results(out).values())
-
-
-@pytest.mark.slow
-def test_a_study_that_is_carried_elsewhere(small_data: Path, tmp_path: Path) -> None:
-    """A shorter budget whose longest run stayed behind is run whole."""
-    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    electrify(words(small_data, out, "--budgets", "2e8", "--no-baselines"), tmp_path)
-    elsewhere.mkdir()
-    for name in ("study.yaml", "results.jsonl"):
-        shutil.copy(out / name, elsewhere / name)
-    both = words(small_data, elsewhere, "--budgets", "2e8,1e8", "--no-baselines", "--seeds", "1")
-    done = electrify(both, tmp_path)
-    assert "1 of 2 encoders are done already" in done.err
-    assert len(folders(elsewhere)) == 1
-    assert len(read_results(elsewhere)) == 4

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.text import documents, streams, tables
+from electrify.text import documents, streams
 from electrify.text.options import PrepareConfig
 from electrify.text.sources import Source
-from electrify.text.tables import rows
 from texts import read, write
 
 
@@ -57,22 +56,6 @@ def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> N
     assert found == expected
 
 
-def test_long_documents_are_cut_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
-    monkeypatch.setattr(streams, "CHUNK", 64)
-    words = " ".join(f"wörd{i}" for i in range(200))
-    docs, counts = read(write(tmp_path, "a.txt", words))
-    assert " ".join(docs) == words
-    assert len(docs) > 10
-    assert all(len(d) <= 100 for d in docs)
-    assert counts["cuts"] == len(docs) - 1
-    one_word = "é中😀" * 300
-    assert "".join(read(write(tmp_path, "b.txt", one_word))[0]) == one_word
-    assert "".join(read(write(tmp_path, "c.jsonl", json.dumps({"text": one_word})))[0]) == one_word
-
-
 # ------------------------------------------------------------------ encodings
 
 
@@ -100,20 +83,6 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     assert read(path, encoding_errors="skip") == ([], {"encoding_errors": 1})
     with pytest.raises(UserError, match="is not UTF-8; convert the file, or choose"):
         read(path)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (bytes(range(256)) * 50, "binary file"),
-        ("text".encode("utf-16"), "UTF-16"),
-        (b"\x1f\x8b\x08\0\0\0\0\0\0\0", "gzip data; give it the ending"),
-        (b"%PDF-1.7 and so on", "a PDF"),
-    ],
-)
-def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read(write(tmp_path, "a.txt", data))
 
 
 # ------------------------------------------------------------------ rows
@@ -167,25 +136,6 @@ def test_csv_and_tsv(tmp_path: Path) -> None:
         read(write(tmp_path, "b.csv", "id,text\n1,x\n2\n"))
     with pytest.raises(UserError, match=r"c\.csv, line 3: broken CSV"):
         read(write(tmp_path, "c.csv", 'id,text\n1,"open\nx\n'))
-
-
-@pytest.mark.parametrize(("ending", "sign"), [("csv", ","), ("tsv", "\t")])
-def test_tables_without_a_header(tmp_path: Path, ending: str, sign: str) -> None:
-    """As `finetune` reads them: columns are called by their numbers."""
-    path = write(tmp_path, f"a.{ending}", f"1{sign}one\n2{sign}two\n")
-    assert read(path, header=False, text_column="1")[0] == ["one", "two"]
-    assert [row.cells["1"] for row in rows(path, header=False)] == ["one", "two"]
-    with pytest.raises(UserError, match=r"none of its columns .*name it with --text-column"):
-        read(path, header=False)
-    single = write(tmp_path, f"b.{ending}", "one\ntwo\n")
-    assert read(single, header=False)[0] == ["one", "two"]
-
-
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MAX_LINE", 100)
-    monkeypatch.setattr(streams, "CHUNK", 64)
-    with pytest.raises(UserError, match=r"line 1 is longer than"):
-        read(write(tmp_path, "a.jsonl", '{"text": "' + "x" * 500 + '"}'))
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -302,29 +252,13 @@ LETTERS = st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_chara
 LETTERS |= st.sampled_from("\x85\x0b\x0c\t")
 
 
-@given(st.lists(st.text(LETTERS, max_size=9)), st.sampled_from(["\n", "\r\n", "\r"]))
-@settings(max_examples=60, deadline=None)
-def test_prepare_and_predict_read_the_same(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
-) -> None:
-    """Whatever white space Unicode knows."""
-    folder = tmp_path_factory.mktemp("x")
-    fasta = write(folder, "a.fa", end.join([">x", *lines, ">y", "A"]).encode())
-    smiles = write(folder, "a.smi", end.join(lines).encode())
-    for path, column in ((fasta, "sequence"), (smiles, "smiles")):
-        texts = [row.cells[column].strip() for row in rows(str(path))]
-        assert [text for text in texts if text] == read(path)[0]
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     sequences=st.lists(st.text(alphabet="ACGT", min_size=1, max_size=90), max_size=6),
     width=st.integers(1, 70),
     longest=st.integers(7, 50),
 )
-def test_nothing_of_a_sequence_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, sequences: list[str], width: int, longest: int
-) -> None:
+def test_nothing_of_a_sequence_is_lost(tmp_path_factory, sequences, width, longest):
     """However lines are folded, and with documents that are cut because they are too long."""
     lines: list[str] = []
     for number, sequence in enumerate(sequences):
@@ -340,7 +274,17 @@ def test_nothing_of_a_sequence_is_lost(
     assert (counts["cuts"] > 0) == any(len(sequence) > longest for sequence in sequences)
 
 
-def test_molecules_without_names(tmp_path: Path) -> None:
-    text = "smiles\tname\nCCO\tethanol\n\nc1ccccc1 benzene 71-43-2\nSmiles\n"
-    assert read(write(tmp_path, "a.smi", text))[0] == ["CCO", "c1ccccc1", "Smiles"]
-    assert read(write(tmp_path, "b.smiles", "[Na+].[Cl-]"))[0] == ["[Na+].[Cl-]"]
+def test_long_documents_are_cut_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_DOCUMENT", 100)
+    monkeypatch.setattr(streams, "CHUNK", 64)
+    words = " ".join(f"wörd{i}" for i in range(200))
+    docs, counts = read(write(tmp_path, "a.txt", words))
+    assert " ".join(docs) == words
+    assert len(docs) > 10
+    assert all(len(d) <= 100 for d in docs)
+    assert counts["cuts"] == len(docs) - 1
+    one_word = "é中😀" * 300
+    assert "".join(read(write(tmp_path, "b.txt", one_word))[0]) == one_word
+    assert "".join(read(write(tmp_path, "c.jsonl", json.dumps({"text": one_word})))[0]) == one_word

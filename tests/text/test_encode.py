@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers
 
 from electrify.text import encode
+from electrify.text.dedup import Seen, digest, fraction
 from electrify.text.encode import Encoder, Start, Task, read_part, start, write_part
-from electrify.text.vocabulary import Splitting, train, windows
+from electrify.text.vocabulary import Splitting, train
 
 TEXTS = [
     "The naïve café, 中文 and don't; 12.5% of [MASK]!",
@@ -72,24 +72,8 @@ def test_remembering_changes_nothing(texts: list[str]) -> None:
         assert np.array_equal(a, b)
 
 
-def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"word{i} the café {i}" for i in range(200)]
-    expected = Encoder(tokenizer_json(), remember=False)(texts)
-    monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
-    monkeypatch.setattr(encode, "_BATCH", 100)
-    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
-        assert np.array_equal(a, b)
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_other_kinds_do_not_remember(kind: str) -> None:
-    assert Encoder(tokenizer_json(kind))._known is None
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_long_texts_in_pieces_have_the_ids_of_the_whole(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_in_pieces_have_the_ids_of_the_whole(kind, monkeypatch):
     text = " ".join(TEXTS)
     whole = Encoder(tokenizer_json(kind), remember=False)([text])
     monkeypatch.setattr(encode, "PIECE", 50)
@@ -108,9 +92,7 @@ ODD = "".join(DRAW.choices([*"ACGT", "e\u0301", "\u200d", "\u0130", " "], k=4000
 @pytest.mark.parametrize(
     "splitting", [Splitting("chunks", 6), Splitting("none"), Splitting()], ids=str
 )
-def test_pieces_end_where_windows_do(
-    kind: str, splitting: Splitting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_end_where_windows_do(kind, splitting, monkeypatch):
     """Behind the first piece, the k-mers of a long sequence were those of another frame."""
     texts = [ASCII, SPACED, ODD]
     if splitting.kind == "auto" and kind != "wordpiece":
@@ -126,17 +108,6 @@ def test_pieces_end_where_windows_do(
         lengths, ids, _ = Encoder(made.to_str())([text])
         assert ids.tolist() == expected
         assert lengths.tolist() == [len(expected)]
-
-
-def test_a_given_normalizer_may_delete_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Tokenizer(models.WordPiece({"[UNK]": 0, "A": 1, "AC": 2, "C": 3, "CA": 4}))
-    made.model.continuing_subword_prefix = ""
-    made.normalizer = normalizers.Replace("-", "")
-    made.pre_tokenizer = windows(5)
-    text = "".join(random.Random(0).choices("AC-", k=3000))
-    monkeypatch.setattr(encode, "PIECE", 300)
-    _, ids, _ = Encoder(made.to_str())([text])
-    assert ids.tolist() == made.encode(text).ids
 
 
 def part(tmp_path: Path) -> tuple[Path, dict[str, int]]:
@@ -179,3 +150,51 @@ def test_part_of_another_task_or_with_a_changed_byte_is_not_used(tmp_path: Path)
     path.write_bytes(good[: len(good) - 1])
     assert read_part(path, key="k", dtype="<u2") is None
     assert read_part(tmp_path / "none", key="k", dtype="<u2") is None
+
+
+# -------------------- the set of hashes against Python's own set
+
+
+# Few distinct values, some ending in zero bytes, which numpy's string type would strip if it were
+# careless.
+HASHES = st.sampled_from(
+    [bytes([a]) * n + bytes(16 - n) for a in (0, 1, 255) for n in (1, 8, 15, 16)]
+)
+
+
+@given(st.lists(st.lists(HASHES, max_size=12), max_size=12))
+def test_like_a_set(batches: list[list[bytes]]) -> None:
+    seen, reference = Seen(), set()
+    for batch in batches:
+        expected = []
+        for h in batch:
+            expected.append(h not in reference)
+            reference.add(h)
+        assert seen.add(batch) == expected
+
+
+def test_fractions_are_uniform_and_independent() -> None:
+    pairs = [
+        (fraction(d, stream=0), fraction(d, stream=1))
+        for d in (digest(str(i).encode()) for i in range(4000))
+    ]
+    chosen = [b for a, b in pairs if a < 0.1]
+    assert 330 < len(chosen) < 470  # 400 +- 3.7 standard deviations
+    assert 0.45 < sum(chosen) / len(chosen) < 0.55
+
+
+def test_many_single_additions_keep_few_runs() -> None:
+    seen = Seen()
+    for i in range(1000):
+        assert seen.add([digest(str(i).encode())]) == [True]
+    assert len(seen._runs) <= 10
+    assert not any(seen.add([digest(str(i).encode()) for i in range(1000)]))
+
+
+def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"word{i} the café {i}" for i in range(200)]
+    expected = Encoder(tokenizer_json(), remember=False)(texts)
+    monkeypatch.setattr(encode, "_MAX_KNOWN", 10)
+    monkeypatch.setattr(encode, "_BATCH", 100)
+    for a, b in zip(Encoder(tokenizer_json())(texts), expected, strict=True):
+        assert np.array_equal(a, b)

@@ -7,11 +7,8 @@ import errno
 import gzip
 import hashlib
 import json
-import lzma
 import os
-import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from presets import from_preset
 from vocabularies import some_texts
 
 from electrify.errors import UserError
@@ -39,7 +35,7 @@ from electrify.text.corpus import (
     verify,
 )
 from electrify.text.dedup import digest, fraction, until
-from electrify.text.options import PRESETS, PrepareConfig, differing
+from electrify.text.options import PrepareConfig
 from electrify.text.report import report
 from electrify.text.tokenizer import load_tokenizer
 from small import mistake, write_text
@@ -122,17 +118,6 @@ def test_workers_and_a_second_run_change_no_byte(corpus: Path, tmp_path: Path) -
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
 
 
-def test_options_about_documents(corpus: Path, tmp_path: Path) -> None:
-    manifest = run(corpus, tmp_path / "all", deduplicate=False, valid_fraction=0.0)
-    assert (
-        manifest.counts["documents"],
-        manifest.counts["duplicates"],
-        manifest.splits["valid"],
-    ) == (450, 0, [])
-    manifest = run(corpus, tmp_path / "few", max_documents=7, vocab_size=200)
-    assert manifest.counts["documents"] == 7
-
-
 def test_an_existing_tokenizer_is_taken_over(corpus: Path, tmp_path: Path) -> None:
     first = run(corpus, tmp_path / "first")
     second = run(corpus, tmp_path / "second", tokenizer=str(tmp_path / "first" / "tokenizer"))
@@ -156,9 +141,7 @@ def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / shards[2].tokens_file, "<u2").tolist() == [1] + [9] * 9
 
 
-def test_finished_folder_is_verified_and_not_made_again(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_folder_is_verified_and_not_made_again(corpus, tmp_path, capsys):
     out = tmp_path / "data"
     manifest, before = run(corpus, out), contents(out)
     capsys.readouterr()
@@ -175,101 +158,7 @@ def test_finished_folder_is_verified_and_not_made_again(
         run(corpus / "a.txt", out)
 
 
-def test_changed_files_of_a_finished_folder_are_named(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    run(corpus, out)
-    for name in ("unigram.npy", "tokens-train-00000.bin", "tokenizer/tokenizer.json"):
-        good = (out / name).read_bytes()
-        (out / name).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        with pytest.raises(UserError, match=f"{name} does not have the hash"):
-            run(corpus, out)
-        (out / name).write_bytes(good)
-
-
-def test_output_folder_of_somebody_else(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    out.mkdir()
-    (out / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match=r"holds other files \(thesis\.tex"):
-        run(corpus, out)
-    assert [p.name for p in out.iterdir()] == ["thesis.tex"]
-    with pytest.raises(UserError, match="is a file"):
-        run(corpus, out / "thesis.tex")
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["unfinished/notes.txt"],
-        ["tokenizer/mine.txt"],
-        ["unfinished/notes.txt", "tokenizer/mine.txt"],
-        ["unfinished"],
-    ],
-)
-def test_folders_of_the_user_with_our_names(corpus: Path, tmp_path: Path, names: list[str]) -> None:
-    """A name makes nothing ours: they are foreign files like any other."""
-    out = tmp_path / "data"
-    for name in names:
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_text("mine")
-    before = contents(out)
-    with pytest.raises(UserError, match=r"holds other files \((tokenizer|unfinished)"):
-        run(corpus, out)
-    assert contents(out) == before
-
-
-def test_what_the_user_puts_into_a_finished_folder_stays(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data"
-    run(corpus, out)
-    for name in ("unfinished/notes.txt", "tokenizer/mine.txt"):
-        (out / name).parent.mkdir(exist_ok=True)
-        (out / name).write_text("mine")
-    before = contents(out)
-    run(corpus, out)
-    assert contents(out) == before
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "corpus is empty"),
-        (b"\n \n\t\n\n", "corpus is empty"),
-        (b"\xff\xfe\xfd", "UTF-16|not UTF-8"),
-        (random.Random(0).randbytes(5000), "binary|not UTF-8"),
-    ],
-)
-def test_unusable_files_leave_nothing_prepared(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        run(tmp_path / "a.txt", tmp_path / "data")
-    assert not (tmp_path / "data" / "manifest.json").exists()
-
-
-def test_impossible_options(tmp_path: Path) -> None:
-    for changes, message in (
-        ({"valid_fraction": 1.0}, "valid_fraction"),
-        ({"workers": 0}, "workers"),
-        ({"vocab_size": 3}, "vocab_size"),
-    ):
-        with pytest.raises(UserError, match=message):
-            run("x", tmp_path / "data", **changes)
-    with pytest.raises(UserError, match="inputs"):
-        PrepareConfig(inputs=(), output_dir="x")
-
-
-def test_everything_in_validation(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(
-        next(t for t in some_texts() if fraction(digest(t.encode()), stream=0) < 0.5)
-    )
-    with pytest.raises(UserError, match="lower valid_fraction"):
-        run(tmp_path / "a.txt", tmp_path / "data", valid_fraction=0.5)
-
-
-def test_a_disk_that_fills_up(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up(corpus, tmp_path, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -316,25 +205,6 @@ def stop_when(process: subprocess.Popen[bytes], moment: Callable[[], Any], sign:
     process.communicate()
 
 
-def children(pid: int) -> list[int]:
-    """Processes whose parent is `pid`."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
-        except OSError:  # it ended meanwhile
-            continue
-    return found
-
-
-def gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "unbroken")
@@ -358,33 +228,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(corpus: Path, tmp_path
     assert manifest.counts["documents"] == 400
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-def test_stopping_leaves_no_process_and_finished_parts_are_used(
-    corpus: Path, tmp_path: Path, sign: int
-) -> None:
-    out = tmp_path / "data"
-    pids: list[int] = []
-    process = start(corpus, out)
-
-    def first_part() -> bool:
-        pids[:] = children(process.pid) or pids
-        return any(out.glob(f"{UNFINISHED}/parts/*/*.part"))
-
-    stop_when(process, first_part, sign)
-    assert process.returncode != 0
-    assert not (out / "manifest.json").exists()
-    assert pids
-    assert gone(pids)
-    run(corpus, out)
-    assert json.loads((out / prepare.LOG).read_text())["parts_reused"] >= 1
-    run(corpus, tmp_path / "unbroken")
-    assert contents(out) == contents(tmp_path / "unbroken")
-
-
-def test_changed_input_and_options_of_an_unfinished_run(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_input_and_options_of_an_unfinished_run(corpus, tmp_path, monkeypatch):
     def stop(*args: Any, **kwargs: Any) -> Manifest:
         raise KeyboardInterrupt
 
@@ -406,12 +250,7 @@ def test_changed_input_and_options_of_an_unfinished_run(
     assert contents(tmp_path / "data") == contents(tmp_path / "unbroken")
 
 
-def test_a_file_that_stopped_the_run_is_mended(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_that_stopped_the_run_is_mended(corpus, tmp_path, monkeypatch, capsys):
     """The same command goes on after the last file, found to be broken while it was tokenised, has
     been replaced: nobody has to remove anything."""
     out, last = tmp_path / "data", corpus / "z.txt"
@@ -447,165 +286,6 @@ def text(tmp_path: Path) -> Path:
     return write_text(tmp_path / "a.txt", size=3000)
 
 
-def test_empty_names(
-    text: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """An empty text, as of a variable that is not set, is the path of the current folder."""
-    monkeypatch.chdir(tmp_path)
-    assert "inputs is empty" in mistake(capsys, "prepare", "", "--output-dir", "out")
-    assert "inputs is empty" in mistake(capsys, "prepare", str(text), "", "--output-dir", "out")
-    assert "--output-dir is empty" in mistake(capsys, "prepare", str(text), "--output-dir", "")
-    assert "--tokenizer is empty" in mistake(
-        capsys, "prepare", str(text), "--output-dir", "out", "--tokenizer", ""
-    )
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("WordPiece", "wordpiece"),
-        ("wordpeice", "wordpiece"),
-        ("byte-level", "bpe"),
-        ("SentencePiece", "unigram"),
-        ("char", "character"),
-    ],
-)
-def test_kinds_of_tokenizers_are_not_looked_for_on_the_hub(name: str, meant: str) -> None:
-    with pytest.raises(UserError, match=f"there is no tokenizer {name!r}; did you mean {meant!r}"):
-        PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name)
-
-
-@pytest.mark.parametrize("name", ["bert-base-uncased", "gpt2", "owner/char", "wordpiece"])
-def test_names_that_may_be_on_the_hub_pass(name: str) -> None:
-    PrepareConfig(inputs=("a.txt",), output_dir="out", tokenizer=name)
-
-
-@pytest.mark.parametrize(
-    ("options", "formats", "unused"),
-    [
-        ({"vocab_size": 8000, "tokenizer": "some/where"}, {"txt"}, ["vocab_size 8000"]),
-        ({"lowercase": False, "tokenizer": "x/y"}, {"txt"}, ["lowercase False"]),
-        ({"min_frequency": 5, "tokenizer": "unigram"}, {"txt"}, ["min_frequency 5"]),
-        ({"vocab_size": 8000, "tokenizer": "byte"}, {"txt"}, ["vocab_size 8000"]),
-        ({"text_column": "content"}, {"txt", "md"}, ["text_column content"]),
-        ({"dataset_split": "test"}, {"jsonl"}, ["dataset_split test"]),
-        ({"document_boundary": "line"}, {"csv"}, ["document_boundary line"]),
-        ({"text_column": "content", "dataset_split": "test", "vocab_size": 8000}, {"hub"}, []),
-        ({"document_boundary": "line", "text_column": "content"}, {"txt", "csv"}, []),
-    ],
-)
-def test_options_without_effect(
-    options: dict[str, Any], formats: set[str], unused: list[str]
-) -> None:
-    said = PrepareConfig(inputs=("a",), output_dir="out", **options).unused(formats)
-    assert [sentence.split(" has no effect")[0] for sentence in said] == unused
-
-
-def test_archives_without_checksum_are_named(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    packed = tmp_path / "b.txt.xz"
-    packed.write_bytes(lzma.compress(text.read_bytes(), check=lzma.CHECK_NONE))
-    prepare.prepare(
-        PrepareConfig(
-            inputs=(str(packed),), output_dir=str(tmp_path / "out"), vocab_size=300, workers=1
-        )
-    )
-    assert (
-        "b.txt.xz: packed without checksum, so a changed bit may pass for text"
-        in capsys.readouterr().err
-    )
-
-
-def test_a_folder_called_as_a_kind_of_tokenizer_is_none(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The vocabulary is trained, whatever lies beside."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "wordpiece").mkdir()
-    (tmp_path / "wordpiece" / "vocab.txt").write_text("hello\n")
-    words = ["prepare", str(text), "--output-dir", "data", "--vocab-size", "100"]
-    assert command(*words) == 0
-    (tmp_path / "wordpiece" / "vocab.txt").unlink()
-    (tmp_path / "wordpiece" / "vocab.txt").symlink_to(text)
-    assert command(*words) == 0
-    assert (
-        "tokenizer_content" not in json.loads(Path("data", "manifest.json").read_text())["options"]
-    )
-
-
-def test_the_vocabulary_is_of_the_documents_that_are_taken() -> None:
-    """With --max-documents, a document that comes again is not one more."""
-    lines = ["the same line"] * 20 + [f"word{k}" for k in range(20)]
-    pairs = [(digest(line.encode()), line) for line in lines]
-    assert list(until(iter(pairs), 12, distinct=True)) == pairs[:31]
-    assert list(until(iter(pairs), 12, distinct=False)) == pairs[:12]
-    assert list(until(iter(pairs), None, distinct=True)) == pairs
-
-
-@pytest.mark.parametrize("deduplicate", [True, False])
-def test_nothing_behind_the_last_document_is_judged(tmp_path: Path, deduplicate: bool) -> None:
-    """Duplicates behind it were counted, and a bad byte stopped the run."""
-    path = tmp_path / "lines.txt"
-    lines = [f"this is line number {k}" for k in range(30)]
-    path.write_bytes("\n".join([lines[0]] * 3 + lines + lines[:1] * 50).encode() + b"\ncaf\xe9\n")
-    options = PrepareConfig(
-        inputs=(str(path),), output_dir=str(tmp_path / "data"), document_boundary="line",
-        max_documents=20, deduplicate=deduplicate, vocab_size=60, workers=1,
-    )  # fmt: skip
-    counts = prepare.prepare(options).counts
-    assert (counts["documents"], counts["duplicates"]) == (20, 3 if deduplicate else 0)
-
-
-def test_a_corpus_without_a_training_document_is_refused(text: Path, tmp_path: Path) -> None:
-    """With a given tokenizer it was prepared, and only `pretrain` refused it."""
-    asked = {"inputs": (str(text),), "vocab_size": 100, "workers": 1}
-    prepare.prepare(PrepareConfig(**asked, output_dir=str(tmp_path / "data")))
-    given = str(tmp_path / "data" / "tokenizer")
-    with pytest.raises(UserError, match="fell into the validation split; lower valid_fraction"):
-        prepare.prepare(
-            PrepareConfig(
-                **asked, output_dir=str(tmp_path / "x"), tokenizer=given, valid_fraction=0.999999
-            )
-        )
-
-
-def test_a_corpus_that_no_verb_would_read_is_refused_at_once(tmp_path: Path) -> None:
-    """Two texts that differ in a capital fall into both splits, and are one text in lower case."""
-    path = tmp_path / "a.txt"
-    options = PrepareConfig(
-        inputs=(str(path),), output_dir=str(tmp_path / "data"), tokenizer="byte",
-        document_boundary="line", valid_fraction=0.5,
-    )  # fmt: skip
-    sides: dict[bool, str] = {}
-    for k in range(100):
-        draw = random.Random(k)
-        text = "".join(draw.choice(letter + letter.upper()) for letter in "thechefate")
-        sides.setdefault(fraction(digest(text.encode()), stream=0) < 0.5, text)
-    path.write_text("".join(f"{text}\n" for text in sides.values()))
-    with pytest.raises(UserError, match="would have the same tokens in train and in"):
-        prepare.prepare(options)
-    assert not (tmp_path / "data" / "manifest.json").exists()
-
-
-PLACE: dict[str, Any] = {"inputs": ("a.txt",), "output_dir": "out"}
-
-
-def test_what_is_given_wins() -> None:
-    config = from_preset("dna", **PLACE, vocab_size=100, lowercase=False)
-    assert (config.vocab_size, config.lowercase, config.chunk_length) == (100, False, 6)
-    other = from_preset("dna", **PLACE, tokenizer="bpe")
-    assert (other.tokenizer, other.pre_tokenizer, other.chunk_length) == ("bpe", "auto", None)
-    plain = from_preset("dna", **PLACE, pre_tokenizer="auto")
-    assert plain.tokenizer == "character"
-    with pytest.raises(UserError, match="there is no preset 'proteins'; did you mean 'protein'"):
-        from_preset("proteins", **PLACE)
-
-
 def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "a.txt"
     source.write_text("".join(f"O=S(Br)C{'O' * n}\n" for n in range(200)))
@@ -627,62 +307,10 @@ def test_a_preset_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
-def test_what_a_preset_has_set_is_not_advised_again() -> None:
-    """`--preset dna --tokenizer byte` was told to take chunks, which byte refuses."""
-    for preset in PRESETS:
-        for kind in ("bpe", "unigram", "character", "byte"):
-            assert differing(preset, from_preset(preset, **PLACE, tokenizer=kind)) == []
-    config = PrepareConfig(**PLACE, tokenizer="byte")
-    assert differing("dna", config) == ["--document-boundary line"]
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"pre_tokenizer": "chunks"}, "chunk_length"),
-        ({"chunk_length": 3}, "chunk_length"),
-        ({"chunk_length": 65, "pre_tokenizer": "chunks"}, "chunk_length"),
-        ({"tokenizer": "byte", "pre_tokenizer": "chunks", "chunk_length": 3}, "pre_tokenizer"),
-        ({"tokenizer": "some/where", "pre_tokenizer": "none"}, "pre_tokenizer"),
-    ],
-)
-def test_pre_tokenizers_that_cannot_work(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(UserError, match=f"^{named} "):
-        PrepareConfig(**PLACE, **options)
-
-
-def test_another_tokenizer_of_the_same_name(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both are in folders called `tokenizer`; also after a kill. A folder that was moved is the
-    same."""
-    for size in (120, 100):
-        run(text, tmp_path / f"made{size}", vocab_size=size)
-    one, other = (str(tmp_path / f"made{size}" / "tokenizer") for size in (120, 100))
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare, "join", lambda *words: os.kill(os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            run(text, tmp_path / "data", tokenizer=one)
-    with pytest.raises(UserError, match="another tokenizer"):
-        run(text, tmp_path / "data", tokenizer=other)
-    shutil.copytree(one, tmp_path / "moved" / "tokenizer")
-    run(text, tmp_path / "data", tokenizer=str(tmp_path / "moved" / "tokenizer"))
-    with pytest.raises(UserError, match="another tokenizer"):
-        run(text, tmp_path / "data", tokenizer=other)
-
-
-FILES_PASSED = """
-import sys
-import electrify.cli
-electrify.cli.main(["prepare", sys.argv[1], "--output-dir", sys.argv[2], "--vocab-size", "100"])
-names = sorted(name for name in sys.modules if name.startswith("electrify"))
-print(len(names))
-"""
-
-
-def test_few_files_are_passed(text: Path, tmp_path: Path) -> None:
-    """71 before."""
-    words = [sys.executable, "-c", FILES_PASSED, str(text), str(tmp_path / "data")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    number = done.stdout.splitlines()[-1]
-    assert int(number) <= 33
+def test_the_vocabulary_is_of_the_documents_that_are_taken() -> None:
+    """With --max-documents, a document that comes again is not one more."""
+    lines = ["the same line"] * 20 + [f"word{k}" for k in range(20)]
+    pairs = [(digest(line.encode()), line) for line in lines]
+    assert list(until(iter(pairs), 12, distinct=True)) == pairs[:31]
+    assert list(until(iter(pairs), 12, distinct=False)) == pairs[:12]
+    assert list(until(iter(pairs), None, distinct=True)) == pairs

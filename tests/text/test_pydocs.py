@@ -53,21 +53,14 @@ def short():
     assert found[1].endswith("2\n\nLine\n    indented")
 
 
-def test_odd_files(tmp_path: Path) -> None:
-    """A docstring is as `prepare` cleans it, so that its hash, and whether it is held out, are the
-    same for those that read it again."""
-    (tmp_path / "a.py").write_text(f'"""{LONG} \\0 end.  """\n')
-    assert pydocs.docstrings(tmp_path / "a.py") == [f"{LONG}  end."]
-    for content in (b"print 'python 2'", b"\xff\xfe\0", b"x = " + b"(" * 5000, b""):
-        (tmp_path / "b.py").write_bytes(content)
-        assert pydocs.docstrings(tmp_path / "b.py") == []
-    (tmp_path / "half.py").write_text(f'"""{LONG} \\ud800"""')
-    assert pydocs.docstrings(tmp_path / "half.py")[0].encode()
+@pytest.fixture(scope="module")
+def files() -> list[tuple[str, Path]]:
+    return pydocs.source_files()
 
 
-def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
+def test_topics_first_then_sorted_packages_and_nothing_imported(files, monkeypatch):
     before = set(sys.modules)
-    files = pydocs.source_files()
+    monkeypatch.setattr(pydocs, "source_files", lambda: files)
     assert [package for package, _ in files] == sorted(package for package, _ in files)
     assert {"numpy", "python"} <= {package for package, _ in files}
     assert not any(
@@ -81,19 +74,9 @@ def test_topics_first_then_sorted_packages_and_nothing_imported() -> None:
     assert {m.split(".")[0] for m in set(sys.modules) - before} <= {"pydoc_data"}
 
 
-@pytest.mark.slow
-def test_workers_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:150]
-    monkeypatch.setattr(pydocs, "source_files", lambda: files)
-    monkeypatch.setattr(pydocs, "_FILES_A_TASK", 40)
-    one = list(pydocs.documents())
-    assert list(pydocs.documents(workers=2)) == one
-    assert len({text for package, text in one if package == "numpy"}) > 100
-
-
-def test_prepared_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [pair for pair in pydocs.source_files() if pair[0] == "numpy"][:60]
-    monkeypatch.setattr(pydocs, "source_files", lambda: files)
+def test_prepared_corpus(files, tmp_path, monkeypatch):
+    some = [pair for pair in files if pair[0] == "numpy"][:60]
+    monkeypatch.setattr(pydocs, "source_files", lambda: some)
     options = PrepareConfig(
         inputs=("pydocs",), output_dir=str(tmp_path / "data"), vocab_size=300, workers=1
     )

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from vocabularies import some_texts
 
 from electrify.cli import main
 from electrify.errors import UserError
-from electrify.text.corpus import Corpus, read_manifest
+from electrify.text.corpus import read_manifest
 from electrify.text.dedup import digest, fraction
-from electrify.text.encode import Encoder
 from electrify.text.options import PrepareConfig
 from electrify.text.prepare import prepare
-from electrify.text.report import advice, case_has_meaning, keeping_accents, kind_of, look, report
+from electrify.text.report import keeping_accents, kind_of, look, report
 from electrify.text.sources import choose_sources
-from electrify.text.vocabulary import train
-from small import mistake, write_text
+from small import mistake
 
 
 def lines_of(pieces: list[str], *, size: int, lines: int = 200, end: str = "") -> str:
@@ -78,11 +74,6 @@ def test_kinds_of_text(text: str, kind: str | None) -> None:
     assert kind_of(text) == kind
 
 
-def test_case_that_carries_meaning() -> None:
-    assert not case_has_meaning(PROSE)
-    assert case_has_meaning("getValueOf(theItem) NaCl + KBr HTTPServer " * 20)
-
-
 def looks(folder: Path, *texts: str, ending: str = "txt", **changes: Any) -> list[str]:
     """What is said of files a.txt, b.txt, ... with these texts."""
     for name, text in zip("abcdef", texts, strict=False):
@@ -103,95 +94,6 @@ def test_advice_names_what_differs(tmp_path: Path) -> None:
     said = advised(tmp_path, SMILES, lowercase=False, vocab_size=99, document_boundary="line")
     assert said.endswith("which is --tokenizer character")
     assert not advised(tmp_path, SMILES, tokenizer=str(tmp_path / "elsewhere"))
-
-
-def test_advice_for_lines_and_none_for_prose(tmp_path: Path) -> None:
-    assert advised(tmp_path, PROSE) == ""
-    assert advised(tmp_path, "too short") == ""
-    lines = PROSE.replace("\n\n", "\n")
-    assert "consider --document-boundary line" in advised(tmp_path, lines)
-    assert advised(tmp_path, lines, document_boundary="file") == ""
-    assert "\n" not in advised(tmp_path, lines)
-    generated = write_text(tmp_path / "g.txt", size=20_000).read_text(encoding="utf-8")
-    assert advised(tmp_path, generated) == ""
-
-
-def test_advice_for_a_script_without_spaces(tmp_path: Path) -> None:
-    chinese = "\n\n".join(
-        "我们在北京大学学习汉语。今天的天气很好,我想去公园散步。" for _ in range(40)
-    )
-    said = advised(tmp_path, chinese)
-    assert said.endswith("took each of its characters by itself: consider --tokenizer unigram")
-    for kind in ("unigram", "bpe", "character"):
-        assert "unigram" not in advised(tmp_path, chinese, tokenizer=kind)
-    korean = "\n\n".join(
-        "우리는 서울 대학교에서 한국어를 배우고 있습니다. 오늘은 날씨가 좋다." for _ in range(40)
-    )
-    assert advised(tmp_path, korean) == ""
-    assert advised(tmp_path, PROSE + "北京" * 20) == ""
-
-
-def test_advice_for_a_script_with_marks_and_few_spaces(tmp_path: Path) -> None:
-    """Vowels and tones of Thai are marks, which are not letters to Python."""
-    thai = "\n\n".join(
-        "\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48\u0e01\u0e34\u0e19" * 20 for _ in range(9)
-    )
-    said = advised(tmp_path, thai)
-    assert "no spaces between words" in said
-    assert "consider --tokenizer bpe --pre-tokenizer none" in said
-    assert "no spaces" not in advised(tmp_path, "/usr/share/doc/" * 99)
-
-
-GERMAN = "\n\n".join(
-    f"Der Zug aus Köln kam um {n} Uhr an, und niemand war dort. Die Leute gingen nach Hause "
-    "und lasen ein Buch über den Fluss."
-    for n in range(40)
-)
-
-
-def test_advice_where_accents_are_frequent(tmp_path: Path) -> None:
-    """German was written without its umlauts, and nothing said so."""
-    said = advised(tmp_path, GERMAN)
-    assert said.startswith("a.txt looks as if accents carried a meaning (8.0% of the words")
-    assert "consider --no-strip-accents, or --no-lowercase, which keeps case, too (docs/" in said
-    assert advised(tmp_path, GERMAN, strip_accents=False) == ""
-    assert advised(tmp_path, GERMAN, lowercase=False) == ""
-    only = advised(tmp_path, GERMAN, lowercase=False, strip_accents=True)
-    assert only.endswith("consider --no-strip-accents (docs/other_text.md)")
-    assert advised(tmp_path, GERMAN.encode("ascii", "ignore").decode() + " Café" * 3) == ""
-
-
-def test_accents_are_kept_where_many_words_have_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for text, stripped in ((GERMAN, False), (PROSE, True)):
-        (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-        options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
-        sources = choose_sources(options)
-        assert keeping_accents(sources, options).accents_stripped == stripped
-        said = "accents are kept, because 8.0% of the words have one" in capsys.readouterr().err
-        assert said != stripped
-        asked = replace(options, strip_accents=True)
-        assert keeping_accents(sources, asked) == asked
-
-
-def test_every_source_is_looked_at_and_named(tmp_path: Path) -> None:
-    """Only the first one was. Files with the same advice share a line; files that are too short to
-    be judged are judged together."""
-    assert looks(tmp_path, PROSE, PROSE.lower()) == []
-    accents, dna = looks(tmp_path, PROSE, GERMAN, GERMAN, DNA)
-    assert accents.startswith("b.txt, c.txt look as if accents carried a meaning (8.0% of")
-    assert dna.startswith("d.txt looks like bases as 6-mers")
-    (chinese,) = looks(tmp_path, PROSE, "\n\n".join(["我们在北京大学学习汉语。"] * 99))
-    assert chinese.startswith("b.txt looks as if it had no spaces between words")
-    (short,) = looks(tmp_path, *GERMAN.split("\n\n")[:6])
-    assert short.startswith("a.txt, b.txt, c.txt and 3 more look as if accents carried")
-
-
-def test_rows_have_their_boundaries(tmp_path: Path) -> None:
-    (said,) = looks(tmp_path, "text\n" + SMILES, ending="csv")
-    assert "--preset smiles" in said
-    assert "--document-boundary" not in said
 
 
 def config(source: Path, out: Path, **changes: Any) -> PrepareConfig:
@@ -221,38 +123,7 @@ def tokenizer(tmp_path: Path) -> str:
     return str(tmp_path / "letters" / "tokenizer")
 
 
-def counts_of(texts: list[str], *, remember: bool) -> list[int]:
-    trained = train(
-        ["known words only"] * 3,
-        kind="wordpiece",
-        vocab_size=100,
-        lowercase=True,
-        strip_accents=True,
-        min_frequency=1,
-    )
-    encode = Encoder(trained.to_str(), remember=remember, unk=1)
-    return encode(texts)[2].tolist()
-
-
-@pytest.mark.parametrize("remember", [True, False])
-def test_characters_of_unknown_words(remember: bool) -> None:
-    """A word of ten thousand letters counts as one token, and as ten thousand characters."""
-    texts = ["known words", "known " + "q" * 10_000, "ξψω known ξψω ξ", "", "known"]
-    assert counts_of(texts, remember=remember) == [0, 10_000, 7, 0, 0]
-
-
-def test_forgetting_loses_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"known q{i}z known" for i in range(200)]
-    expected = counts_of(texts, remember=False)
-    assert np.all(np.array(expected) > 1)
-    monkeypatch.setattr("electrify.text.encode._MAX_KNOWN", 10)
-    monkeypatch.setattr("electrify.text.encode._BATCH", 100)
-    assert counts_of(texts, remember=True) == expected
-
-
-def test_a_warning_above_a_hundredth(
-    tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_above_a_hundredth(tmp_path, tokenizer, capsys):
     quiet = prepare(config(foreign(tmp_path, lines=1), tmp_path / "a", tokenizer=tokenizer))
     assert "WARNING" not in capsys.readouterr().err
     assert quiet.counts["unk_characters"] == 20
@@ -278,9 +149,7 @@ def test_a_refusal_above_a_tenth_and_its_flag(tmp_path: Path, tokenizer: str) ->
     assert prepare(options) == accepted == read_manifest(out)
 
 
-def test_a_trained_one_is_judged_before_the_text_is_tokenised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trained_one_is_judged_before_the_text_is_tokenised(tmp_path, capsys):
     """1,000 signs cannot be in a vocabulary of 64; nothing is left behind."""
     draw = random.Random(0)
     signs = [chr(0x4E00 + i) for i in range(1000)]
@@ -296,61 +165,6 @@ def test_a_trained_one_is_judged_before_the_text_is_tokenised(
     assert "training" not in told
     assert manifest.counts["unk_tokens"] == 0
     assert manifest.vocab_size == 261
-
-
-def ideographs(path: Path) -> Path:
-    """Lines of 2,000 ideographs, few of which are frequent, and of words."""
-    draw = random.Random(0)
-    signs = [chr(0x4E00 + i) for i in range(2000)]
-    shares = [1 / (i + 5) for i in range(2000)]
-    words = ["".join(draw.choices("abcdefgh", k=5)) for _ in range(3000)]
-    lines = ["".join([*draw.choices(signs, shares, k=20), draw.choice(words)]) for _ in range(1500)]
-    path.write_text("\n".join(lines + ["".join(signs)] * 2), encoding="utf-8")
-    return path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tokenizer", "vocab_size", "advised"),
-    [
-        ("wordpiece", 12_000, 2048),
-        ("unigram", 8192, 2048),
-        ("character", 8192, 0),
-        ("bpe", 4096, 512),
-    ],
-)
-def test_a_smaller_vocabulary_that_is_advised_can_be_had(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    tokenizer: str,
-    vocab_size: int,
-    advised: int,
-) -> None:
-    """It was refused, for it had no place for the letters."""
-    source = ideographs(tmp_path / "a.txt")
-    options = config(
-        source,
-        tmp_path / "a",
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        min_frequency=1,
-        deduplicate=False,
-    )
-
-    def said_of(options: PrepareConfig) -> str:
-        made = prepare(options)
-        folder = Path(options.output_dir)
-        return " ".join(advice(made, Corpus(folder, "train").unigram(), folder))
-
-    said = said_of(options)
-    found = re.search("--vocab-size ([0-9]+)", said)
-    assert "embeddings hardly move" in said
-    assert int(found[1] if found else 0) == advised
-    assert ("would not know some letters of this text: add text" in said) == (advised == 0)
-    if advised:
-        capsys.readouterr()
-        said_of(replace(options, output_dir=str(tmp_path / "b"), vocab_size=advised))
-        assert "WARNING" not in capsys.readouterr().err
 
 
 def test_what_shows_only_afterwards_is_said_at_the_end(
@@ -377,13 +191,22 @@ def test_what_shows_only_afterwards_is_said_at_the_end(
     assert "set aside" not in prepared("three", "--valid-fraction", "0")
 
 
-def test_rows_without_text_are_counted(tmp_path: Path) -> None:
-    """Null, blank and missing; of a text, blank lines are none."""
-    path = tmp_path / "a.jsonl"
-    rows = [{"text": f"words of row {i}"} for i in range(20)] + [{"text": None}, {"text": " "}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shown = report(prepare(config(path, tmp_path / "rows", tokenizer="byte")))
-    assert re.search(r"rows without text +2\b", shown)
-    (tmp_path / "a.txt").write_text("one line\n\n\n\nanother line\n")
-    shown = report(prepare(config(tmp_path / "a.txt", tmp_path / "lines", tokenizer="byte")))
-    assert "rows without text" not in shown
+GERMAN = "\n\n".join(
+    f"Der Zug aus Köln kam um {n} Uhr an, und niemand war dort. Die Leute gingen nach Hause "
+    "und lasen ein Buch über den Fluss."
+    for n in range(40)
+)
+
+
+def test_accents_are_kept_where_many_words_have_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, stripped in ((GERMAN, False), (PROSE, True)):
+        (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+        options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
+        sources = choose_sources(options)
+        assert keeping_accents(sources, options).accents_stripped == stripped
+        said = "accents are kept, because 8.0% of the words have one" in capsys.readouterr().err
+        assert said != stripped
+        asked = replace(options, strip_accents=True)
+        assert keeping_accents(sources, asked) == asked

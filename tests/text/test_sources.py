@@ -15,10 +15,7 @@ from presets import from_preset
 from electrify.errors import UserError
 from electrify.text.documents import documents
 from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
-from electrify.text.report import report
-from electrify.text.sources import MADE, LeftOut, Source, choose_sources, resolve
-from small import write_text
+from electrify.text.sources import LeftOut, Source, choose_sources, resolve
 
 
 def put(folder: Path, *names: str) -> None:
@@ -35,9 +32,7 @@ def asked(*inputs: object, **options: Any) -> PrepareConfig:
     return PrepareConfig(inputs=tuple(map(str, inputs)), output_dir="x", **options)
 
 
-def test_folder_is_searched_in_sorted_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_is_searched_in_sorted_order(tmp_path, monkeypatch):
     put(tmp_path, "c/b.txt", "c/a.txt.gz", "a.md", "z.jsonl", "README.md", ".hidden/x.txt")
     put(tmp_path, "c/pic.png", "d.tar.xz")
     left: LeftOut = {}
@@ -78,14 +73,6 @@ def test_what_is_not_there(item: str, message: str) -> None:
         found(item)
 
 
-def test_unknown_kind_and_empty_folder(tmp_path: Path) -> None:
-    put(tmp_path, "a.docx")
-    with pytest.raises(UserError, match="not of a known kind"):
-        found(str(tmp_path / "a.docx"))
-    with pytest.raises(UserError, match=r"holds no text file.*files of other kinds: 1 \(a\.docx\)"):
-        found(str(tmp_path))
-
-
 def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Path) -> None:
     """By name and by pattern always; in a folder with the presets code and logs, which say what a
     document is in them."""
@@ -103,53 +90,6 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
     assert all(s.format == "txt" for s in found(str(tmp_path / "*.py*")))
 
 
-def test_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two folders with one last name are two data sets, known by their content."""
-    sources = found("hub:wikitext:wikitext-2-raw-v1", "hub:owner/name", "hub:owner/name", "pydocs")
-    assert [(s.format, s.name) for s in sources] == [
-        ("hub", "hub:wikitext:wikitext-2-raw-v1"),
-        ("hub", "hub:owner/name"),
-        ("pydocs", "pydocs"),
-    ]
-    put(tmp_path, "2023/text/a.csv", "2024/text/a.csv")
-    one, other = found(*(f"hub:{tmp_path / year / 'text'}:more" for year in ("2023", "2024")))
-    assert one.name == other.name == "hub:text:more"
-    before = one.identity()
-    assert before == other.identity()
-    assert before["bytes"] == 11
-    put(tmp_path, "2023/text/b.csv")
-    assert one.identity()["sha256"] not in ("", before["sha256"])
-    assert sources[1].identity()["sha256"] == ""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert found("hub:~/2023:more")[0].hub == f"{tmp_path}/2023:more"
-
-
-def test_the_output_inside_a_corpus_is_not_read(tmp_path: Path) -> None:
-    put(tmp_path, "a/x.txt", "out/y.txt", "out/deep/z.txt")
-    (tmp_path / "a" / "link.txt").symlink_to(tmp_path / "out" / "y.txt")
-    for inputs in (
-        (f"{tmp_path}/a", f"{tmp_path}/a/../a/x.txt"),
-        (f"{tmp_path}",),
-        (f"{tmp_path}/**/*.txt",),
-        (f"{tmp_path}/**",),
-    ):
-        assert [s.path.name for s in found(*inputs, output=tmp_path / "out")] == ["x.txt"]
-    with pytest.raises(UserError, match="lies in the output folder, whose files are not input"):
-        found(str(tmp_path / "out"), output=tmp_path / "out")
-
-
-def test_folders_that_electrify_made_are_not_text(tmp_path: Path) -> None:
-    """Their vocabularies and cards have the endings of texts."""
-    put(tmp_path, "a.txt", "run/config.yaml", "run/run.json", "run/discriminator/README.md")
-    put(tmp_path, "model/electrify.json", "model/vocab.txt", "data/unfinished/state.json")
-    for item in (tmp_path, tmp_path / "**" / "*.txt"):
-        left: LeftOut = {}
-        assert [s.path.name for s in resolve((str(item),), left)] == ["a.txt"]
-        assert "model" in left[MADE][0] or left[MADE] == ["data", "model", "run"]
-    with pytest.raises(UserError, match="is a folder that electrify made"):
-        found(str(tmp_path / "run"))
-
-
 # ------------------------------------------------------------------ what is left out is said
 
 
@@ -159,9 +99,7 @@ def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_everything_left_out_is_counted_and_named_by_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_left_out_is_counted_and_named_by_reason(tmp_path, capsys):
     folder = tmp_path / "corpus"
     put(folder, "a.txt", "b/c.txt", "LICENSE.txt", "pic.png", ".hidden.txt")
     put(tmp_path, "elsewhere/e.txt", "one.txt")
@@ -189,45 +127,7 @@ def test_everything_left_out_is_counted_and_named_by_reason(
     assert [s.name for s in found(str(folder))] == names
 
 
-def test_patterns_say_what_they_leave_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(tmp_path, "a.txt", "b/c.txt", "d.png")
-    (tmp_path / "dead.txt").symlink_to("gone")
-    (tmp_path / "linked").symlink_to(tmp_path / "b")
-    said = said_of(f"{tmp_path}/*", capsys)
-    for part in (
-        "folders into which this pattern does not lead: 2 (b, linked)",
-        "links that lead nowhere, pipes or devices: 1 (dead.txt)",
-        "(d.png)",
-    ):
-        assert part in said
-    assert "links to folders (not followed): 1 (linked)" in said_of(f"{tmp_path}/**/*.txt", capsys)
-
-
 # ------------------------------------------------------------------ columns
-
-
-def test_tables_about_the_texts_are_left_out_of_folders_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(tmp_path, "a.py")
-    (tmp_path / "package.json").write_text('{\n  "name": "x"\n}\n')
-    (tmp_path / "tsconfig.json").write_text('{"strict": true}')
-    (tmp_path / "list.tsv").write_text("title\tyear\nEmma\t1815\n")
-    (tmp_path / "good.json").write_text('\n{"text": "hello"}\n{"text": "you"}\n')
-    (tmp_path / "good.csv").write_text("id,text\n1,hello\n")
-    (tmp_path / "rows.jsonl").write_text('{"title": "hello", "n": 1}\n')
-    config = from_preset("code", inputs=(str(tmp_path),), output_dir=str(tmp_path / "out"))
-    names = [s.path.name for s in choose_sources(config)]
-    assert names == ["a.py", "good.csv", "good.json", "rows.jsonl"]  # the last stops the run
-    said = capsys.readouterr().err
-    assert "tables without a column 'text': 3" in said
-    assert f"{tmp_path.name}/package.json" in said
-    (named,) = choose_sources(asked(tmp_path / "package.json"))
-    assert named.path.name == "package.json"
-    with pytest.raises(UserError, match=r"package\.json, line 1: broken JSON"):
-        choose_sources(asked(tmp_path / "*e.json"))
 
 
 @pytest.mark.parametrize(
@@ -241,9 +141,7 @@ def test_tables_about_the_texts_are_left_out_of_folders_only(
         ("a.csv", "body,text\nno,hello\n", ""),
     ],
 )
-def test_a_column_with_a_known_name_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, column: str
-) -> None:
+def test_a_column_with_a_known_name_is_found(tmp_path, capsys, name, text, column):
     """As `finetune` finds it: named, by a pattern, in a folder."""
     (tmp_path / name).write_text(text)
     for item in (tmp_path / name, tmp_path / "a.*", tmp_path):
@@ -253,25 +151,6 @@ def test_a_column_with_a_known_name_is_found(
         said = capsys.readouterr().err
         wanted = f"the text is read from {column!r}; --text-column names another one\n"
         assert said.endswith(wanted) if column else said == ""
-
-
-def test_files_of_a_folder_whose_columns_differ_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"content": ["one"], "n": [1]}), tmp_path / "a.parquet")
-    (tmp_path / "b.jsonl").write_text('{"review": "two", "n": 1}\n')
-    (tmp_path / "c.jsonl").write_text('{"text": "three"}\n')
-    config = asked(tmp_path)
-    sources = choose_sources(config)
-    texts = [text for s in sources for text in documents(s, config, counts=Counter())]
-    assert texts == ["one", "two", "three"]
-    said = capsys.readouterr().err
-    assert "a.parquet: no column 'text', so the text is read from 'content'" in said
-    assert "b.jsonl: no column 'text', so the text is read from 'review'" in said
-    assert "c.jsonl" not in said
 
 
 @pytest.mark.parametrize(
@@ -292,20 +171,38 @@ def test_which_column_cannot_be_known(tmp_path: Path, text: str, says: str) -> N
         choose_sources(replace(config, inputs=(str(tmp_path / "*.csv"),)))
 
 
-def test_rows_without_text_are_counted_in_the_table(tmp_path: Path) -> None:
-    """Without a header, by the number of a column."""
-    texts = write_text(tmp_path / "a.txt", size=3000).read_text().split("\n\n")
-    rows = [f'{i},"{text}"' for i, text in enumerate([*texts, "", " "])]
-    (tmp_path / "a.csv").write_text("\n".join(rows))
-    out = str(tmp_path / "out")
-    manifest = prepare(
-        replace(
-            asked(tmp_path / "a.csv", header=False, text_column="1", tokenizer="byte", workers=1),
-            output_dir=out,
-        )
-    )
-    counts = manifest.counts
-    assert counts["documents"] + counts["duplicates"] == len(texts)
-    assert counts["empty_rows"] == 2
-    shown = dict(line.rsplit("  ", 1) for line in report(manifest).splitlines())
-    assert {k.strip(): v for k, v in shown.items()}["rows without text"] == "2"
+def test_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two folders with one last name are two data sets, known by their content."""
+    sources = found("hub:wikitext:wikitext-2-raw-v1", "hub:owner/name", "hub:owner/name", "pydocs")
+    assert [(s.format, s.name) for s in sources] == [
+        ("hub", "hub:wikitext:wikitext-2-raw-v1"),
+        ("hub", "hub:owner/name"),
+        ("pydocs", "pydocs"),
+    ]
+    put(tmp_path, "2023/text/a.csv", "2024/text/a.csv")
+    one, other = found(*(f"hub:{tmp_path / year / 'text'}:more" for year in ("2023", "2024")))
+    assert one.name == other.name == "hub:text:more"
+    before = one.identity()
+    assert before == other.identity()
+    assert before["bytes"] == 11
+    put(tmp_path, "2023/text/b.csv")
+    assert one.identity()["sha256"] not in ("", before["sha256"])
+    assert sources[1].identity()["sha256"] == ""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert found("hub:~/2023:more")[0].hub == f"{tmp_path}/2023:more"
+
+
+def test_patterns_say_what_they_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, "a.txt", "b/c.txt", "d.png")
+    (tmp_path / "dead.txt").symlink_to("gone")
+    (tmp_path / "linked").symlink_to(tmp_path / "b")
+    said = said_of(f"{tmp_path}/*", capsys)
+    for part in (
+        "folders into which this pattern does not lead: 2 (b, linked)",
+        "links that lead nowhere, pipes or devices: 1 (dead.txt)",
+        "(d.png)",
+    ):
+        assert part in said
+    assert "links to folders (not followed): 1 (linked)" in said_of(f"{tmp_path}/**/*.txt", capsys)

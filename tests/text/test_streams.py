@@ -48,7 +48,7 @@ def unpacked(folder: Path, kind: str, data: bytes) -> bytes:
 
 @kinds
 def test_whole_archives_come_back(tmp_path: Path, kind: str) -> None:
-    """Also a thousand small members, as parallel packers write them, and empty ones."""
+    """Also a hundred small members, as parallel packers write them, and empty ones."""
     path = tmp_path / f"a.txt{kind}"
     path.write_bytes(PACK[kind](LONG))
     read: list[int] = []
@@ -56,30 +56,8 @@ def test_whole_archives_come_back(tmp_path: Path, kind: str) -> None:
     assert b"".join(chunks) == LONG
     assert len(chunks) > 1
     assert sum(read) == path.stat().st_size
-    small = (PACK[kind](TEXT[i : i + 7]) + PACK[kind](b"") for i in range(0, 7000, 7))
-    assert unpacked(tmp_path, kind, b"".join(small)) == TEXT[:7000]
-
-
-@pytest.mark.parametrize(("between", "behind"), [(4, 0), (8, 1 << 21), (0, 28)])
-def test_padding_of_xz(
-    tmp_path: Path, between: int, behind: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, *others = packed(".xz")
-    data = first + b"".join(bytes(between) + part for part in others)
-    assert unpacked(tmp_path, ".xz", data + bytes(behind)) == TEXT
-    said = f"a.txt.xz ends with {behind} bytes of zeros"
-    assert (said in capsys.readouterr().err) == (behind >= 32)  # a stream may have stood there
-    for odd in (first + bytes(5) + others[0], data + bytes(2)):
-        with pytest.raises(UserError, match=r"a\.txt\.xz is damaged"):
-            unpacked(tmp_path, ".xz", odd)
-
-
-def test_skippable_frames_of_zstandard(tmp_path: Path) -> None:
-    skipped = (0x184D2A50).to_bytes(4, "little") + (9).to_bytes(4, "little") + b"not text!"
-    first, second, third = packed(".zst")
-    assert unpacked(tmp_path, ".zst", skipped + first + skipped + second + third + skipped) == TEXT
-    with pytest.raises(UserError, match="truncated"):
-        unpacked(tmp_path, ".zst", first + second + third + skipped[:-1])
+    small = (PACK[kind](TEXT[i : i + 7]) + PACK[kind](b"") for i in range(0, 700, 7))
+    assert unpacked(tmp_path, kind, b"".join(small)) == TEXT[:700]
 
 
 @pytest.mark.parametrize(
@@ -109,33 +87,9 @@ def test_a_cut_in_any_member(tmp_path: Path, kind: str) -> None:
             unpacked(tmp_path, kind, whole[:cut])
 
 
-def test_zstd_frame_cut_at_a_block_is_truncated(tmp_path: Path) -> None:
-    """A frame flushed after each block: its first part unpacks without complaint, only the end of
-    the frame is missing."""
-    packer = zstandard.ZstdCompressor().compressobj()
-    first = packer.compress(TEXT) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-    assert zstandard.ZstdDecompressor().decompressobj().decompress(first) == TEXT
-    with pytest.raises(UserError, match="truncated"):
-        unpacked(tmp_path, ".zst", first)
-
-
-@pytest.mark.parametrize("which", [0, 2])
-@kinds
-def test_damage_in_any_member_is_named(tmp_path: Path, kind: str, which: int) -> None:
-    parts = packed(kind)
-    middle = len(parts[which]) // 2
-    flipped = bytes([parts[which][middle] ^ 0x10])
-    parts[which] = parts[which][:middle] + flipped + parts[which][middle + 1 :]
-    part = f".*part {which + 1}" if which else ""
-    with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged{part}"):
-        unpacked(tmp_path, kind, b"".join(parts))
-
-
 @pytest.mark.parametrize("more", [b"x", b"garbage of another file" * 10, b"\0"])
 @kinds
-def test_what_stands_behind_the_last_member_is_damage(
-    tmp_path: Path, kind: str, more: bytes
-) -> None:
+def test_what_stands_behind_the_last_member_is_damage(tmp_path, kind, more):
     with pytest.raises(UserError, match=rf"a\.txt\{kind} is (damaged|truncated).*part 4"):
         unpacked(tmp_path, kind, b"".join(packed(kind)) + more)
     if kind != ".xz":  # zeros where a member was
@@ -177,26 +131,3 @@ def test_random_corruptions_are_refused_or_change_nothing(tmp_path: Path, kind: 
         except UserError:
             refused += 1
     assert refused > 25
-
-
-# ------------------------------------------------------------------ what cannot be seen
-
-
-@pytest.mark.parametrize("bare", [None, 0, 1, 4])
-@pytest.mark.parametrize("kind", [".xz", ".zst"])
-def test_every_member_is_asked_for_its_checksum(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str, bare: int | None
-) -> None:
-    def member(checked: bool) -> bytes:
-        if kind == ".xz":
-            check = lzma.CHECK_CRC64 if checked else lzma.CHECK_NONE
-            return lzma.compress(b"text\n", check=check)
-        return zstandard.ZstdCompressor(write_checksum=checked).compress(b"text\n")
-
-    data = b"".join(member(i != bare) for i in range(6))
-    assert unpacked(tmp_path, kind, data) == b"text\n" * 6
-    said = capsys.readouterr().err
-    # Of the first one `prepare` tells before anything is read.
-    assert has_checksum(tmp_path / f"a.txt{kind}") == (bare != 0)
-    assert ("packed without checksum" in said) == bool(bare)
-    assert not bare or f"part {bare + 1} is packed" in said

@@ -25,17 +25,10 @@ from electrify.text.encode import Encoder
 from electrify.text.tokenizer import load_tokenizer, save_trained, word_edges
 from electrify.text.tokenizer import plain as plain_tokenizer
 from electrify.text.vocabulary import (
-    MAX_WORD,
     Splitting,
-    Wanted,
-    bert_like,
-    canonical_pieces,
-    capacity,
     enough,
-    has_long_words,
     train,
 )
-from small import mistake
 
 UNK = 1
 
@@ -50,9 +43,6 @@ SPACES = Splitting("whitespace")
 
 
 CHUNKS = Splitting("chunks", 3)
-
-
-AMINO = "ACDEFGHIKLMNPQRSTVWY"
 
 
 EVERY = [
@@ -79,11 +69,6 @@ def vocabulary(texts: list[str], kind: str, splitting: Splitting, **changes: Any
         "min_frequency": 1,
     } | changes
     return train(texts, kind=kind, splitting=splitting, **options)
-
-
-def proteins(n: int, *, size: int, seed: int = 1, between: str = "") -> list[str]:
-    draw = random.Random(seed)
-    return [between.join(draw.choices(AMINO, k=size)) for _ in range(n)]
 
 
 def plain(text: str, kind: str) -> str:
@@ -135,9 +120,7 @@ TEXTS = st.lists(
 @settings(max_examples=12, deadline=None)
 @given(texts=TEXTS)
 @example(texts=["[UNK]"])
-def test_any_text_is_decoded_and_has_exact_offsets(
-    kind: str, splitting: Splitting, texts: list[str]
-) -> None:
+def test_any_text_is_decoded_and_has_exact_offsets(kind, splitting, texts):
     """At the smallest vocabulary that holds the alphabet, and at a larger one; with the tokenizer
     that encodes a corpus, to which the name of a special token is text."""
     alphabet = {c for text in texts for c in plain(text, kind)}
@@ -152,9 +135,7 @@ def test_any_text_is_decoded_and_has_exact_offsets(
 
 @settings(max_examples=20, deadline=None)
 @given(texts=TEXTS, splitting=st.sampled_from([AUTO, SPACES]), lowercase=st.booleans())
-def test_word_pieces_keep_the_alphabet_where_it_fits(
-    texts: list[str], splitting: Splitting, lowercase: bool
-) -> None:
+def test_word_pieces_keep_the_alphabet_where_it_fits(texts, splitting, lowercase):
     """c and ##c of every character, and the special tokens."""
     letters = {c for text in texts for c in text.lower() + text if not c.isspace()}
     tokenizer = vocabulary(
@@ -169,54 +150,8 @@ def test_word_pieces_keep_the_alphabet_where_it_fits(
         assert inside >= {i for i, c in enumerate(text) if not c.isspace()}
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
-def test_syllables_of_hangul_are_not_taken_apart_with_the_accents(kind: str) -> None:
-    text = "한국어 문장은 cafe"
-    made = vocabulary([text] * 3, kind, AUTO, lowercase=True, strip_accents=True)
-    found = made.encode("한국어 문장은 Café", add_special_tokens=False)
-    assert made.decode(found.ids) == text
-    if kind == "character":
-        assert found.offsets == [(i, i + 1) for i in range(len(text))]
-
-
-@pytest.mark.parametrize("size", [64, 300])
-def test_spaced_proteins_at_a_small_vocabulary(size: int) -> None:
-    """Only A, G, L and V were kept of them."""
-    texts = proteins(50, size=60, between=" ")
-    tokenizer = vocabulary(texts, "wordpiece", AUTO, vocab_size=size, min_frequency=2)
-    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
-    assert set(AMINO) <= tokenizer.get_vocab().keys()
-
-
-def test_rare_characters_do_not_displace_words() -> None:
-    """Prose keeps the vocabulary that it had: a sixteenth of it for characters."""
-    letters = [(chr(0x4E00 + i), 1) for i in range(900)]
-    prose = [(c, 1_000_000) for c in "etaoinshrdlu"]
-    joins = lambda c: True  # noqa: E731
-    assert capacity(prose + letters, 8192, joins=joins) == 512
-    assert capacity(prose + letters[:300], 512, joins=joins) == 32
-    molecules = [(chr(97 + i), 100) for i in range(20)]
-    assert capacity(molecules, 64, joins=joins) == 20
-    assert capacity(molecules, 44, joins=joins) == 19  # 20 characters need 45 pieces
-    assert capacity(molecules, 45, joins=joins) == 20
-    # All but rare ones, where not all of them fit.
-    assert capacity([(c, 10**6) for c in "abcdefgh"] + letters[:40], 32, joins=joins) == 13
-
-
-def test_characters_that_do_not_fit_leave_space_for_pieces_where_they_are_few() -> None:
-    """The alphabet fell back to a sixteenth where one character too many stood in the text."""
-    foreign = [(chr(0x4E00 + i), 1) for i in range(1000)]
-    prose = [(c, 10_000) for c in "etaoinshrdlu"]
-    joins = lambda c: c.isascii()  # noqa: E731
-    assert capacity(prose + foreign, 512, joins=joins) == 32  # 0.8 % are left out
-    assert capacity(prose + [(c, 2) for c, _ in foreign], 512, joins=joins) == 12 + 390
-    assert capacity(foreign, 512, joins=joins) == 507
-
-
 @pytest.mark.parametrize("short_mb", [20, 0])
-def test_what_is_unknown_falls_with_the_size_and_never_jumps(
-    short_mb: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypatch):
     monkeypatch.setattr(module, "SHORT_MB", short_mb)
     draw = random.Random(1)
     signs = [chr(0x4E00 + i) for i in range(600)]
@@ -240,60 +175,6 @@ def test_a_vocabulary_without_space_for_a_letter_ends(splitting: Splitting) -> N
     assert UNK in tokenizer.encode("abcdef").ids
 
 
-def long_words(texts: list[str], splitting: Splitting = AUTO, *, accents: bool = True) -> bool:
-    wanted = Wanted(
-        vocab_size=300,
-        lowercase=True,
-        strip_accents=not accents,
-        min_frequency=1,
-        splitting=splitting,
-    )
-    return has_long_words(texts, bert_like(wanted))
-
-
-def test_prose_is_not_cut_into_windows() -> None:
-    words = ["some words of prose, " * 200, "x" * MAX_WORD]
-    assert not long_words([*words, "x" * (MAX_WORD + 1) * 0])
-    assert not long_words([words[0] * 10, "x" * 300])
-    assert long_words([words[0], "x" * 300])
-    assert vocabulary(words, "wordpiece", AUTO).pre_tokenizer.__class__.__name__ == (
-        "BertPreTokenizer"
-    )
-
-
-def test_a_word_is_what_the_tokenizer_makes_one_of() -> None:
-    """Marks and signs count where they are part of it, and letters that it takes apart."""
-    thai = ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48" * 40]
-    assert long_words(thai)
-    assert not long_words(thai, accents=False)  # two of six characters are not marks
-    korean = ["\ud55c\uad6d\uc5b4" * 15]
-    assert long_words(korean, accents=False)
-    assert not long_words(korean)
-    assert long_words(["\u2500" * 101])
-    paths = ["/usr/share/doc/" * 20]
-    assert not long_words(paths)
-    assert long_words(paths, SPACES)
-    assert long_words(["\u5317\u4eac" * 60])  # as in earlier versions
-
-
-def syllables(n: int) -> list[str]:
-    draw = random.Random(0)
-    return [
-        "".join(draw.choices(["\u0e17\u0e35\u0e48", "\u0e01\u0e34", "\u0e19"], k=90))
-        for _ in range(n)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("texts", "splitting"),
-    [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
-    ids=["marks", "signs"],
-)
-def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
-    tokenizer = vocabulary(texts, "wordpiece", splitting)
-    assert not any(UNK in tokenizer.encode(text).ids for text in texts)
-
-
 def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     dna = ["".join(random.Random(i).choices("ACGT", k=600)) for i in range(20)]
     tokenizer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4 + 64)
@@ -301,26 +182,6 @@ def test_kmers_are_tokens_and_the_rest_is_characters() -> None:
     fewer = vocabulary(dna, "character", Splitting("chunks", 3), vocab_size=5 + 4)
     assert fewer.encode("ACGT", add_special_tokens=False).tokens == list("ACGT")
     assert tokenizer.encode("NNN", add_special_tokens=False).tokens == ["[UNK]"]
-
-
-def test_the_most_frequent_characters_where_not_all_fit() -> None:
-    tokenizer = vocabulary(["aaaabbbccd"], "character", AUTO, vocab_size=8)
-    assert tokenizer.encode("abcd", add_special_tokens=False).tokens == ["a", "b", "c", "[UNK]"]
-
-
-def test_unigram_says_what_does_not_fit() -> None:
-    with pytest.raises(UserError, match="vocab_size 12 is too small for the characters"):
-        vocabulary(proteins(5, size=30), "unigram", AUTO, vocab_size=12)
-
-
-@pytest.mark.parametrize("splitting", [NONE, CHUNKS])
-def test_unigram_without_words(splitting: Splitting) -> None:
-    texts = ["CC(=O)O c1 ccc cc1", "NCC(=O) NCC"] * 30
-    tokenizer = vocabulary(texts, "unigram", splitting, vocab_size=40)
-    for text in texts[:2]:
-        found = tokenizer.encode(text, add_special_tokens=False)
-        assert UNK not in found.ids
-        assert tokenizer.decode(found.ids) == text
 
 
 @cache
@@ -394,26 +255,6 @@ def test_batches_change_no_vocabulary(kind: str, monkeypatch: pytest.MonkeyPatch
     assert hashlib.sha256(trained(kind).to_str().encode()).hexdigest()[:16] == SAME[kind]
 
 
-def molecules(n: int, *, size: int = 50) -> list[str]:
-    draw = random.Random(4)
-    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
-
-
-def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
-    texts = some_texts(1000)
-    assert sum(map(len, texts)) > 1 << 16
-    assert enough(texts, 300) is texts
-    few = molecules(1000)
-    assert enough(few, 300) is few
-
-
-def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat() -> None:
-    texts = [*molecules(2000), "rare \u2603"]
-    kept = enough(texts, 300)
-    assert 1 << 16 <= sum(map(len, kept)) < (1 << 16) + 100
-    assert kept[-1] == texts[-1]
-
-
 def test_accents_and_case_are_independent() -> None:
     def shown(lowercase: bool, strip_accents: bool) -> str:
         return trained(
@@ -461,71 +302,39 @@ def test_the_alphabet_of_a_small_vocabulary_is_capped() -> None:
     assert len(set(words) & set(found)) > 30
 
 
-def test_signs_that_make_up_a_text_fill_a_small_vocabulary() -> None:
-    texts = [
-        "".join(chr(0x4E00 + (i * 7 + j) % 2000) for j in range(50)) + " word words"
-        for i in range(200)
+def syllables(n: int) -> list[str]:
+    draw = random.Random(0)
+    return [
+        "".join(draw.choices(["\u0e17\u0e35\u0e48", "\u0e01\u0e34", "\u0e19"], k=90))
+        for _ in range(n)
     ]
-    found = train(
-        texts, kind="wordpiece", vocab_size=320, lowercase=True, strip_accents=True, min_frequency=1
-    ).get_vocab()
-    assert len(found) == 320
-    assert sum(len(t.removeprefix("##")) == 1 for t in found) == 315
 
 
-def test_too_small_a_vocabulary_for_bytes() -> None:
-    with pytest.raises(UserError, match="at least 261"):
-        trained("bpe", vocab_size=200)
+def molecules(n: int, *, size: int = 50) -> list[str]:
+    draw = random.Random(4)
+    return ["".join(draw.choices("CcNnOo()=1234", k=size)) for _ in range(n)]
 
 
-def test_unigram_scores_of_late_characters_follow_the_alphabet() -> None:
-    def model(late: str) -> list[tuple[str, float]]:
-        return [
-            ("[PAD]", 0.0),
-            ("[UNK]", 0.0),
-            ("the", -2.0 - 1e-14),
-            ("e", -3.0),
-            *((c, -9.0 + 1e-4 * i) for i, c in enumerate(late)),
-        ]
-
-    found = canonical_pieces(model("zxy"))
-    assert found == canonical_pieces(model("yzx"))
-    assert found[5:] == [("the", -2.0), ("e", -3.0), ("x", -8.9998), ("y", -8.9999), ("z", -9.0)]
+def test_unigram_takes_all_of_a_text_whose_words_repeat() -> None:
+    texts = some_texts(1000)
+    assert sum(map(len, texts)) > 1 << 16
+    assert enough(texts, 300) is texts
+    few = molecules(1000)
+    assert enough(few, 300) is few
 
 
-SMALL_VOCABULARY: dict[str, Any] = {
-    "kind": "wordpiece",
-    "vocab_size": 300,
-    "lowercase": True,
-    "strip_accents": True,
-    "min_frequency": 2,
-}
+def test_unigram_takes_part_of_a_text_whose_words_do_not_repeat() -> None:
+    texts = [*molecules(2000), "rare \u2603"]
+    kept = enough(texts, 300)
+    assert 1 << 16 <= sum(map(len, kept)) < (1 << 16) + 100
+    assert kept[-1] == texts[-1]
 
 
-def test_a_short_text_leaves_no_letter_out() -> None:
-    """300 entries, of which a sixteenth would be letters."""
-    text = "the quick brown fox jumps over the lazy dog while zebras vex a jovial king " * 20
-    found = train([text], **SMALL_VOCABULARY)
-    assert "[UNK]" not in found.encode("jovial zebras quick fox").tokens
-    wide = "".join(chr(c) for c in range(0x4E00, 0x4E00 + 500)) * 3
-    many = train([wide], **SMALL_VOCABULARY)
-    assert many.get_vocab_size() <= 300
-
-
-def test_min_frequency_is_named_where_it_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.txt").write_text("some text of which no letter occurs a thousand times\n" * 10)
-    said = mistake(
-        capsys,
-        "prepare",
-        tmp_path / "a.txt",
-        "--output-dir",
-        tmp_path / "out",
-        "--min-frequency",
-        "1000",
-        "--document-boundary",
-        "file",
-    )
-    assert "--min-frequency 1000 leaves nothing" in said
-    assert "occurs 60 times" in said
+@pytest.mark.parametrize(
+    ("texts", "splitting"),
+    [(syllables(20), AUTO), (["N[C@@H](CC(C)C)C(=O)" * n for n in range(6, 20)], SPACES)],
+    ids=["marks", "signs"],
+)
+def test_long_words_with_marks_or_signs_are_known(texts: list[str], splitting: Splitting) -> None:
+    tokenizer = vocabulary(texts, "wordpiece", splitting)
+    assert not any(UNK in tokenizer.encode(text).ids for text in texts)

@@ -19,8 +19,6 @@ import pytest
 
 from electrify.errors import UserError
 from electrify.text import workers
-from electrify.text.options import PrepareConfig
-from electrify.text.prepare import prepare
 from electrify.text.workers import Processes, Ray, ordered
 from small import environment, listing, write_text
 
@@ -54,9 +52,7 @@ def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> No
     ],
 )
 @pytest.mark.timeout(120)
-def test_an_error_ends_the_tasks_and_the_processes(
-    task: int, kind: type[Exception], message: str
-) -> None:
+def test_an_error_ends_the_tasks_and_the_processes(task, kind, message):
     """Also one that is in the middle of a long task."""
     with pytest.raises(kind, match=message), Processes(2, pool_jobs.start, 10) as pool:
         list(ordered(pool, [1, task, 12, 3]))
@@ -152,25 +148,6 @@ def test_tasks_of_a_cluster(monkeypatch: pytest.MonkeyPatch, count: int | None, 
         assert ray.most == most
         with pytest.raises(UserError, match=r"^thirteen is bad$"):
             list(ordered(pool, [1, 13, 2]))
-
-
-def test_hosts_with_other_versions_are_refused() -> None:
-    same = workers.versions()
-    assert workers.on_host((same, pool_jobs.start, 10), 4) == 40
-    error = workers.on_host((same | {"tokenizers": "0.1"}, pool_jobs.start, 10), 4)
-    assert isinstance(error, UserError)
-    assert f"has tokenizers {same['tokenizers']}, this one 0.1; install the same" in str(error)
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = write_text(tmp_path / "a.txt", size=2000)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    options = PrepareConfig(
-        inputs=(str(source),), output_dir=str(tmp_path / "data"), engine="ray", tokenizer="byte"
-    )
-    with pytest.raises(UserError, match=r"needs the package ray; pip install 'electrify\[ray\]'"):
-        prepare(options)
-    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.slow

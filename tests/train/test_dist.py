@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import platform
 import subprocess
 import sys
 import textwrap
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as td
 
 from electrify.errors import UserError
-from electrify.train import dist
+from electrify.train import dist, machine
+from electrify.train.rendezvous import agree
 
 CPU = torch.device("cpu")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -64,25 +66,6 @@ WORKER = """
     Path(sys.argv[1], f"{r}.json").write_text(json.dumps(out))
     dist.stop()
     sys.exit(0 if torch.distributed.is_initialized() is False else 1)
-"""
-
-# A worker that waits for a signal, "saves", and says so.
-WAITER = """
-    import os, sys, time
-    from pathlib import Path
-    import torch
-    from electrify.train import dist
-    from electrify.train.signals import SAVED_EXIT, Stop
-    world = dist.start(torch.device("cpu"), timeout_s=60.0)
-    with Stop() as stop:
-        Path(sys.argv[1], f"ready-{world.rank}").touch()
-        while not dist.any_across(stop.requested):
-            time.sleep(0.02)
-        time.sleep(0.5)
-        Path(sys.argv[1], f"saved-{world.rank}").touch()
-        torch.distributed.barrier()
-    dist.stop()
-    sys.exit(SAVED_EXIT)
 """
 
 
@@ -158,19 +141,6 @@ def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> N
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_torchrun_lets_every_rank_save(tmp_path: Path, number: signal.Signals) -> None:
-    with torchrun(tmp_path, WAITER) as process:
-        while not all((tmp_path / f"ready-{rank}").exists() for rank in range(2)):
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(number)
-        process.communicate(timeout=60)
-    assert all((tmp_path / f"saved-{rank}").exists() for rank in range(2))
-
-
 def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -184,39 +154,6 @@ def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
     dist.stop()
 
 
-def test_a_world_of_one_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, "010", strict=True):
-        monkeypatch.setenv(name, value)
-    assert dist.start(CPU, timeout_s=60.0).size == 1
-    assert not torch.distributed.is_initialized()
-
-
-def test_variables_that_are_no_numbers_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, ("x", "2", "0"), strict=True):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match="torchrun"):
-        dist.start(CPU, timeout_s=60.0)
-
-
-@pytest.mark.parametrize("port", ["65536", "9" * 30, "9" * 5000])
-def test_a_port_that_no_machine_has(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
-    for name, value in zip(VARIABLES, "020", strict=True):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", port)
-    with pytest.raises(UserError, match=f"MASTER_PORT is {port[:20]}, and ports end at 65535"):
-        dist.start(CPU, timeout_s=60.0)
-
-
-def test_no_meeting_point_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in zip(VARIABLES, "020", strict=True):
-        monkeypatch.setenv(name, value)
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match="could not find each other"):
-        dist.start(CPU, timeout_s=60.0)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
@@ -227,3 +164,79 @@ def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
     assert "Warning" not in err
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     assert len({digest for of_rank in found for digest in of_rank}) == 1
+
+
+# ------------------------------------------------------------------ processes that meet
+
+
+@pytest.fixture
+def store() -> td.Store:
+    return td.HashStore()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
+    names = []
+    with ThreadPoolExecutor(size) as threads:
+        for _ in range(4):
+            found = set(
+                threads.map(
+                    lambda rank: agree(store, rank=rank, size=size, timeout_s=30), range(size)
+                )
+            )
+            assert len(found) == 1
+            names += found
+    assert len(set(names)) == 4
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_whoever_does_not_come_is_not_waited_for_for_ever(store: td.Store, missing: int) -> None:
+    """What it left in an earlier attempt is not taken for it; and the next attempt works."""
+    with ThreadPoolExecutor(3) as threads:
+        first = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
+        waiting = [
+            threads.submit(agree, store, rank=rank, size=3, timeout_s=0.5)
+            for rank in range(3)
+            if rank != missing
+        ]
+        for future in waiting:
+            with pytest.raises(RuntimeError, match="not all 3 processes came within"):
+                future.result()
+        again = set(
+            threads.map(lambda rank: agree(store, rank=rank, size=3, timeout_s=30), range(3))
+        )
+    assert len(again) == 1
+    assert again != first
+
+
+# ------------------------------------------------------------------ the machine
+
+
+def test_pick_device() -> None:
+    assert machine.pick_device("cpu") == CPU
+    assert machine.pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "", "mps"])
+def test_a_device_that_nobody_knows_is_one_sentence(name: str) -> None:
+    with pytest.raises(UserError, match="known: auto, cpu, cuda"):
+        machine.pick_device(name)
+
+
+def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:
+    facts = machine.describe(CPU)
+    assert facts["device"] == "cpu"
+    assert torch.__version__.startswith(facts["torch"])  # the package may lack "+cu130"
+    assert facts["python"] == platform.python_version()
+    assert facts["threads"] == torch.get_num_threads()
+    assert 1 <= facts["cores"] <= (os.cpu_count() or 1)
+    assert facts["transformers"]
+    text = json.dumps(facts)
+    assert platform.node() not in text
+    assert str(Path.home()) + "/" not in text
+    assert str(Path(__file__).parents[2]) not in text
+
+
+# --- commit

@@ -4,7 +4,6 @@ reach the same numbers but for rounding."""
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,11 @@ from batch_spy import spying
 from electrify import cli
 from electrify.train.loop import Run
 from small import (
-    DROPOUT,
     TORCHRUN,
     Done,
     Process,
     logged_step,
     pretrain_words,
-    records,
-    same_ending,
     same_numbers,
     steps_of,
     torchrun,
@@ -30,7 +26,7 @@ from small import (
 
 SPY = Path(__file__).with_name("batch_spy.py")
 # Every update is logged. Without dropout, whose masks depend on the number of processes.
-EXACT: dict[str, Any] = {"max_steps": 50, "logging_steps": 1, "eval_steps": 25, "save_steps": 1000}
+EXACT: dict[str, Any] = {"max_steps": 20, "logging_steps": 1, "eval_steps": 10, "save_steps": 1000}
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -65,11 +61,9 @@ def alone(
     return folder / "run", spied_rows(folder, 1)
 
 
-def test_two_processes(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
+def test_two_processes(small_data, alone, tmp_path):
     run, rows = alone
-    assert len(rows) == 50
+    assert len(rows) == 20
     assert all(len(set(step)) == 4 for step in rows)
     two = spy(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path, processes=2)
     assert two == rows
@@ -81,7 +75,6 @@ def test_two_processes(
     "cut",
     [
         {"per_device_train_batch_size": 1},
-        {"gradient_accumulation_steps": 2},
         {
             "train_batch_size": 77,
             "per_device_train_batch_size": 2,
@@ -89,33 +82,9 @@ def test_two_processes(
         },
     ],
 )
-def test_accumulation(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path, cut: dict[str, int]
-) -> None:
+def test_accumulation(small_data, alone, tmp_path, cut):
     assert cli.main(pretrain_words(small_data, tmp_path / "run", **EXACT | cut)) == 0
     same_numbers(alone[0], tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_gradients_sent_in_bfloat16(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
-    """The losses are near those of float32, and not the same: the option does something."""
-    fields = EXACT | {"reduce_dtype": "bfloat16"}
-    assert (
-        spy(pretrain_words(small_data, tmp_path / "run", **fields), tmp_path, processes=2)
-        == alone[1]
-    )
-    near, exact = (records(run, "train") for run in (tmp_path / "run", alone[0]))
-    assert near[0]["rtd"] == pytest.approx(exact[0]["rtd"], rel=1e-6), "before the first gradient"
-    means = [
-        sum(r["rtd"] for r in run) / len(run) for run in (near, exact)
-    ]  # one other sample moves the loss of its update by percents
-    assert means[0] == pytest.approx(means[1], rel=1e-2)
-    differences = [
-        abs(a["grad_norm"] / b["grad_norm"] - 1) for a, b in zip(near, exact, strict=True)
-    ]
-    assert differences[0] > 1e-5  # float32 is exact to 1e-6
 
 
 @pytest.mark.slow
@@ -123,9 +92,7 @@ def test_gradients_sent_in_bfloat16(
 @pytest.mark.parametrize(
     "cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"]
 )
-def test_two_processes_of_both_kinds(
-    small_data: Path, tmp_path: Path, recipe: str, cut: dict[str, int]
-) -> None:
+def test_two_processes_of_both_kinds(small_data, tmp_path, recipe, cut):
     """Updates of eight rows with the other optimiser, in two processes, with and without
     accumulation in each."""
     fields = EXACT | {
@@ -153,9 +120,7 @@ def stopped(process: Process, run: Path, *, step: int) -> Done:
 
 
 @pytest.mark.slow
-def test_from_two_processes_to_one_and_back(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
+def test_from_two_processes_to_one_and_back(small_data, alone, tmp_path):
     """Each leg ends with SIGTERM and a checkpoint; the numbers stay those of one process that was
     never disturbed."""
     run = tmp_path / "run"
@@ -173,116 +138,3 @@ def test_from_two_processes_to_one_and_back(
     assert done.status == 0, done.err
     assert done.err.count("world_size 1 then, 2 now") == 1
     same_numbers(alone[0], run)
-
-
-@pytest.mark.slow
-def test_three_processes_go_on_to_the_same_bytes(small_data: Path, tmp_path: Path) -> None:
-    """Sums of three depend on their order, which must not depend on where a run was started."""
-    fields = EXACT | {"max_steps": 12, "save_steps": 5, "save_total_limit": 9, "dropout": 0.1}
-    fields["train_batch_size"] = 6
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = torchrun(pretrain_words(small_data, whole, **fields), tmp_path, processes=3).end()
-    assert done.status == 0, done.err
-    shutil.copytree(whole, broken)
-    for name in ("checkpoint-10", "checkpoint-12", "discriminator", "generator"):
-        shutil.rmtree(broken / name)
-    done = torchrun(pretrain_words(small_data, broken, **fields), tmp_path, processes=3).end()
-    assert done.status == 0, done.err
-    assert "continuing after step 5" in done.err
-    same_ending(whole, broken, step=12)
-
-
-@pytest.mark.slow
-def test_a_signal_to_all_processes(small_data: Path, tmp_path: Path) -> None:
-    """As a scheduler sends it: torchrun passes it on to processes that had it already. They save
-    all the same."""
-    run = tmp_path / "run"
-    words = ["-m", "electrify", *pretrain_words(small_data, run, **EXACT | {"max_steps": 100_000})]
-    process = Process(words, tmp_path / "stderr.txt", prefix=TORCHRUN)
-    assert process.wait_for(lambda: logged_step(run) >= 8), process.end().err
-    family = process.family()
-    assert len(family) == 3
-    for member in reversed(family):
-        member.send_signal(signal.SIGTERM)
-    done = process.end()
-    assert len(steps_of(run)) == 1, done.err
-    assert "stopped and saved at step" in done.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
-    """SIGKILL to one of two: torchrun ends the other, and the run resumes to the same bytes as an
-    unbroken one of two, dropout included."""
-    fields = DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = torchrun(pretrain_words(small_data, whole, **fields), tmp_path).end()
-    assert done.status == 0, done.err
-    words = pretrain_words(small_data, broken, **fields)
-    process = torchrun(words, tmp_path)
-    assert process.wait_for(lambda: logged_step(broken) >= 12)
-    (worker,) = (p for p in process.family() if p.environ().get("RANK") == str(victim))
-    worker.kill()
-    assert process.end().status != 0
-    assert 40 not in steps_of(broken)
-    done = torchrun(words, tmp_path).end()
-    assert done.status == 0, done.err
-    same_ending(whole, broken, step=40)
-
-
-@pytest.mark.slow
-def test_a_mistake_ends_all_processes(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
-    """At once, with the sentence, and without a stack trace of ours."""
-    run = alone[0]
-    busy = tmp_path / "busy"
-    cases = [
-        (pretrain_words(small_data, run, **EXACT | {"seed": 9}), "seed 0 there, 9 here"),
-        (
-            pretrain_words(small_data, tmp_path / "new", **EXACT | {"train_batch_size": 5}),
-            "cannot be cut evenly into 2 processes",
-        ),
-        (
-            pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}),
-            "another process writes into",
-        ),
-        (
-            pretrain_words(small_data.with_name("data.txt"), tmp_path / "new", **EXACT),
-            "before several processes train on it",
-        ),
-    ]
-    with Process(
-        pretrain_words(small_data, busy, **EXACT | {"max_steps": 100_000}), tmp_path / "holder.txt"
-    ) as holder:
-        assert holder.wait_for(lambda: logged_step(busy) > 0)
-        for words, says in cases:
-            done = torchrun(words, tmp_path).end()
-            assert done.status != 0
-            assert says in done.err
-            assert 'electrify/cli.py", line' not in done.err, done.err
-        assert holder.popen.poll() is None
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.slow
-def test_electrify_itself_as_one_process_of_torchrun(
-    small_data: Path, alone: tuple[Path, list[list[str]]], tmp_path: Path
-) -> None:
-    """A world of one is not a world."""
-    prefix = (
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "1",
-        "-m",
-        "electrify",
-    )
-    done = Process(
-        pretrain_words(small_data, tmp_path / "run", **EXACT),
-        tmp_path / "stderr.txt",
-        prefix=prefix,
-    ).end()
-    assert done.status == 0, done.err
-    same_numbers(alone[0], tmp_path / "run")

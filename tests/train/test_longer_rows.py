@@ -14,7 +14,6 @@ from transformers import AutoModelForMaskedLM
 
 from electrify import UserError
 from electrify.recipe import Recipe, load, override
-from electrify.rules import check
 from electrify.train.run import pretrain
 from small import SMALL
 
@@ -38,14 +37,6 @@ MORE: dict[str, Any] = {
     # What a rate of nothing leaves of the weights is what the folder holds.
     "learning_rate": 1e-12,
     "weight_decay": 0.0,
-}
-
-STAGED: dict[str, Any] = {
-    "generator_steps": 2,
-    "generator_training": "frozen",
-    "discriminator_start": "random",
-    "tie": "none",
-    "term_weights": {"rtd": 50.0},
 }
 
 
@@ -112,112 +103,3 @@ def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_pa
     other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
     with pytest.raises(UserError, match="extend_rope_theta"):
         pretrain(small_data, output_dir=run, config=other, resume="must")
-
-
-def test_only_the_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    given = starts(begun) | {"extend_rope_theta": THETA}
-    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
-    config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
-    assert config["max_position_embeddings"] == SHORT
-    assert config["rope_parameters"]["full_attention"]["rope_theta"] == THETA
-
-
-def test_a_frozen_generator_keeps_its_base(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """It learns nothing, so another base would only make its samples worse."""
-    frozen: dict[str, Any] = {"generator_training": "frozen", "term_weights": {"rtd": 50.0}}
-    given = MORE | starts(begun) | frozen | {"tie": "none"}
-    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**given))
-    shapes = [shape_of(tmp_path / "run", name) for name in BOTH]
-    assert [s["max_position_embeddings"] for s in shapes] == [LONG, LONG]
-    assert [s["global_rope_theta"] for s in shapes] == [THETA, 50.0]
-
-
-@pytest.mark.parametrize(
-    ("which", "more", "advice"),
-    [
-        ("discriminator", {}, "--extend-positions 48 reads on"),
-        # Those that `check` would refuse with the option.
-        ("generator", {}, "shorten the rows, or start from another folder"),
-        ("discriminator", STAGED, "shorten the rows"),
-    ],
-)
-def test_longer_rows_name_the_option(
-    small_data: Path, begun: Path, tmp_path: Path, which: str, more: dict[str, Any], advice: str
-) -> None:
-    fields = {"max_seq_length": LONG, "max_position_embeddings": LONG} | more
-    start = {f"init_{which}": str(begun / which)}
-    says = f"rows of 48 tokens .* the 16 positions of .*{which}; {advice}"
-    with pytest.raises(UserError, match=says):
-        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **start))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_decides_how_long_rows_are(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """And not the recipe, whose own number is for an encoder that starts anew."""
-    fields = {"max_position_embeddings": 8, "seq_length_schedule": {12: 0.5}} | starts(begun)
-    pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields))
-    config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
-    assert config["max_position_embeddings"] == SHORT
-    for more in ({}, {"extend_rope_theta": THETA}):
-        long = recipe(max_seq_length=17, **starts(begun), **more)
-        with pytest.raises(UserError, match=r"rows of 17 tokens .* --extend-positions 17 reads on"):
-            pretrain(small_data, output_dir=tmp_path / "long", config=long)
-    assert not (tmp_path / "long").exists()
-
-
-@pytest.mark.slow
-def test_folders_of_different_lengths(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    """Only the kept encoder says that it reads as many rows already: what is advised then works,
-    whichever of the two reads less."""
-    long = {"max_position_embeddings": 2 * LONG, "max_steps": 1}
-    pretrain(small_data, output_dir=tmp_path / "begun", config=recipe(**long))
-    runs = {"short": begun, "long": tmp_path / "begun"}
-    for kept, generator, advised, reads in (
-        ("short", "long", LONG, {"generator": 2 * LONG, "discriminator": LONG}),
-        ("long", "short", 2 * LONG, dict.fromkeys(BOTH, 2 * LONG)),
-    ):
-        given = {
-            "init_discriminator": str(runs[kept] / "discriminator"),
-            "init_generator": str(runs[generator] / "generator"),
-            "max_seq_length": LONG,
-            "max_steps": 1,
-            "tie": "none",
-        }
-        with pytest.raises(UserError, match=f"--extend-positions {advised} reads on"):
-            pretrain(small_data, output_dir=tmp_path / kept, config=recipe(**given))
-        given |= {"extend_positions": advised}
-        pretrain(small_data, output_dir=tmp_path / kept, config=recipe(**given))
-        for name, positions in reads.items():
-            assert shape_of(tmp_path / kept, name)["max_position_embeddings"] == positions
-
-
-def test_what_is_refused(small_data: Path, begun: Path, tmp_path: Path) -> None:
-    both = starts(begun)
-    with pytest.raises(UserError, match="needs init_discriminator"):
-        check(recipe(extend_positions=LONG))
-    with pytest.raises(UserError, match="needs init_discriminator"):
-        check(recipe(extend_rope_theta=THETA))
-    with pytest.raises(UserError, match="extend_rope_theta"):
-        check(recipe(extend_rope_theta=0.0, **both))
-    with pytest.raises(UserError, match="max_seq_length 49 exceeds extend_positions 48"):
-        check(recipe(**MORE | {"max_seq_length": 49}, **both))
-    for odd in (0, 2**40):
-        with pytest.raises(UserError, match=f"extend_positions .*, not {odd}"):
-            check(recipe(**MORE | {"extend_positions": odd}, **both))
-    # The kept encoder is the recipe's, which no folder extends.
-    alone = {"init_generator": both["init_generator"]}
-    for fields in (MORE, {"extend_rope_theta": THETA}):
-        with pytest.raises(UserError, match="needs init_discriminator"):
-            check(recipe(**fields, **alone))
-    long = {"max_seq_length": LONG, "seq_length_schedule": {49: 0.5}, "extend_positions": LONG}
-    with pytest.raises(UserError, match="seq_length_schedule 49 exceeds extend_positions 48"):
-        check(recipe(**long, **both))
-    fields = {"max_seq_length": 8, "extend_positions": 8}
-    with pytest.raises(UserError, match="discriminator: extend_positions 8 is less than the 16"):
-        pretrain(small_data, output_dir=tmp_path / "run", config=recipe(**fields, **both))
-    start = {"init_discriminator": both["init_discriminator"]}
-    staged = STAGED | start | {"extend_positions": LONG}
-    with pytest.raises(UserError, match="extend_positions excludes generator_steps"):
-        check(recipe(**staged))
-    with pytest.raises(UserError, match="extend_positions"):
-        override(load("electra-tiny"), {"extend_positions": LONG})

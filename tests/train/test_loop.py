@@ -4,31 +4,28 @@ trained, intervals that move no number."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.loader import Loader, Rows
 from electrify.data.phases import phases_of
-from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
-from electrify.terms import weighted
 from electrify.text.corpus import Corpus
 from electrify.train import METRICS, log
-from electrify.train import run as run_module
+from electrify.train import machine as machine_module
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.monitor import shown, unigram_entropy
-from electrify.train.optim import factor
-from electrify.train.run import split_batch
+from electrify.train.monitor import unigram_entropy
 from electrify.train.start import kept_names
 from electrify.train.state import RunContext, TrainingData
 from small import (
@@ -40,6 +37,8 @@ from small import (
     parameters_sha256,
     pretrain_words,
     records,
+    run,
+    same_ending,
     steps_of,
 )
 
@@ -107,22 +106,6 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
         torch.testing.assert_close(got[n], p.grad, rtol=1e-4, atol=1e-6, msg=n)
 
 
-def test_counts_are_those_of_the_terms(small_data: Path, tmp_path: Path) -> None:
-    """What the loss is divided by, known beforehand, is what the objective then counts: weighted()
-    with them equals the means."""
-    config = recipe()
-    run = run_of(small_data, tmp_path, config, micro_rows=1)
-    parts = run.batch(3).parts
-    assert len(parts) == 4
-    counts = run.counts(parts)
-    each = [Step(run.objective)(tokens, plan) for tokens, plan in parts]
-    for name in run.weights:
-        assert float(counts[name]) == sum(float(terms[name].count) for terms in each)
-    total = sum(float(weighted(terms, run.weights, counts).detach()) for terms in each)
-    means = {n: sum(float(t[n].sum.detach()) for t in each) / float(counts[n]) for n in run.weights}
-    assert total == pytest.approx(sum(run.weights[n] * means[n] for n in means), rel=1e-5)
-
-
 def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
     """The norm is of all parameters together; the log has it before clipping."""
     free, clipped = (
@@ -156,24 +139,6 @@ def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> Non
         1e-30,
         config.train.learning_rate,
     }
-
-
-def test_learning_rates_of_the_log(small_data: Path, tmp_path: Path) -> None:
-    assert (
-        pretrain(
-            small_data,
-            tmp_path / "run",
-            learning_rate=1e-3,
-            generator_learning_rate=2e-3,
-            lr_scheduler_type="cosine",
-        )
-        == 0
-    )
-    for r in records(tmp_path / "run", "train"):
-        now = factor("cosine", r["step"] - 1, warmup_steps=5, max_steps=12)
-        assert (r["generator_learning_rate"], r["learning_rate"]) == pytest.approx(
-            (2e-3 * now, 1e-3 * now)
-        )
 
 
 def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:
@@ -254,18 +219,14 @@ def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path:
 def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: str) -> None:
     """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same
     bytes."""
-    for run, bf16 in (("full", False), ("a", True), ("b", True)):
-        assert (
-            pretrain(
-                small_data, tmp_path / run, recipe=name, bf16=bf16, max_steps=6, logging_steps=1
-            )
-            == 0
-        )
+    fields = {"recipe": name, "max_steps": 6, "logging_steps": 1}
+    for folder, bf16 in (("full", False), ("a", True), ("b", True)):
+        assert pretrain(small_data, tmp_path / folder, bf16=bf16, **fields) == 0
     assert parameters_sha256(tmp_path / "a", 6) == parameters_sha256(tmp_path / "b", 6)
     tensors = load_file(tmp_path / "a" / "checkpoint-6" / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {torch.float32}
     key = "mlm" if name == "bert-tiny" else "generator"
-    full, half = ([r[key] for r in records(tmp_path / run, "train")] for run in ("full", "a"))
+    full, half = ([r[key] for r in records(tmp_path / name, "train")] for name in ("full", "a"))
     assert half == pytest.approx(full, rel=0.02)
     assert half != full
 
@@ -306,22 +267,6 @@ def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
     assert names[0] == names[1]
 
 
-def test_the_figures_of_a_line() -> None:
-    figures = {"generator": 1.0, "generator_accuracy": 0.5, "generator_loss_kept": 2.0}
-    figures |= {
-        "nce": 3.0,
-        "nce_detection_auc": 0.7,
-        "nce_detection_replaced": 4.0,
-        "energy_data": 2.0,
-    }
-    assert shown(figures, losses=("generator", "nce")) == {
-        "generator": 1.0,
-        "generator_accuracy": 0.5,
-        "nce": 3.0,
-        "nce auc": 0.7,
-    }
-
-
 def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
     """Tokens, FLOPs and epochs of the log are those of the batches that the schedules ask for;
     validation has rows of the full length."""
@@ -354,54 +299,61 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
 
 
-@pytest.mark.parametrize(("world_size", "micro", "fits"), [(1, 3, 6), (4, None, 4)])
-def test_a_batch_of_a_schedule_that_cannot_be_cut(
-    world_size: int, micro: int | None, fits: int
-) -> None:
-    config = recipe(
-        train_batch_size=12, batch_size_schedule={10: 0.5}, per_device_train_batch_size=micro
-    )
-    with pytest.raises(
-        UserError, match="batch_size_schedule: a batch of 10 rows cannot be cut evenly into"
-    ):
-        split_batch(config, world_size)
-    assert split_batch(override(config, {"batch_size_schedule": {fits: 0.5}}), world_size)[1] == 3
+# -------------------- in which numbers a run computes
 
 
-def test_a_batch_of_a_schedule_beside_both_numbers() -> None:
-    """Rows of a pass and passes were given, so the batch was not looked at, and those of the
-    schedule neither: the loader raised in the middle of the run."""
-    config = recipe(per_device_train_batch_size=4, gradient_accumulation_steps=2)
-    config = override(config, {"batch_size_schedule": {6: 0.5}})
-    with pytest.raises(UserError, match="a batch of 6 rows cannot be cut evenly into 1 process"):
-        split_batch(config, 1)
+QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
 
 
-def test_validation_texts_without_a_token_are_no_validation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The tokenizer dropped all of them: the warning spoke of a contrast of one row."""
-    held_out = SimpleNamespace(num_documents=3, num_tokens=0)
-    monkeypatch.setattr(run_module, "Corpus", lambda folder, split: held_out)
-    monkeypatch.setattr(run_module, "unigram_entropy", lambda corpus, corruption: 1.0)
-    loader: Any = SimpleNamespace(corpus=SimpleNamespace(folder=Path("data")))
-    assert run_module.data_of(loader, recipe(), 8).valid is None
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Sets whether this machine has arithmetic in bfloat16."""
+
+    def has(able: bool) -> None:
+        monkeypatch.setattr(machine_module, "supports_bf16", lambda device: able)
+
+    return has
 
 
-def test_why_nothing_is_validated() -> None:
-    def data(rows: int | None, group: int = 1) -> TrainingData:
-        valid: Any = None if rows is None else SimpleNamespace(num_rows=rows)
-        manifest = SimpleNamespace(documents={"train": 21}.get, options={"valid_fraction": 0.01})
-        loader: Any = SimpleNamespace(corpus=SimpleNamespace(manifest=manifest))
-        return TrainingData(
-            loader=loader, valid=valid, micro_rows=32, unigram_entropy=1.0, group_rows=group
-        )
+def words(data: Path, folder: Path, *more: str, **fields: object) -> list[str]:
+    """Those of a small run that does not say in what it computes."""
+    given = pretrain_words(data, folder, **QUICK | fields)
+    at = given.index("--bf16")
+    return [*given[:at], *given[at + 2 :], *more]
 
-    without = str(data(None).unvalidated(512, processes=1))
-    assert "no valid split" in without
-    assert "prepare with --valid-fraction 0.24, into another" in without
-    said = data(20, group=32).unvalidated(512, processes=1)
-    assert said is not None
-    assert said.startswith("the corpus's valid split has 20 rows and the contrast compares 32")
-    assert data(20).unvalidated(512, processes=1) is None
-    assert data(32, group=32).unvalidated(512, processes=2) is None
+
+def written(folder: Path) -> bool:
+    return yaml.safe_load((folder / "config.yaml").read_text())["train"]["bf16"]
+
+
+@pytest.mark.parametrize("able", [False, True])
+def test_as_the_machine_can(small_data, tmp_path, machine, able):
+    machine(able)
+    assert run(*words(small_data, tmp_path / "run")) == 0
+    assert written(tmp_path / "run") is able
+
+
+@pytest.mark.parametrize("able", [True])
+def test_a_run_goes_on_as_it_began_on_another_machine(small_data, tmp_path, machine, capsys, able):
+    machine(able)
+    assert run(*words(small_data, tmp_path / "whole")) == 0
+    assert run(*words(small_data, tmp_path / "run", "--max-minutes", "1e-9")) == 75
+    assert steps_of(tmp_path / "run") == [1]
+    machine(not able)
+    capsys.readouterr()
+    assert run(*words(small_data, tmp_path / "run")) == 0
+    assert ("emulates bfloat16" in capsys.readouterr().err) is able
+    same_ending(tmp_path / "whole", tmp_path / "run", step=4)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_products_of_float32_on_a_gpu_use_tf32(machine, device):
+    machine(True)
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_tf32
+    world = World(0, 1, torch.device(device))
+    try:
+        machine_module.with_precision(load("electra-tiny"), world, begun=None)
+        assert matmul.allow_tf32 is (device == "cuda")
+    finally:
+        matmul.allow_tf32 = False

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from batches import built, draws_of, text_batch
 from electrify.recipe import load, override
 from electrify.rules import check
-from electrify.tables import OBJECTIVES
+from electrify.train import meter
+from electrify.train.meter import Meter
 from electrify.train.monitor import (
     GRACE_TOKENS,
     MAX_EPOCHS,
     Monitor,
-    is_about,
     monitor_of,
     spared_share,
-    untaught,
 )
 
 LATE = 10 * GRACE_TOKENS
@@ -70,49 +70,6 @@ def test_a_model_no_better_than_word_frequencies(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("figures", "says"),
-    [
-        (
-            {"mlm_loss_replaced": 6.4, "generator_loss_masked": 5.0},
-            "mlm: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced",
-        ),
-        (
-            {"all_tokens": 0.9, "softmax_loss_replaced": 6.4},
-            "softmax: no better than word frequencies after 50.0 M tokens (loss 6.40 on replaced",
-        ),
-        (
-            {"generator": 6.4, "nce": 0.3},
-            (
-                "generator: no better than word frequencies after 50.0 M tokens (loss 6.40, "
-                "unigram 6.44)"
-            ),
-        ),
-    ],
-)
-def test_language_models_of_other_objectives(figures: dict[str, float], says: str) -> None:
-    (text,) = texts(Monitor(unigram_entropy=6.44), valid(**figures))
-    assert text.startswith(says)
-
-
-def test_losses_that_say_nothing_of_the_context() -> None:
-    """BERT's mix shows some of the answers, so its whole loss is not judged; nor are a detector's,
-    and the price of a copy gate."""
-    figures = {
-        "generator": 6.5,
-        "generator_loss_masked": 6.2,
-        "rtd_loss_replaced": 9.0,
-        "all_tokens_loss_replaced": 7.0,
-    }
-    assert Monitor(unigram_entropy=6.44).watch(valid(**figures)) == []
-
-
-def test_a_generator_that_is_no_language_model_in_training() -> None:
-    monitor = Monitor(unigram_entropy=6.44, untaught=("generator",))
-    assert monitor.watch(valid(generator_loss_masked=9.0, generator=9.0)) == []
-    assert monitor.watch(valid(generator_loss_masked=9.0, mlm_loss_masked=9.0)) != []
-
-
-@pytest.mark.parametrize(
     ("recipe", "weights", "judged"),
     [
         ("corrective-tiny", {"generator": 1.0, "rtd": 0.0, "correct": 1.0}, ["generator"]),
@@ -125,9 +82,7 @@ def test_a_generator_that_is_no_language_model_in_training() -> None:
         ("all-tokens-mlm-tiny", {"generator": 0.0, "all_tokens": 1.0}, ["", "softmax"]),
     ],
 )
-def test_what_no_loss_trains_is_not_judged(
-    recipe: str, weights: dict[str, float], judged: list[str]
-) -> None:
+def test_what_no_loss_trains_is_not_judged(recipe, weights, judged):
     """A weight of 0 switches a loss off, and its head or its language model learns nothing.
     judged: the subjects of the warnings, "" for detection."""
     config = override(load(recipe), {"term_weights": weights})
@@ -138,36 +93,6 @@ def test_what_no_loss_trains_is_not_judged(
     }
     bad = {"generator_loss_masked": 9.0} | own.get(recipe, {"rtd_detection_recall": 0.0})
     assert sorted(t.subject for t in monitor_of(config, 6.5).watch(valid(**bad))) == judged
-
-
-def test_losses_that_train_nothing() -> None:
-    assert untaught(load("electra-tiny")) == set()
-    assert untaught(load("adversarial-tiny")) == {"generator"}
-    assert untaught(load("two-stage-tiny")) == {"generator"}
-    weights = {"generator": 1.0, "all_tokens": 0.0}
-    all_tokens = override(load("all-tokens-mlm-tiny"), {"term_weights": weights})
-    assert untaught(all_tokens) == {"all_tokens", "copy", "softmax"}
-
-
-def test_the_parts_of_every_objective() -> None:
-    """They are trained by losses of its own, and metrics begin with their names."""
-    assert [name for name, row in OBJECTIVES.items() if row.parts] == ["all_tokens"]
-    parts = OBJECTIVES["all_tokens"].parts
-    assert set(parts.values()) <= OBJECTIVES["all_tokens"].losses.keys()
-    objective = built("all-tokens-mlm-tiny").objective.eval()
-    tokens = text_batch(seed=0, rows=2, row_length=32)
-    watched = objective.watch(objective(tokens, objective.plan(tokens, draws_of(tokens))))
-    assert all(any(is_about(metric, [part]) for metric in watched) for part in parts)
-
-
-def test_a_head_that_has_just_begun_is_not_judged() -> None:
-    """The run is old, and its detection is not."""
-    monitor = Monitor(unigram_entropy=6.0, silent_tokens=LATE)
-    figures = {"rtd_detection_recall": 0.0, "mlm_loss_masked": 9.0}
-    (text,) = texts(monitor, valid(LATE + GRACE_TOKENS - 1, **figures))
-    assert text.startswith("mlm:")
-    (text,) = texts(monitor, valid(LATE + GRACE_TOKENS, **figures))
-    assert "calls every token original" in text
 
 
 def test_a_discriminator_that_says_original_everywhere() -> None:
@@ -202,13 +127,6 @@ def test_a_discriminator_that_says_replaced_everywhere() -> None:
     assert spared_share(1.0, 1.0, 1.0) == spared_share(0.0, 0.0, 0.2) == 1.0
 
 
-def test_nothing_is_expected_at_the_start() -> None:
-    bad = {"generator_loss_masked": 9.0, "rtd_detection_recall": 0.0}
-    assert Monitor(unigram_entropy=6.0).watch(valid(GRACE_TOKENS - 1, **bad)) == []
-    assert len(Monitor(unigram_entropy=6.0).watch(valid(GRACE_TOKENS, **bad))) == 2
-    assert Monitor(unigram_entropy=6.0, warmup_tokens=2 * LATE).watch(valid(LATE, **bad)) == []
-
-
 def test_a_corpus_seen_too_often() -> None:
     monitor = Monitor(unigram_entropy=6.0)
     said = [
@@ -235,29 +153,63 @@ def test_each_warning_once_and_again_after_recovery() -> None:
     )  # another trouble is another warning
 
 
-def test_a_resumed_run_does_not_say_it_again() -> None:
-    first = Monitor(unigram_entropy=6.0)
-    assert first.watch(valid(generator_loss_masked=6.0))
-    second = Monitor(unigram_entropy=6.0)
-    second.restore(first.state())
-    assert second.watch(valid(generator_loss_masked=6.0)) == []
-    assert second.watch(valid(rtd_detection_recall=0.0))
+# -------------------- rates of a run, with a clock of the test's own
 
 
-def test_a_loss_that_is_no_number_counts_as_no_recovery() -> None:
-    monitor = Monitor(unigram_entropy=6.0)
-    assert monitor.watch(valid(generator_loss_masked=6.0))
-    assert monitor.watch(valid(generator_loss_masked=math.nan)) == []
-    assert monitor.watch(valid(generator_loss_masked=6.0)) == []
+CPU = torch.device("cpu")
 
 
-def test_a_trouble_says_what_it_is_about() -> None:
-    """Without its words being read."""
-    figures = {"mlm_loss_masked": 9.0, "rtd_detection_recall": 0.0, "epoch": 41.0}
-    found = Monitor(unigram_entropy=6.0).watch(valid(**figures))
-    assert [(t.topic, t.subject) for t in found] == [
-        ("epochs", ""),
-        ("frequencies", "mlm"),
-        ("all_original", ""),
-    ]
-    assert [t.text for t in found] == [f"{t.fact}: {t.advice}" for t in found]
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(meter.time, "monotonic", lambda: self.now)
+
+
+def test_rates_are_those_of_the_updates_since_the_last_line(monkeypatch):
+    clock = Clock(monkeypatch)
+    meter = Meter(CPU, flops=lambda step: 1000.0 * step, peak=500.0)
+    meter.seconds_before = 50.0
+    clock.now += 7  # between making and starting
+    meter.start(step=10, tokens=90)
+    clock.now += 4
+    with meter.aside():
+        clock.now += 30
+    line = meter.line(step=11, tokens=110)
+    assert (line["tokens_per_s"], line["flops_per_s"], line["mfu"]) == (20 / 4, 1000 / 4, 0.5)
+    assert (line["flops"], line["seconds"]) == (11_000, 50 + 34)
+    clock.now += 2
+    line = meter.line(step=12, tokens=120)
+    assert (line["tokens_per_s"], line["flops_per_s"], line["seconds"]) == (5, 500, 86)
+    assert meter.seconds() == 86
+
+
+def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        meter, "measure_peak", lambda *given: asked.append(given) or 1e9 * len(asked)
+    )
+    monkeypatch.setattr(meter, "_rate", lambda *given: 0.9e9)
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "cache"))
+    assert [meter.machine_peak(CPU, torch.bfloat16) for _ in range(3)] == [1e9] * 3
+    assert meter.machine_peak(CPU, torch.float32) == 2e9
+    file = tmp_path / "cache" / "peak.json"
+    assert sorted(json.loads(file.read_text()).values()) == [1e9, 2e9]
+    (tmp_path / "no folder").write_text("")
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path / "no folder" / "cache"))
+    assert meter.machine_peak(CPU, torch.bfloat16) == 3e9
+
+
+def test_a_peak_of_a_busy_machine_does_not_stay(monkeypatch, tmp_path):
+    """Else every later run reaches many times the peak."""
+    monkeypatch.setenv("ELECTRIFY_CACHE", str(tmp_path))
+    found = iter([1e9, 5e9, 3e9])
+    look = [0.5e9]
+    monkeypatch.setattr(meter, "measure_peak", lambda *given: next(found))
+    monkeypatch.setattr(meter, "_rate", lambda *given: look[0])
+    assert [meter.machine_peak(CPU, torch.float32) for _ in range(2)] == [1e9] * 2
+    look[0] = 2e9
+    assert [meter.machine_peak(CPU, torch.float32) for _ in range(2)] == [5e9] * 2
+    look[0] = 6e9  # for a moment, which the whole measurement did not see
+    assert meter.machine_peak(CPU, torch.float32) == 5e9

@@ -1,23 +1,32 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
+from electrify.recipe import Recipe, load, override
 from electrify.terms import weighted
 from electrify.train.optim import (
     ElectraAdam,
+    clip,
+    clip_groups,
+    factor,
     load_optimizer_tensors,
     make_optimizer,
     optimizer_tensors,
     parameter_groups,
 )
+from electrify.train.run import pretrain
+from small import SMALL, records, same_ending
 
 KINDS = ["electra_adam", "adamw"]
 
@@ -149,12 +158,6 @@ def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     assert sum(len(g["params"]) for g in groups) == len(named)
 
 
-def test_no_empty_groups() -> None:
-    assert parameter_groups({}, rates={}, weight_decay=0.1) == []
-    only = parameter_groups({"b": nn.Parameter(torch.zeros(2))}, rates={"b": 1.0}, weight_decay=0.1)
-    assert [(g["names"], g["weight_decay"]) for g in only] == [(["b"], 0.0)]
-
-
 # ---------------------------------------------------------------- saving and continuing
 
 
@@ -226,12 +229,158 @@ def test_a_saved_state_continues_to_the_bit(kind: str) -> None:
     assert resumed.save() == fresh.save()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_state_is_named_by_parameter_and_slot(kind: str) -> None:
-    t = Trainer(kind)
-    assert optimizer_tensors(t.optimizer, t.named) == {}
-    t.run(1)
-    state = optimizer_tensors(t.optimizer, t.named)
-    slots = {"exp_avg", "exp_avg_sq"} | ({"step"} if kind == "adamw" else set())
-    assert state.keys() == {f"{n}.{s}" for n in t.named for s in slots}
-    assert all(isinstance(v, Tensor) for v in state.values())
+# -------------------- what the generator has of its own in the optimiser
+
+
+def recipe(**fields: Any) -> Recipe:
+    return override(load("electra-tiny"), SMALL | {"max_steps": 12} | fields)
+
+
+def with_gradient(*values: float) -> nn.Parameter:
+    p = nn.Parameter(torch.zeros(len(values)))
+    p.grad = torch.tensor(values)
+    return p
+
+
+def norm_of(t: Tensor | None) -> float:
+    assert t is not None
+    return float(t.norm())
+
+
+def test_each_group_by_its_own_norm() -> None:
+    """Norms 5 and .5, limit 1: together both shrink by the norm of both; apart the small one
+    stays."""
+    named = {"d": with_gradient(3.0, 4.0), "g": with_gradient(0.3, 0.4)}
+    both = math.hypot(5, 0.5)
+    assert float(clip(clip_groups(named, {"d"}, apart=True), 1.0)) == pytest.approx(both)
+    assert norm_of(named["d"].grad) == pytest.approx(1.0, rel=1e-5)
+    assert norm_of(named["g"].grad) == pytest.approx(0.5)
+    named = {"d": with_gradient(3.0, 4.0), "g": with_gradient(0.3, 0.4)}
+    assert float(clip(clip_groups(named, {"d"}, apart=False), 1.0)) == pytest.approx(both)
+    assert norm_of(named["g"].grad) == pytest.approx(0.5 / both, rel=1e-5)
+
+
+def test_groups_of_the_generator_stand_apart() -> None:
+    named = {"d.w": nn.Parameter(torch.zeros(2, 2)), "g.w": nn.Parameter(torch.zeros(2, 2))}
+    rates = dict.fromkeys(named, 1e-3)
+    groups = parameter_groups(named, rates=rates, weight_decay=0.1, generator={"g.w"})
+    assert [(g["names"], g["generator"]) for g in groups] == [(["d.w"], False), (["g.w"], True)]
+    (one,) = parameter_groups(named, rates=rates, weight_decay=0.1)
+    assert one["names"] == ["d.w", "g.w"]
+    flat = {"g.b": nn.Parameter(torch.zeros(2))}
+    rates |= {"g.b": 1e-3}
+    groups = parameter_groups(
+        named | flat, rates=rates, weight_decay=0.1, decays={"g.w": 0.3, "g.b": 0.3}
+    )
+    assert {n: g["weight_decay"] for g in groups for n in g["names"]} == {
+        "d.w": 0.1,
+        "g.w": 0.3,
+        "g.b": 0.0,
+    }
+
+
+def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(small_data, tmp_path):
+    config = recipe(
+        clip="apart",
+        generator_warmup_steps=6,
+        generator_weight_decay=0.2,
+        warmup_steps=3,
+        logging_steps=1,
+        lr_scheduler_type="constant",
+        save_steps=5,
+        dropout=0.1,
+    )
+    pretrain(small_data, output_dir=tmp_path / "whole", config=config)
+    rates = [
+        (r["learning_rate"], r["generator_learning_rate"])
+        for r in records(tmp_path / "whole", "train")
+    ]
+    peak = config.train.learning_rate
+    assert rates[3] == pytest.approx((peak, peak / 2))
+    assert rates[8] == pytest.approx((peak, peak))
+    first = override(config, {"max_minutes": 1e-9})
+    pretrain(small_data, output_dir=tmp_path / "broken", config=first)
+    pretrain(small_data, output_dir=tmp_path / "broken", config=config, resume="auto")
+    same_ending(tmp_path / "whole", tmp_path / "broken", step=12)
+    together = override(config, {"clip": "together"})
+    pretrain(small_data, output_dir=tmp_path / "other", config=together)
+    losses = [records(tmp_path / run, "train")[-1]["generator"] for run in ("whole", "other")]
+    assert losses[0] != losses[1]
+
+
+# ------------------------------------------------------------------ schedules
+
+
+SCHEDULES = ["electra", "linear", "cosine", "wsd", "constant"]
+# 100 steps, 10 of warm-up. Worked out by hand.
+TABLE = {
+    "electra": {0: 0.0, 1: 0.1 * 0.99, 5: 0.5 * 0.95, 10: 0.9, 55: 0.45, 99: 0.01, 100: 0.0},
+    "linear": {0: 0.0, 1: 0.1, 5: 0.5, 10: 1.0, 55: 0.5, 91: 0.1, 99: 1 / 90, 100: 0.0},
+    "cosine": {
+        0: 0.0,
+        5: 0.5,
+        10: 1.0,
+        40: 0.75,
+        55: 0.5,
+        70: 0.25,
+        99: 0.5 * (1 - math.cos(math.pi / 90)),
+        100: 0.0,
+    },
+    "wsd": {0: 0.0, 5: 0.5, 10: 1.0, 79: 1.0, 80: 1.0, 90: 0.5, 99: 0.05, 100: 0.0},
+    "constant": {0: 0.0, 5: 0.5, 10: 1.0, 99: 1.0, 100: 1.0},
+}
+
+
+@pytest.mark.parametrize(("kind", "step"), [(k, s) for k, row in TABLE.items() for s in row])
+def test_table(kind: str, step: int) -> None:
+    assert factor(kind, step, warmup_steps=10, max_steps=100) == pytest.approx(
+        TABLE[kind][step], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", SCHEDULES)
+def test_without_warm_up_the_first_update_is_full(kind: str) -> None:
+    assert factor(kind, 0, warmup_steps=0, max_steps=100) == 1.0
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(0, 2000), st.integers(0, 1000), st.integers(1, 1500))
+def test_always_between_0_and_1(kind: str, step: int, warmup: int, total: int) -> None:
+    """Also for a warm-up longer than the run, and beyond its end."""
+    assert 0 <= factor(kind, step, warmup_steps=warmup, max_steps=total) <= 1
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(0, 500), st.integers(1, 1000))
+def test_up_to_the_end_of_warm_up_then_never_up(kind: str, warmup: int, rest: int) -> None:
+    total = warmup + rest
+    values = [
+        factor(kind, s, warmup_steps=warmup, max_steps=total) for s in range(warmup, total + 1)
+    ]
+    assert all(a >= b - 1e-12 for a, b in pairwise(values))
+    if kind != "constant":
+        assert values[-1] == pytest.approx(0, abs=1e-12)
+
+
+def test_published_bert_figures() -> None:
+    """ELECTRA-Small: 1M steps, 10k of warm-up: the peak is 99 % of the base rate, and half the rate
+    is left in the middle."""
+    assert factor("electra", 10_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
+        0.99
+    )
+    assert factor("electra", 500_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
+        0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "after"),
+    [
+        (0.4, {60: 1.0, 70: 0.75, 90: 0.25, 100: 0.0}),
+        (0.05, {94: 1.0, 96: 0.8, 99: 0.2}),
+        (1.0, {5: 0.5 * 0.95, 50: 0.5, 99: 0.01}),
+    ],
+)
+def test_wsd_decays_over_its_share(share: float, after: dict[int, float]) -> None:
+    """100 steps, 10 of warm-up. Over the whole run it is `electra`."""
+    for step, want in after.items():
+        got = factor("wsd", step, warmup_steps=10, max_steps=100, decay_share=share)
+        assert got == pytest.approx(want, abs=1e-12)

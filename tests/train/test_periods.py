@@ -12,25 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from batches import SPECIAL, built
+from batches import SPECIAL
 from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.data.phases import Phase, Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
-from electrify.recipe import (
-    Recipe,
-    first_asked,
-    first_update,
-    last_asked,
-    load,
-    names,
-    override,
-)
-from electrify.studies.budgets import can_share
-from electrify.tables import OBJECTIVES
+from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
-from electrify.train.guard import Guard
-from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain
 from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
 
@@ -59,15 +47,11 @@ MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
     ("name", "fields"),
     [
         ("bert-tiny", {}),
-        ("bert-tiny", {"batch_size_schedule": {8: 0.5}}),
         ("electra-tiny", {"seq_length_schedule": {16: 0.7}}),
-        ("corrective-tiny", {"mlm_share": 0.3, "correction": "none"}),
         ("corrective-tiny", {"mlm_share": 0.3, "batch_size_schedule": {8: 0.5}}),
     ],
 )
-def test_a_mask_rate_that_moves_is_counted_update_by_update(
-    name: str, fields: dict[str, Any]
-) -> None:
+def test_a_mask_rate_that_moves_is_counted_update_by_update(name, fields):
     """By recipes whose rate is that of the middle of the update. (The run takes that of its start,
     half an update earlier.)"""
     steps = 12
@@ -92,31 +76,6 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(
     assert alike == (not fields)
 
 
-@pytest.mark.parametrize("end", [0.0, 0.01, 0.3])
-@pytest.mark.parametrize("share", [0.0, 0.07, 0.4, 0.69])
-def test_the_row_knows_when_the_head_is_asked(share: float, end: float) -> None:
-    """As the objective's periods do, to the update: `doctor` has the recipe alone."""
-    fields = {"mlm_share": share, "mlm_end_share": end}
-    config = override(load("corrective-tiny"), fields | {"max_steps": 100})
-    starts = [p.start for p in built("corrective-tiny", **fields).objective.periods()]
-    assert first_asked(config) == first_update(starts[1 if share else 0], 100)
-    assert last_asked(config) == (first_update(starts[-1], 100) if end else 100)
-
-
-@pytest.mark.parametrize("objective", list(OBJECTIVES))
-def test_mlm_share_alone_makes_periods(objective: str) -> None:
-    """An objective with several periods for another reason would let a study begin a run with the
-    checkpoint of another."""
-    tiny = (name for name in names() if name.endswith("-tiny"))
-    recipe = next(name for name in tiny if load(name).objective.objective == objective)
-    has = "mlm_share" in OBJECTIVES[objective].options
-    assert has == ("mlm_end_share" in OBJECTIVES[objective].options)
-    for share in (0.0, 0.25) if has else (0.0,):
-        periods = built(recipe, **({"mlm_share": share} if has else {})).objective.periods()
-        assert (len(periods) > 1) == (share > 0)
-        assert periods[-1].start == share
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -127,9 +86,7 @@ def test_mlm_share_alone_makes_periods(objective: str) -> None:
     ],
     ids=str,
 )
-def test_the_plan_and_the_log_count_alike(
-    small_data: Path, tmp_path: Path, fields: dict[str, Any]
-) -> None:
+def test_the_plan_and_the_log_count_alike(small_data, tmp_path, fields):
     """Also where the change falls between two updates, and where batches grow."""
     config = recipe(**fields)
     pretrain(small_data, output_dir=tmp_path / "run", config=config)
@@ -139,40 +96,6 @@ def test_the_plan_and_the_log_count_alike(
     assert logged == pytest.approx(planned.train, rel=1e-9)
 
 
-@pytest.mark.parametrize("end", [0.0, 0.25])
-def test_the_periods_are_logged_and_counted(small_data: Path, tmp_path: Path, end: float) -> None:
-    run = tmp_path / "run"
-    pretrain(small_data, output_dir=run, config=recipe(mlm_end_share=end))
-    train, valid = (records(run, kind) for kind in ("train", "valid"))
-    for r in (*train, *valid):
-        # A validation at the change sees what comes then.
-        step = r["step"] - (r["kind"] == "train")
-        masked = step < 8 or (end > 0 and step >= 15)
-        assert ("mlm_accuracy_masked" in r) == masked, r
-        assert ("rtd" in r) != masked, r
-    costs = [b["flops"] - a["flops"] for a, b in pairwise(train)]
-    assert costs[0] == pytest.approx(costs[6])
-    assert costs[8] == pytest.approx(costs[13])
-    assert costs[-1] == pytest.approx(costs[0] if end else costs[8])
-    assert costs[8] > costs[0]
-    same_encoder(run / "discriminator", run / "corrector")
-
-
-def same_encoder(discriminator: Path, corrector: Path) -> None:
-    """Two folders with a head of their own each and, to the bit, one encoder."""
-    folders = (discriminator, corrector)
-    classes = [json.loads((f / "config.json").read_text())["architectures"] for f in folders]
-    assert classes == [["ElectraForPreTraining"], ["ElectraForMaskedLM"]]
-    one, other = (load_file(f / "model.safetensors") for f in folders)
-    encoder = {name for name in one if name.startswith("electra.")}
-    assert encoder == {name for name in other if name.startswith("electra.")}
-    assert len(encoder) > 10
-    assert all(torch.equal(one[name], other[name]) for name in encoder)
-    heads = [{name.split(".")[0] for name in f.keys() - encoder} for f in (one, other)]
-    assert heads[0] == {"discriminator_predictions"}
-    assert heads[1] >= {"generator_predictions"}
-
-
 CONTRAST = {
     "contrast_rows": 2,
     "term_weights": {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0},
@@ -180,9 +103,7 @@ CONTRAST = {
 
 
 @pytest.mark.parametrize(("optim", "micro_rows"), [("electra_adam", 2), ("adamw", 4)])
-def test_a_head_that_waits_is_left_as_it_is(
-    small_data: Path, tmp_path: Path, optim: str, micro_rows: int
-) -> None:
+def test_a_head_that_waits_is_left_as_it_is(small_data, tmp_path, optim, micro_rows):
     """No decay and no momentum moves it: to the bit, the heads that come in at the change begin at
     their initial values, and the one that goes out ends there."""
     fields = {"optim": optim, "per_device_train_batch_size": micro_rows, "weight_decay": 0.1}
@@ -268,16 +189,9 @@ def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fs
 
 
 @pytest.mark.parametrize(
-    ("stop", "fields"),
-    [
-        *((6, {}), (8, {}), (9, {}), (8, {"optim": "adamw", "correction": "none"})),
-        *((stop, {"mlm_end_share": 0.25, "optim": "adamw"}) for stop in (14, 15, 16)),
-        (15, {"mlm_share": 0.0, "mlm_end_share": 0.25, "correction": "none", "optim": "muon"}),
-    ],
+    ("stop", "fields"), [(6, {}), (8, {"optim": "adamw", "correction": "none"})]
 )
-def test_resumes_to_the_bit_on_either_side_of_the_change(
-    small_data: Path, tmp_path: Path, stop: int, fields: dict[str, Any]
-) -> None:
+def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, tmp_path, stop, fields):
     """Also where a head has no moments yet in the checkpoint."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     fields = fields | {"save_steps": stop, "weight_decay": 0.1}
@@ -297,59 +211,35 @@ def as_it_lay(whole: Path, broken: Path, stop: int) -> None:
         shutil.rmtree(broken / name, ignore_errors=name == "corrector")
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_the_change_is_not_a_spike(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    told: bool,
-) -> None:
-    """Fifty times the detection's loss comes in at once. Where the guard is not told, it leaves
-    that update out."""
-    if not told:
-        monkeypatch.setattr(Guard, "expect_another_loss", lambda self: None)
-    config = recipe(
-        max_steps=150,
-        mlm_share=2 / 3,
-        spike="skip",
-        max_spikes=100,
-        warmup_steps=2,
-        save_steps=1000,
-        logging_steps=20,
-        eval_steps=0,
-    )
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert ("the loss of update 101 is" in capsys.readouterr().err) != told
+@pytest.mark.parametrize("end", [0.0, 0.25])
+def test_the_periods_are_logged_and_counted(small_data: Path, tmp_path: Path, end: float) -> None:
+    run = tmp_path / "run"
+    pretrain(small_data, output_dir=run, config=recipe(mlm_end_share=end))
+    train, valid = (records(run, kind) for kind in ("train", "valid"))
+    for r in (*train, *valid):
+        # A validation at the change sees what comes then.
+        step = r["step"] - (r["kind"] == "train")
+        masked = step < 8 or (end > 0 and step >= 15)
+        assert ("mlm_accuracy_masked" in r) == masked, r
+        assert ("rtd" in r) != masked, r
+    costs = [b["flops"] - a["flops"] for a, b in pairwise(train)]
+    assert costs[0] == pytest.approx(costs[6])
+    assert costs[8] == pytest.approx(costs[13])
+    assert costs[-1] == pytest.approx(costs[0] if end else costs[8])
+    assert costs[8] > costs[0]
+    same_encoder(run / "discriminator", run / "corrector")
 
 
-def test_a_shorter_run_does_not_start_from_it() -> None:
-    assert not can_share(recipe(lr_scheduler_type="wsd"))
-    assert not can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0, mlm_end_share=0.2))
-    assert can_share(recipe(lr_scheduler_type="wsd", mlm_share=0.0))
-
-
-def test_longer_rows_are_not_a_spike(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The guard forgets the losses before each change of what is asked, or read, and no others."""
-    told: list[int] = []
-    done = 0
-    update, forget = Run.update, Guard.expect_another_loss
-
-    def counted(self: Run, batch: Batch) -> None:
-        nonlocal done
-        done = self.step
-        update(self, batch)
-
-    def heard(self: Guard) -> None:
-        told.append(done)
-        forget(self)
-
-    monkeypatch.setattr(Run, "update", counted)
-    monkeypatch.setattr(Guard, "expect_another_loss", heard)
-    config = recipe(
-        seq_length_schedule={8: 0.5}, batch_size_schedule={2: 0.25}, max_seq_length=16, spike="skip"
-    )
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert told == [8, 10], "larger batches have losses like those before"
+def same_encoder(discriminator: Path, corrector: Path) -> None:
+    """Two folders with a head of their own each and, to the bit, one encoder."""
+    folders = (discriminator, corrector)
+    classes = [json.loads((f / "config.json").read_text())["architectures"] for f in folders]
+    assert classes == [["ElectraForPreTraining"], ["ElectraForMaskedLM"]]
+    one, other = (load_file(f / "model.safetensors") for f in folders)
+    encoder = {name for name in one if name.startswith("electra.")}
+    assert encoder == {name for name in other if name.startswith("electra.")}
+    assert len(encoder) > 10
+    assert all(torch.equal(one[name], other[name]) for name in encoder)
+    heads = [{name.split(".")[0] for name in f.keys() - encoder} for f in (one, other)]
+    assert heads[0] == {"discriminator_predictions"}
+    assert heads[1] >= {"generator_predictions"}

@@ -11,12 +11,10 @@ from electrify.errors import UserError
 from electrify.recipe import Recipe, load, override
 from electrify.studies.budgets import leaves_at
 from electrify.train import checkpoint
-from electrify.train.loop import Batch, Run
 from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
 LONG, SHORT = 40, 20
-MAPS = Path("/proc/self/maps")
 
 
 def recipe(name: str, **fields: Any) -> Recipe:
@@ -59,31 +57,9 @@ def test_the_same_bytes_as_from_scratch(
     same_ending(tmp_path / "whole", tmp_path / "end", step=SHORT)
 
 
-@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc")
-def test_a_checkpoint_that_was_read_is_let_go(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that went on had its checkpoint's files in memory to its end: their space was not free
-    when they were deleted, and a file that was cut killed the process."""
-    config = recipe("bert-tiny")
-    prefix = prefix_of(small_data, tmp_path / "long", config)
-    seen = []
-
-    update = Run.update
-
-    def spied(self: Run, batch: Batch) -> None:
-        seen.append([line for line in MAPS.read_text().splitlines() if str(prefix) in line])
-        update(self, batch)
-
-    monkeypatch.setattr(Run, "update", spied)
-    pretrain(small_data, output_dir=tmp_path / "end", config=config, prefix=prefix)
-    assert seen
-    assert not any(seen)
-
-
 def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
-    small_data: Path, tmp_path: Path
-) -> None:
+    small_data, tmp_path
+):
     sizes = {"generator_steps": 6, "max_steps": 6, "save_steps": 2, "save_total_limit": 1}
     config = override(load("two-stage-tiny"), SMALL | sizes)
     run = tmp_path / "run"

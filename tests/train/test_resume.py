@@ -12,7 +12,6 @@ import pytest
 
 from small import (
     DROPOUT,
-    Process,
     electrify,
     pretrain_words,
     records,
@@ -47,6 +46,7 @@ def unbroken(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **SHORT)
@@ -87,64 +87,3 @@ def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -
         )
     electrify(pretrain_words(small_data, broken, **options), tmp_path)
     same_ending(whole, broken, step=200)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_signals_save(
-    small_data: Path, unbroken: Path, tmp_path: Path, number: signal.Signals
-) -> None:
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"save_steps": 1000})
-    done = stop_at(words, run, tmp_path, step=9, number=number)
-    assert done.status == 75, done.err
-    (step,) = steps_of(run)
-    assert 9 <= step < 40
-    assert not (run / "discriminator").exists()
-    electrify(words, tmp_path)
-    same_ending(unbroken, run, step=40)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_killed_after_the_last_checkpoint(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    """While the Hugging Face folders are written: starting again trains nothing and writes them."""
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT)
-    process = Process(words, tmp_path / "stderr.txt")
-    assert process.wait_for(lambda: 40 in steps_of(run))
-    process.signal(signal.SIGKILL)
-    assert process.end().status == -signal.SIGKILL
-    assert not (run / "generator").exists()
-    electrify(words, tmp_path)
-    same_ending(unbroken, run, step=40)
-    for part in ("discriminator", "generator"):
-        ours, theirs = (folder / part / "model.safetensors" for folder in (run, unbroken))
-        assert ours.read_bytes() == theirs.read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_max_minutes_counts_from_every_start(
-    small_data: Path, unbroken: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    words = pretrain_words(small_data, run, **SHORT | {"max_steps": 100_000, "max_minutes": 0.25})
-    seen = [0]
-    for _ in range(2):
-        done = electrify(words, tmp_path, expect=75)
-        assert "The same command resumes" in done.err.splitlines()[-1]
-        seen.append(steps_of(run)[-1])
-    assert seen[1] > 1
-    assert seen[2] > seen[1] + 1  # counted over all starts, the second would end after one update
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_max_minutes_moves_no_number(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    electrify(pretrain_words(small_data, run, **SHORT, max_minutes=1e-4), tmp_path, expect=75)
-    assert steps_of(run) == [1]
-    electrify(pretrain_words(small_data, run, **SHORT, max_minutes=30), tmp_path)
-    same_ending(unbroken, run, step=40)

@@ -9,19 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from electrify import UserError
-from electrify.build import Vocabulary, at_step, build
 from electrify.exporting.folder import export
-from electrify.flop_counts import recipe_flops
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
 from electrify.rules import check
-from electrify.text.corpus import Corpus
-from electrify.tokens import SpecialIds
 from electrify.train.run import pretrain
-from small import SMALL, records, same_ending
+from small import SMALL, same_ending
 
 STEPS, CHANGE = 12, 6
 SHORT, LONG = 8, 32
@@ -68,9 +62,7 @@ def again(data: Path, whole: Path, broken: Path, *, stop: int, config: Recipe) -
     same_ending(whole, broken, step=config.train.max_steps)
 
 
-def test_every_update_turns_by_the_base_of_its_rows(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_update_turns_by_the_base_of_its_rows(small_data, tmp_path, monkeypatch):
     """Both networks, and validation like the update before it."""
     seen: list[tuple[float, int]] = []
     real = Rotary.turn
@@ -95,51 +87,12 @@ def test_every_update_turns_by_the_base_of_its_rows(
 
 
 @pytest.mark.parametrize("stop", [3, 6, 9])
-def test_resumes_to_the_bit_on_either_side_of_the_change(
-    small_data: Path, whole: Path, tmp_path: Path, stop: int
-) -> None:
+def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, whole, tmp_path, stop):
     again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
-def test_the_base_changes_what_is_learnt(small_data: Path, whole: Path, tmp_path: Path) -> None:
-    """The same base in both phases is a run without a schedule, to the bit; another is not."""
-    for name, schedule in (("same", {SHORT: LAST}), ("none", {})):
-        config = recipe(global_rope_theta_schedule=schedule)
-        pretrain(small_data, output_dir=tmp_path / name, config=config)
-    same, none, other = (
-        load_file(run / f"checkpoint-{STEPS}" / "model.safetensors")
-        for run in (tmp_path / "same", tmp_path / "none", whole)
-    )
-    assert all(torch.equal(same[n], none[n]) for n in none)
-    assert any(not torch.equal(other[n], none[n]) for n in none)
-
-
-def test_the_log_names_the_base(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretrain(small_data, output_dir=tmp_path / "run", config=recipe())
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("rows of ")]
-    assert told == [
-        f"rows of {SHORT} tokens: global_rope_theta 20",
-        f"rows of {LONG} tokens: global_rope_theta 700",
-    ]
-    found = [r["global_rope_theta"] for r in records(tmp_path / "run", "train")]
-    assert found == [FIRST] * CHANGE + [LAST] * (STEPS - CHANGE)
-
-
-def test_the_flops_of_the_plan_are_those_of_the_log(small_data: Path, whole: Path) -> None:
-    vocab_size = Corpus(small_data, "train").manifest.vocab_size
-    planned = recipe_flops(recipe(), vocab_size=vocab_size, convention="hardware")
-    train = records(whole, "train")
-    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
-    early, late = (train[k]["flops"] - train[k - 1]["flops"] for k in (1, -1))
-    assert late / early > LONG / SHORT, "longer rows also cost more for each token"
-
-
 @pytest.mark.parametrize(("step", "theta"), [(3, FIRST), (6, FIRST), (9, LAST), (None, LAST)])
-def test_an_export_has_the_base_of_its_moment(
-    whole: Path, tmp_path: Path, step: int | None, theta: float
-) -> None:
+def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
     """Every export was compared with transformers on the same input when it was written."""
     for part in ("discriminator", "generator"):
         folder = whole / part
@@ -148,90 +101,6 @@ def test_an_export_has_the_base_of_its_moment(
         config = json.loads((folder / "config.json").read_text())
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
         assert config["global_rope_theta"] == theta
-
-
-def test_a_frozen_generator_keeps_its_base(
-    small_data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: set[float] = set()
-    real = Rotary.turn
-
-    def spy(self: Rotary, pos_T: torch.Tensor, dtype: torch.dtype) -> Turn:
-        seen.add(self.theta)
-        return real(self, pos_T, dtype)
-
-    start = export(whole, output_dir=tmp_path / "start", part="generator", step=3)
-    fields = {"init_generator": str(start), "generator_training": "frozen", "tie": "none"}
-    config = recipe(
-        **fields, global_rope_theta_schedule={SHORT: 50.0}, local_rope_theta=3.0,
-        term_weights={"rtd": 50.0},
-    )  # fmt: skip
-    monkeypatch.setattr(Rotary, "turn", spy)
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
-    assert seen == {FIRST, 50.0, LAST, 3.0}, "3 is the base of local attention"
-
-
-@pytest.mark.parametrize("training", ["joint", "frozen"])
-def test_a_second_branch_has_the_base_of_the_first(training: str) -> None:
-    """Whether or not the generator has it, too."""
-    model = {"architecture": "modernbert", "init": "published", "tie": "none", "tie_layers": None}
-    frozen: dict[str, Any] = {"generator_training": "frozen", "init_generator": "elsewhere"}
-    frozen |= {"term_weights": {"rtd": 5.0, "select": 2.0}}
-    fields = SMALL | OWN | model | (frozen if training == "frozen" else {})
-    config = override(load("teams-tiny"), fields)
-    check(config)
-    network = build(config, Vocabulary(40, SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)))
-    for step, theta in ((3, FIRST), (9, LAST)):
-        shapes = {
-            n: vars(m.encoder.shape) for n, m in at_step(network, config, step).exports.items()
-        }
-        thetas = {name: shape["global_rope_theta"] for name, shape in shapes.items()}
-        assert thetas.pop("generator") == (LAST if training == "frozen" else theta)
-        assert thetas == {"discriminator": theta, "selector": theta}
-
-
-def test_local_heads_begin_in_the_first_phase(small_data: Path, tmp_path: Path) -> None:
-    """Initial values that read positions are made for the base with which the run begins."""
-    made = []
-    for name, fields in (
-        ("both", {}),
-        ("first", {"global_rope_theta": FIRST, "global_rope_theta_schedule": {}}),
-        ("last", {"global_rope_theta_schedule": {}}),
-    ):
-        config = recipe(init="local", **fields, learning_rate=1e-12, weight_decay=0.0, max_steps=2)
-        pretrain(small_data, output_dir=tmp_path / name, config=config)
-        made.append(load_file(tmp_path / name / "checkpoint-2" / "model.safetensors"))
-    both, first, last = made
-    qkv = "encoder.blocks.0.qkv.weight"
-    assert torch.allclose(both[qkv], first[qkv], atol=1e-6)
-    assert not torch.allclose(both[qkv], last[qkv], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        (
-            {"global_rope_theta_schedule": {16: 9.0}},
-            "global_rope_theta_schedule: no earlier rows have 16 tokens",
-        ),
-        (
-            {"seq_length_schedule": {}},
-            "global_rope_theta_schedule: no earlier rows have 8 tokens",
-        ),
-        (
-            {"seq_length_schedule": {8: 0.4, 32: 0.3}, "global_rope_theta_schedule": {32: 9.0}},
-            "global_rope_theta_schedule: no earlier rows have 32 tokens",
-        ),
-        (
-            {"global_rope_theta_schedule": {8: 1.0}},
-            "global_rope_theta_schedule .* greater than 1, not 1.0",
-        ),
-    ],
-    ids=["another length", "no schedule", "the last length", "too small"],
-)
-def test_mistakes(fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        check(recipe(**fields))
 
 
 @pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])
@@ -293,31 +162,3 @@ def long(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("up_to_8192") / "whole"
     pretrain(small_data, output_dir=folder, config=long_recipe())
     return folder
-
-
-@pytest.mark.slow
-def test_a_schedule_up_to_8192(small_data: Path, long: Path) -> None:
-    """Every phase has its base, and costs what was planned. The exports, which were compared with
-    transformers, say the last base and all positions."""
-    ends = dict(zip(LENGTHS, PHASES, strict=True))
-    bases = [next(b for n, b in LENGTHS.items() if step <= ends[n]) for step in range(1, 9)]
-    train = records(long, "train")
-    assert [r["global_rope_theta"] for r in train] == bases
-    vocab_size = Corpus(small_data, "train").manifest.vocab_size
-    planned = recipe_flops(long_recipe(), vocab_size=vocab_size, convention="hardware")
-    assert train[-1]["flops"] == pytest.approx(planned.train, rel=1e-9)
-    for part in ("discriminator", "generator"):
-        config = json.loads((long / part / "config.json").read_text())
-        assert config["max_position_embeddings"] == 8192
-        assert config["rope_parameters"]["full_attention"]["rope_theta"] == 160_000.0
-        tokenizer = json.loads((long / part / "tokenizer_config.json").read_text())
-        assert tokenizer["model_max_length"] == 8192
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [5, 6, 7])
-def test_it_resumes_to_the_bit_around_the_change(
-    small_data: Path, long: Path, tmp_path: Path, stop: int
-) -> None:
-    """The change is behind update 6."""
-    again(small_data, long, tmp_path / "broken", stop=stop, config=long_recipe())

@@ -15,21 +15,15 @@ from safetensors.torch import load_file
 from spoiled import spoil
 
 from electrify import cli
-from electrify.errors import UserError
-from electrify.recipe import load, override
-from electrify.rules import check
 from electrify.train import METRICS, log
 from small import (
-    DROPOUT,
     TORCHRUN,
     Process,
-    logged_step,
     pretrain_words,
     records,
     same_ending,
     same_numbers,
     steps_of,
-    torchrun,
 )
 
 MANY = Path(__file__).with_name("many_runs.py")
@@ -131,13 +125,6 @@ def test_one_process_holds_the_whole(small_data: Path, tmp_path: Path) -> None:
     same_ending(tmp_path / "plain", tmp_path / "sharded", step=4)
 
 
-def test_not_with_torch_compile() -> None:
-    config = override(load("electra-tiny"), SHARDED)
-    check(config)
-    with pytest.raises(UserError, match=r"fsdp full_shard .* torch_compile"):
-        check(override(config, {"torch_compile": True}))
-
-
 # ------------------------------------------------------------------ two processes
 
 
@@ -232,27 +219,6 @@ def test_half_of_the_room(small_data: Path, tmp_path: Path) -> None:
     assert other[0]["grad_norm"] == pytest.approx(one[0]["grad_norm"], rel=1e-3)
 
 
-@pytest.mark.slow
-def test_gradients_sent_in_bfloat16(small_data: Path, tmp_path: Path) -> None:
-    dtypes = ("bfloat16", "float32")
-    in_two(
-        tmp_path,
-        [
-            words(
-                "bert",
-                small_data,
-                tmp_path / dtype,
-                **SHARDED | {"max_steps": 2, "reduce_dtype": dtype},
-            )
-            for dtype in dtypes
-        ],
-    )
-    near, exact = (records(tmp_path / dtype, "train") for dtype in dtypes)
-    assert near[0]["mlm"] == pytest.approx(exact[0]["mlm"], rel=1e-6), "before the first gradient"
-    assert near[0]["grad_norm"] == pytest.approx(exact[0]["grad_norm"], rel=1e-2)
-    assert abs(near[0]["grad_norm"] / exact[0]["grad_norm"] - 1) > 1e-5
-
-
 def beginning(run: Path, copy: Path, *, step: int) -> Path:
     """A run as it was when the checkpoint of `step` was its newest."""
     shutil.copytree(
@@ -318,25 +284,3 @@ def test_losses_that_are_no_numbers(small_data: Path, tmp_path: Path, policy: st
     ]
     same_numbers(tmp_path / "one", tmp_path / "two")
     same_tensors(tmp_path / "one", tmp_path / "two", step=50)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_process_that_dies(small_data: Path, tmp_path: Path, victim: int) -> None:
-    """SIGKILL to one of two: torchrun ends the other, and the same command ends with the bytes of a
-    run that nothing disturbed."""
-    fields = (
-        SHARDED | DROPOUT | {"max_steps": 40, "logging_steps": 3, "save_steps": 7, "eval_steps": 20}
-    )
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = torchrun(words("electra", small_data, whole, **fields), tmp_path).end()
-    assert done.status == 0, done.err
-    process = torchrun(words("electra", small_data, broken, **fields), tmp_path)
-    assert process.wait_for(lambda: logged_step(broken) >= 12), process.end().err
-    (worker,) = (p for p in process.family() if p.environ().get("RANK") == str(victim))
-    worker.kill()
-    assert process.end().status != 0
-    assert 40 not in steps_of(broken)
-    done = torchrun(words("electra", small_data, broken, **fields), tmp_path).end()
-    assert done.status == 0, done.err
-    same_ending(whole, broken, step=40)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from electrify.train import signals
-from electrify.train.signals import SAVED_EXIT, SIGNALS, Stop
+from electrify.train.signals import SAVED_EXIT, SIGNALS
 
 SCRIPT = """
     import sys, time
@@ -68,34 +66,6 @@ def test_a_second_signal_ends_at_once(first: signal.Signals, second: signal.Sign
         process.send_signal(second)
         _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (-second, "")
-
-
-def test_the_handlers_of_before_come_back_even_after_an_error() -> None:
-    before = [signal.getsignal(s) for s in SIGNALS]
-
-    def work() -> None:
-        with Stop() as stop:
-            assert [signal.getsignal(s) for s in SIGNALS] != before
-            os.kill(os.getpid(), signal.SIGUSR1)
-            assert stop.requested
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        work()
-    assert [signal.getsignal(s) for s in SIGNALS] == before
-
-
-def test_outside_the_main_thread_it_is_inert() -> None:
-    before, seen = [signal.getsignal(s) for s in SIGNALS], []
-
-    def work() -> None:
-        with Stop() as stop:
-            seen.append((stop.requested, [signal.getsignal(s) for s in SIGNALS]))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [(False, before)]
 
 
 def test_the_status_of_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
