@@ -323,7 +323,7 @@ def test_a_run_of_another_kind_in_the_folder(capsys, finished, small_data, tmp_p
         )
     never = pretrain_words(small_data, finished, **SHORT, resume="never")
     assert (
-        "holds another run; choose another --output-dir, or continue it with --resume auto"
+        "holds another run. Choose another --output-dir, or continue it with --resume auto"
         in mistake(capsys, *never)
     )
     assert listing(finished) == before

@@ -10,7 +10,7 @@ import torch
 from batches import VOCABULARY, counts_of, draws_of, terms_of, text_batch
 from electrify.build import build
 from electrify.errors import UserError
-from electrify.flop_counts import PAPER_VOCABULARY, recipe_flops
+from electrify.flop_counts import recipe_flops
 from electrify.recipe import RECIPES, load, names, override
 from electrify.rules import broken, cautions, check
 from electrify.terms import weighted
@@ -167,7 +167,7 @@ COSTS = plain_yaml((RECIPES / "costs.yaml").read_text(encoding="utf-8"), "costs.
 
 @pytest.mark.parametrize("name", NAMES)
 def test_listed_costs_are_the_count(name: str) -> None:
-    cost = recipe_flops(load(name), vocab_size=PAPER_VOCABULARY, convention="hardware")
+    cost = recipe_flops(load(name), vocab_size=30522, convention="hardware")
     assert cost.parameters == int(COSTS[name]["parameters"])
     assert cost.train == pytest.approx(float(COSTS[name]["flops"]), rel=1e-4)
 

@@ -129,7 +129,7 @@ def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
     result = pretrain(data, output_dir=run, config=config)
     if result.summary.signalled or not result.summary.finished:
         raise Unfinished(
-            f"the demo was stopped after step {result.summary.step} and is saved; run the same "
+            f"the demo was stopped after step {result.summary.step} and is saved. Run the same "
             "command again to continue"
         )
     print(
@@ -209,7 +209,7 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
     )
     if len(labels) < 2:
         raise UserError(
-            f"fewer than two installed packages have {need} docstrings; install more packages into "
+            f"fewer than two installed packages have {need} docstrings. Install more packages into "
             "this environment"
         )
     parts: tuple[list[Example], list[Example]] = ([], [])

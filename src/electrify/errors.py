@@ -16,14 +16,14 @@ SHOWN = 12
 
 
 class UserError(ValueError):
-    """One clear sentence for the user: what is wrong, where, and what to do.
+    """What is wrong, and where, and what to do, in one or two sentences.
 
     advice: what to do, where another part of the program shows it apart from the rest, or has other
-    advice of its own. A sentence is never cut, for a `;` may stand anywhere in it.
+    advice of its own. It is a sentence of its own.
     """
 
     def __init__(self, fact: str, advice: str = "") -> None:
-        super().__init__(fact + f"; {advice}" * bool(advice))
+        super().__init__(fact + f". {advice[:1].upper()}{advice[1:]}" * bool(advice))
         self.fact = fact
         self.advice = advice
 

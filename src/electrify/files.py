@@ -128,4 +128,4 @@ def claim(folder: Path, *marks: str) -> Iterator[None]:
                 if new and os.listdir(folder) == [LOCK]:
                     shutil.rmtree(folder)
     except Timeout:
-        raise UserError(f"another process writes into {folder}; wait until it ends") from None
+        raise UserError(f"another process writes into {folder}. Wait until it ends") from None

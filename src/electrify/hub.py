@@ -43,7 +43,7 @@ def must_be_reachable(name: str, what: Literal["model", "tokenizer", "data set"]
     except HfHubHTTPError as e:
         if isinstance(e, RepositoryNotFoundError) and not isinstance(e, GatedRepoError):
             raise UserError(
-                f"{missing} of the Hub; look at how it is written, and log in if it is private"
+                f"{missing} of the Hub. Look at how it is written, and log in if it is private"
             ) from e
         # Every other answer shows that it is reached; the libraries say what is wrong.
     except Exception as e:  # no network: each version of the client has its own exceptions

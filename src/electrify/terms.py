@@ -68,7 +68,7 @@ def weighted(terms: Terms, weights: dict[str, float], counts: dict[str, Tensor])
         names = " and no ".join(sorted(missing))
         raise UserError(
             f"the forward pass of the objective returns no loss {names}, "
-            "which is counted and weighed; return it under that name"
+            "which is counted and weighed. Return it under that name"
         )
     parts = [
         weight * terms[name].sum / counts[name].clamp(min=1) for name, weight in weights.items()

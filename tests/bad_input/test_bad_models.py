@@ -78,7 +78,7 @@ def command(small_data: Path, tmp_path: Path) -> Command:
         own = {
             "detect": ["the chef ate"],
             "evaluate": ["--data-dir", str(tmp_path / "pairs"), "--device", "cpu", *out],
-            "finetune": [*own_files, "--seeds", "1", "--device", "cpu", *out],
+            "finetune": [*own_files, "--baselines", "false", "--device", "cpu", *out],
         }
         if verb == "pretrain":
             fields = {"init_discriminator": model, "max_steps": 1}

@@ -78,7 +78,7 @@ def test_rows(capsys, tmp_path, name, data, says):
 
 def test_an_archive_with_another_ending_is_named(capsys, tmp_path):
     packed = gzip.compress(TEXT.encode())
-    assert "is gzip data; give it the ending .gz" in refused(
+    assert "is gzip data. Give it the ending .gz" in refused(
         capsys, write(tmp_path, "a.txt", packed), tmp_path
     )
     assert "is damaged or not a .xz file" in refused(

@@ -142,7 +142,7 @@ DEMO = [
     (
         "electrify.train.loop:Run.update",
         3,
-        "the demo was stopped after step 3 and is saved; run the same command again to continue",
+        "the demo was stopped after step 3 and is saved. Run the same command again to continue",
     ),
     ("electrify.demo:judge", 1, f"stopped by {{}}. {AGAIN}"),
     ("electrify.finetuning.loop:train", 2, f"stopped by {{}}. {AGAIN}"),

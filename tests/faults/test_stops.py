@@ -126,7 +126,7 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
         assert done.status == SAVED
         assert (
             done.err.splitlines()[-1]
-            == "electrify pretrain: stopped by SIGINT; run the same command again to continue"
+            == "electrify pretrain: stopped by SIGINT. Run the same command again to continue"
         )
         assert steps_of(tmp_path / "run") == records(tmp_path / "run") == [], (
             "not an update was done"

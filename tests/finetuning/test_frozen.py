@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from toy import CPU, chunks, outputs_of, reader_of, task_of
 from transformers import AutoModel, AutoTokenizer
 
-from electrify import UserError
+from electrify import UserError, embed
 from electrify.finetuning import new_texts
-from electrify.finetuning.embed import embed, embed_files
+from electrify.finetuning.embed import embed_files
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
 from electrify.finetuning.metrics import spearman
 from electrify.finetuning.one_run import finetune_one, problem_of

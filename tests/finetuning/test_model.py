@@ -25,6 +25,7 @@ from toy import (
     reader_of,
     sharpened,
 )
+from zoo import predict
 
 from electrify.errors import UserError
 from electrify.finetuning import model as module
@@ -38,7 +39,6 @@ from electrify.finetuning.model import (
     save,
     with_fresh_head,
 )
-from electrify.finetuning.predict import predict
 from electrify.finetuning.tagging import Tagging
 from electrify.finetuning.tasks import Example
 from electrify.finetuning.texts import Texts

@@ -149,7 +149,7 @@ def test_missing_labels_are_left_out_and_empty_texts_counted(tmp_path: Path) -> 
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
         ("t.jsonl", '{"text": "a", "label": {"x": 1}}', {}, "line 1: 'label' must be a text, a"),
-        ("t.jsonl", jsonl(["x"]), {"problem_type": "classification"}, "several labels; give --pro"),
+        ("t.jsonl", jsonl(["x"]), {"problem_type": "classification"}, "several labels. Give --pro"),
         ("t.jsonl", '{"tokens": ["a"], "tags": ["D"]}', {"text_column": "w"},
          "text_column is not for this kind of file"),
         ("t.conll", "the D\n", {"text_column": "w"}, "no column 'w'; known: 0, 1"),

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import ElectraForPreTraining
 
+from electrify import detect
 from electrify.errors import UserError
 from electrify.finetuning.saved import kind_of
 from electrify.hub import file_of, must_be_reachable
-from electrify.scoring.detect import detect, load_discriminator, show_detection, windows_of
+from electrify.scoring.detect import load_detector, show_detection, windows_of
 from electrify.scoring.options import DetectConfig, given_text
 from electrify.scoring.pll import load_scorer
 
@@ -196,7 +197,7 @@ def test_energies_are_energies_under_a_name(published: Publish) -> None:
     name = published("run/discriminator", "a", {"objective": "electric", "logits": "energy"})
     assert load_scorer(name).kind == "electric"
     with pytest.raises(UserError, match=r"its logits are energies .objective electric"):
-        load_discriminator(name)
+        load_detector(name)
 
 
 def test_what_compares_candidates_gives_no_score_under_a_name(published: Publish) -> None:

@@ -284,7 +284,7 @@ def test_the_verdict_is_that_of_detection(models_root: Path):
     model = str(models_root / "run/discriminator")
     planted = Planted("the chef cooked the meal", 4, 8, "cook")
     (verdict,) = judge(model, [planted])
-    from electrify.scoring.detect import detect
+    from electrify import detect
 
     words = detect(model, [planted.text])[0].words
     assert [w.token for w in words] == ["the", "chef", "cooked", "the", "meal"]

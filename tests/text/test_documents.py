@@ -81,7 +81,7 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     path = write(tmp_path, f"a{ending}", heads.get(ending, b"") + text + b"\n")
     assert read(path, encoding_errors="replace")[0] == [found]
     assert read(path, encoding_errors="skip") == ([], {"encoding_errors": 1})
-    with pytest.raises(UserError, match="is not UTF-8; convert the file, or choose"):
+    with pytest.raises(UserError, match=r"is not UTF-8\. Convert the file, or choose"):
         read(path)
 
 

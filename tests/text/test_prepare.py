@@ -164,7 +164,7 @@ def test_a_disk_that_fills_up(corpus, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(
-        UserError, match=r"No space left on device; make room and run the same command again"
+        UserError, match=r"No space left on device. Make room and run the same command again"
     ):
         run(corpus, tmp_path / "data")
     monkeypatch.undo()

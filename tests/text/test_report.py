@@ -183,7 +183,7 @@ def test_what_shows_only_afterwards_is_said_at_the_end(
         return capsys.readouterr().err
 
     said = prepared("one")
-    wanted = "prepare with --valid-fraction 0.13, into another folder, or remove this corpus first"
+    wanted = "Prepare with --valid-fraction 0.13, into another folder, or remove this corpus first"
     assert "nothing is set aside for validation, so a run can warn neither" in said
     assert wanted in said
     assert re.search(r"of \d+ entries .* fewer than 20 times, .*: .*--vocab-size 256 or so", said)

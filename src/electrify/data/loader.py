@@ -158,7 +158,7 @@ class Loader:
                 raise UserError(
                     f"{corpus.folder}: the {corpus.split} split fills {rows} rows of "
                     f"{phase.row_length} tokens and one batch takes "
-                    f"{phase.batch_rows}; lower train_batch_size or max_seq_length, or prepare "
+                    f"{phase.batch_rows}. Lower train_batch_size or max_seq_length, or prepare "
                     "more text"
                 )
 

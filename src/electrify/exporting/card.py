@@ -308,9 +308,10 @@ def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a card leaves to electrify.json: the recipe, the corpus and the machine of the run."""
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    machine = facts.get("machine", {})
+    machine, values = facts.get("machine", {}), values_of(recipe)
+    decisive = facts.get("recipe", values)  # without how often something is saved or logged
     return {
-        "recipe": values_of(recipe),
+        "recipe": {name: value for name, value in values.items() if name in decisive},
         "corpus": {"counts": facts.get("corpus", {}).get("counts", {}), "sources": _sources(facts)},
         "tokenizer": facts.get("tokenizer_sha256"),
         "machine": {name: machine[name] for name in MACHINE if machine.get(name) is not None},

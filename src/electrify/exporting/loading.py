@@ -103,7 +103,7 @@ def unloadable(path: str, error: Exception) -> UserError:
     if isinstance(error.__cause__, LocalEntryNotFoundError) and not Path(path).is_dir():
         return UserError(
             f"{path}: there is no such folder, and the Hub, where a model of this name may be, "
-            "cannot be reached; name a folder, or repeat the command with a network"
+            "cannot be reached. Name a folder, or repeat the command with a network"
         )
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(error)}")
 
@@ -159,7 +159,7 @@ def unreadable_weights(path: str, error: Exception) -> UserError:
     if unsafe and not any(folder.glob("*.safetensors")):
         return UserError(
             f"{path}: {unsafe[0]} could run other people's code when it is opened, so it is not "
-            "opened; convert the weights to model.safetensors"
+            "opened. Convert the weights to model.safetensors"
         )
     return UserError(f"{path}: its weights cannot be loaded: {said(error)}")
 
@@ -204,7 +204,7 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     need(
         tokenizer.pad_token_id is not None,
-        f"{path}: its tokenizer has no padding token; set pad_token in tokenizer_config.json",
+        f"{path}: its tokenizer has no padding token. Set pad_token in tokenizer_config.json",
     )
     largest = max(tokenizer.get_vocab().values(), default=0)
     need(

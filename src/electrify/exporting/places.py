@@ -73,7 +73,7 @@ def check_place(path: str) -> None:
     elif (folder / "adapter_config.json").is_file():
         raise UserError(
             f"{path}: the folder holds an adapter (adapter_config.json), whose model lies "
-            "elsewhere; merge the two and save the whole model"
+            "elsewhere. Merge the two and save the whole model"
         )
     elif (folder / "config.json").is_file():
         must_not_be_quantised(path, read_json(folder / "config.json"))
@@ -90,7 +90,7 @@ def must_not_be_quantised(name: str, config: Mapping[str, Any]) -> None:
     """Raises UserError if a model's config.json says that its weights are quantised."""
     if config.get("quantization_config") is not None:
         raise UserError(
-            f"{name}: its weights are quantised (quantization_config in config.json); load it "
+            f"{name}: its weights are quantised (quantization_config in config.json). Load it "
             "where it was made and save it in float32"
         )
 
@@ -99,10 +99,10 @@ def must_be_run(run: Path) -> None:
     """Raises UserError for a folder that is not that of a run."""
     stage = run / GENERATOR_STAGE
     if (stage / CONFIG).is_file() and not (run / CONFIG).is_file():
-        raise UserError(f"{run} is a run in its first stage; name the run of that, {stage}")
+        raise UserError(f"{run} is a run in its first stage. Name the run of that, {stage}")
     for name in (CONFIG, FACTS):
         if not (run / name).is_file():
             raise UserError(
-                f"{run} is not a run folder: it has no {name}; give the --output-dir of electrify "
+                f"{run} is not a run folder: it has no {name}. Give the --output-dir of electrify "
                 "pretrain"
             )

@@ -93,7 +93,7 @@ def _file(
     for pattern in (f"{folder}/{name}" for folder in folders for name in (*patterns, *stand_ins)):
         found = [path for path in data_dir.glob(pattern) if path.is_file()]
         names = ", ".join(sorted(str(path.relative_to(data_dir)) for path in found))
-        need(len(found) < 2, f"{data_dir}: several fit task {row.name!r}: {names}; keep one")
+        need(len(found) < 2, f"{data_dir}: several fit task {row.name!r}: {names}. Keep one")
         if found:
             return found[0]
     return None

@@ -163,7 +163,7 @@ def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig
         return found
 
     def example(row: Row, label: Label) -> Example:
-        fact = f"{row.where}: several labels; give --problem-type multilabel"
+        fact = f"{row.where}: several labels. Give --problem-type multilabel"
         need(kind == "multilabel" or not label.listed, fact)
         both = row.text(text), None if pair is None else row.text(pair)
         held = sorted({number(row, value) for value in spelt(label.held)})
@@ -182,7 +182,7 @@ def _texts(files: Sequence[str], name: str, wanted: str, options: FinetuneConfig
     if kind == "regression":
         about = f"labels from {min(values):g} to {max(values):g}"
     usual = [m for m in OWN_METRICS[kind] if m not in AREAS or len(names) <= MOST_AREAS]
-    fact = f"--metrics f1 is for two classes, and {files[0]} has {len(names):,}; take macro_f1"
+    fact = f"--metrics f1 is for two classes, and {files[0]} has {len(names):,}. Take macro_f1"
     need("f1" not in options.metrics or kind != "classification" or len(names) == 2, fact)
     return TaskData(
         name=name,
@@ -261,7 +261,7 @@ def _kind_of(part: Part) -> Kind:
     (where, *_), odd = part[numbers.index(None)][0], values[numbers.index(None)]
     need(
         len(alike) < MOST * len(part) or len(decimal) < SOME * len(part),
-        f"{where}: label {odd[:40]!r} is not a number, and most others are; write numbers as 0.5, "
+        f"{where}: label {odd[:40]!r} is not a number, and most others are. Write numbers as 0.5, "
         "or give --problem-type classification if each label is the name of a class",
     )
     return "classification"

@@ -42,7 +42,7 @@ def read_sentences(
         fact = f"{row.where}: {len(words)} words, but {len(tags)} tags; every word needs one"
         need(len(words) == len(tags) > 0, fact)
         unset = treebank and tag in UD_TAGS.values() and "_" in tags
-        need(not unset, f"{row.where}: a tag is '_': the treebank lacks some; choose other tags")
+        need(not unset, f"{row.where}: a tag is '_': the treebank lacks some. Choose other tags")
         sentences.append(Sentence(tuple(word.removeprefix(prefix) for word in words), tags))
     return tuple(sentences)
 

@@ -118,7 +118,7 @@ def parted(
         what = {"answering": "questions about one context", "tagging": "equal sentences"}
         raise UserError(
             f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty, since "
-            f"{what.get(kind, 'equal texts')} stay in one part and each class in training; give "
+            f"{what.get(kind, 'equal texts')} stay in one part and each class in training. Give "
             "another share or more examples"
         )
     return stay, held

@@ -58,7 +58,7 @@ def gathered(found: Iterable[Row]) -> tuple[Question, ...]:
     for row in found:
         questions.append(question_of(row))
         other = places.setdefault(questions[-1].id, row.where)
-        fact = f"{row.where}: the question has the id of {other}; give each an id of its own"
+        fact = f"{row.where}: the question has the id of {other}. Give each an id of its own"
         need(other == row.where, fact)
     return tuple(questions)
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..recipe import ParameterKind
 from ..tokens import Tokens
 from . import costs
 from .attention import Direction
@@ -180,7 +179,7 @@ def matrices_of(module: nn.Module) -> dict[str, int]:
     return {n: stacked[id(p)] for n, p in module.named_parameters() if id(p) in stacked}
 
 
-def kinds_of(module: nn.Module) -> dict[str, ParameterKind]:
+def kinds_of(module: nn.Module) -> dict[str, str]:
     """The kind of each of its parameters, by name: see `lr_factors` in recipe.py."""
     tables = {
         id(p)
@@ -191,7 +190,7 @@ def kinds_of(module: nn.Module) -> dict[str, ParameterKind]:
     inside = {id(p) for encoder in encoders_of(module) for p in encoder.parameters()}
     matrices = matrices_of(module)
 
-    def kind(name: str, p: nn.Parameter) -> ParameterKind:
+    def kind(name: str, p: nn.Parameter) -> str:
         if id(p) in tables:
             return "embeddings"
         if name in matrices:

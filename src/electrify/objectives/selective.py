@@ -81,7 +81,7 @@ class Selective(Objective):
         words = parts.shape.vocab_size
         need(
             candidates <= words,
-            f"candidates {candidates} are more than the {words} words of the vocabulary; give "
+            f"candidates {candidates} are more than the {words} words of the vocabulary. Give "
             "fewer --candidates",
         )
         head = parts.rtd_head(rtd_head)

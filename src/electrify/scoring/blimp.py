@@ -158,7 +158,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         known = read_json(out / SCORES) if (out / SCORES).is_file() else identity
         need(
             all(known.get(key) == value for key, value in identity.items()),
-            f"{out / SCORES} holds the scores of other models, pairs or options; choose another "
+            f"{out / SCORES} holds the scores of other models, pairs or options. Choose another "
             "--output-dir",
         )
         rows = _accuracies(scorers, paradigms, options, device)

@@ -149,7 +149,7 @@ def load_detector(model: str, architecture: str | None = None) -> Detector:
         raise UserError(
             f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}"
             if own is None
-            else f"{model} has an architecture of your own; give --architecture {own}"
+            else f"{model} has an architecture of your own. Give --architecture {own}"
         )
     need(
         mark.get("logits") != "energy",

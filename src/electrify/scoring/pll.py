@@ -191,7 +191,7 @@ def load_scorer(
     logits = mark_of(model).get("logits")
     need(
         logits != "choice",
-        f"{model}: its head compares a few candidates and gives no probability; take the "
+        f"{model}: its head compares a few candidates and gives no probability. Take the "
         "discriminator/ or the generator/ folder of its run",
     )
     known = exported_as(config.model_type)

@@ -195,7 +195,7 @@ class Corpus:
         if ids.max(initial=0) >= self.manifest.vocab_size:
             raise UserError(
                 f"{self.folder} holds the token {ids.max()}, beyond its vocabulary of "
-                f"{self.manifest.vocab_size}: it is damaged; prepare it again"
+                f"{self.manifest.vocab_size}: it is damaged. Prepare it again"
             )
         return ids
 

@@ -28,12 +28,12 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
         return Path(data)
     if is_unfinished(Path(data)):
         raise UserError(
-            f"{data} is a prepared corpus that was never finished; repeat its `electrify prepare`, "
+            f"{data} is a prepared corpus that was never finished. Repeat its `electrify prepare`, "
             "which continues"
         )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{data} is not a prepared corpus; run `electrify prepare {quote(data)} --output-dir "
+            f"{data} is not a prepared corpus. Run `electrify prepare {quote(data)} --output-dir "
             "DATA` before several processes train on it"
         )
     run = run if run.name not in ("", "..") else run.resolve()

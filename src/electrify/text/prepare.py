@@ -110,7 +110,7 @@ TOKENIZER_CONTENT = "tokenizer_content"
 NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk")
 """Options that do not affect the bytes of the result, or that are not as they were given in another
 place."""
-ALL_VALID = "all of its documents fell into the validation split; lower valid_fraction"
+ALL_VALID = "all of its documents fell into the validation split. Lower valid_fraction"
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -131,7 +131,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     if bare := [s for s in sources if s.path.name and not has_checksum(s.path)]:
         say(
             f"{shown(bare)}: packed without checksum, so a changed bit may pass for "
-            "text; pack with `xz -C crc64` or `zstd --check`"
+            "text. Pack with `xz -C crc64` or `zstd --check`"
         )
     if (done := finished(options, sources)) is not None:
         say(f"{folder} is already prepared by the same command: verified, nothing to do")
@@ -155,7 +155,7 @@ def prepare(options: PrepareConfig) -> Manifest:
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
-                f"{folder}: {e.strerror}; make room and run the same command again, it continues"
+                f"{folder}: {e.strerror}. Make room and run the same command again, it continues"
             ) from e
         raise
 
@@ -546,7 +546,7 @@ def join(
         for part in encoding.parts:
             found = read_part(part.path, key=part.key, dtype=encoding.dtype)
             if found is None:
-                raise UserError(f"{part.path} was changed; run the same command again")
+                raise UserError(f"{part.path} was changed. Run the same command again")
             for split, writer in writers.items():
                 writer.add(*found[1][split])
             unigram_V += np.bincount(found[1]["train"][1], minlength=vocab_size)

@@ -357,10 +357,10 @@ def more_validation(manifest: Manifest) -> str:
         needed = max(-(-100 * WANTED // documents) / 100, round(2 * (share or 0), 2))
         return (
             f"of {documents:,} documents a share of {default if share is None else share:g} is too "
-            f"small; prepare with --valid-fraction {min(needed, 0.5)}, {ANEW}"
+            f"small. Prepare with --valid-fraction {min(needed, 0.5)}, {ANEW}"
         )
     return (
-        f"{documents:,} documents are too few to set some aside; add more, or cut them at another "
+        f"{documents:,} documents are too few to set some aside. Add more, or cut them at another "
         f"--document-boundary (blank-line, line), {ANEW}"
     )
 

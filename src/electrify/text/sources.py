@@ -254,7 +254,7 @@ def resolve(
     if not once:
         raise UserError(
             f"all text of {', '.join(inputs)} lies in the output folder, whose files are not "
-            "input; choose another --output-dir"
+            "input. Choose another --output-dir"
         )
     return list(once.values())
 
@@ -355,7 +355,7 @@ def _by_pattern(pattern: Path, item: str, left: LeftOut) -> list[Source]:
         found = sorted(base.glob("/".join(parts) + "/*" * (parts[-1] == "**")))
     except ValueError as e:
         raise UserError(
-            f"the pattern {item} cannot be followed ({e}); write ** between slashes, as in "
+            f"the pattern {item} cannot be followed ({e}). Write ** between slashes, as in "
             "FOLDER/**/*.txt, or one *"
         ) from e
     aside: LeftOut = {}
@@ -401,5 +401,5 @@ def must_not_be_made(folder: Path) -> None:
     if is_made(folder):
         raise UserError(
             f"{folder} is a folder that electrify made, and its vocabularies and reports are not a "
-            "corpus; name the texts themselves"
+            "corpus. Name the texts themselves"
         )

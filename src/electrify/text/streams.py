@@ -37,24 +37,24 @@ _HEAD = 18
 _SMALLEST_XZ = 32
 AGAIN = "fetch or make it again"
 UNCHECKED = (
-    "packed without checksum, so a changed bit may pass for text; pack with `xz -C crc64` or "
+    "packed without checksum, so a changed bit may pass for text. Pack with `xz -C crc64` or "
     "`zstd --check`"
 )
 BOM = b"\xef\xbb\xbf"
-_UTF_16 = "UTF-16 text; convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
-_UTF_32 = "UTF-32 text; convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
+_UTF_16 = "UTF-16 text. Convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
+_UTF_32 = "UTF-32 text. Convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
 _MAGIC = {
-    b"\x1f\x8b": "gzip data; give it the ending .gz",
-    b"\xfd7zXZ\x00": "xz data; give it the ending .xz",
-    b"\x28\xb5\x2f\xfd": "zstandard data; give it the ending .zst",
-    b"BZh9": "bzip2 data; give it the ending .bz2",
+    b"\x1f\x8b": "gzip data. Give it the ending .gz",
+    b"\xfd7zXZ\x00": "xz data. Give it the ending .xz",
+    b"\x28\xb5\x2f\xfd": "zstandard data. Give it the ending .zst",
+    b"BZh9": "bzip2 data. Give it the ending .bz2",
     b"\xff\xfe\0\0": _UTF_32,
     b"\0\0\xfe\xff": _UTF_32,
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
     b"%PDF-": "a PDF; extract its text first",
     b"PK\x03\x04": "a zip archive; unpack it first",
-    b"PAR1": "a parquet file; give it the ending .parquet",
+    b"PAR1": "a parquet file. Give it the ending .parquet",
 }
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})
 _HALF = re.compile("[\ud800-\udfff]")
@@ -250,7 +250,7 @@ def must_be_text(path: Path, chunk: bytes) -> None:
     if control > 4 and control * 100 > len(head):
         raise UserError(
             f"{path} is a binary file ({control} control characters in its first {len(head)} "
-            "bytes); leave it out"
+            "bytes). Leave it out"
         )
 
 
@@ -273,7 +273,7 @@ def decoded(data: bytes, shown: str) -> str:
         line = data.count(b"\n", 0, e.start) + 1
         byte = f"0x{data[e.start]:02x}"
         raise UserError(
-            f"{shown}, line {line}: not UTF-8 (byte {byte}); convert the file to UTF-8"
+            f"{shown}, line {line}: not UTF-8 (byte {byte}). Convert the file to UTF-8"
         ) from None
 
 
@@ -294,7 +294,7 @@ def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]
     except UnicodeEncodeError as e:
         if errors == "strict":
             raise UserError(
-                f"{where()} is not UTF-8; convert the file, or choose encoding_errors replace or "
+                f"{where()} is not UTF-8. Convert the file, or choose encoding_errors replace or "
                 "skip"
             ) from e
     counts["encoding_errors"] += 1

@@ -117,7 +117,7 @@ def lines(path: str | Path, advance: Advance = None, *, strict: bool = True) -> 
             number += 1
             yield rest.decode("utf-8", errors)
     except UnicodeDecodeError:
-        raise UserError(f"{path}, line {number}: not UTF-8; convert the file to UTF-8") from None
+        raise UserError(f"{path}, line {number}: not UTF-8. Convert the file to UTF-8") from None
 
 
 def rows(
@@ -223,7 +223,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
             row = json.loads(line, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as e:
             raise UserError(f"{where}: broken JSON ({e}){hint}") from None
-        need(isinstance(row, dict), f"{where}: not a JSON object; write one object a line")
+        need(isinstance(row, dict), f"{where}: not a JSON object. Write one object a line")
         yield Row(where, number, row)
 
 
@@ -256,7 +256,7 @@ def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Ro
     except (ArrowException, OSError, UnicodeDecodeError) as e:
         said = str(e).splitlines()[0]
         raise UserError(
-            f"{path} is truncated, damaged or not a parquet file ({said}); fetch or make it again"
+            f"{path} is truncated, damaged or not a parquet file ({said}). Fetch or make it again"
         ) from e
 
 
@@ -288,7 +288,7 @@ def sequences(
             continue
         if begun is None:
             raise UserError(
-                f"{path}, line {number} comes before the first '>' of this FASTA file; give lines "
+                f"{path}, line {number} comes before the first '>' of this FASTA file. Give lines "
                 "of text the ending .txt"
             )
         fact = f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
@@ -430,7 +430,7 @@ def labelled_columns(
         return text, None, [label]
     need(
         text is not None or not {"sentence_id", "words"} <= set(names),
-        f"{path}: a word in each row; write sentences with tags as .conll (a word and its tag on a "
+        f"{path}: a word in each row. Write sentences with tags as .conll (a word and its tag on a "
         "line, a blank line after a sentence) or .jsonl (lists tokens and tags)",
     )
     text, pair = text_columns(path, rows, text, pair)
@@ -486,7 +486,7 @@ def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...])
     if [name.lower() for name in found] == ["label", "label_text"]:
         return found[1]  # the names of the classes whose numbers are in the other column
     both = " and ".join(map(repr, found))
-    need(len(found) == 1, f"{path}: {both} may both hold labels; name one with --label-column")
+    need(len(found) == 1, f"{path}: {both} may both hold labels. Name one with --label-column")
     return found[0]
 
 
@@ -498,7 +498,7 @@ def _among(
     found = [known[name] for name in names if name in known and known[name] not in but]
     need(
         bool(found),
-        f"{path}: none of its columns ({_with_values(rows)}) is called {', '.join(names)}; name it "
+        f"{path}: none of its columns ({_with_values(rows)}) is called {', '.join(names)}. Name it "
         f"with {flag}, and with --no-header if the first line is an example",
     )
     return found

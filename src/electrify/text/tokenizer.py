@@ -133,7 +133,7 @@ def load_tokenizer(name: str | Path) -> Any:
         usual = (TOKENIZER_FILE, "vocab.txt", SETTINGS_FILE)
         if not any((folder / f).is_file() for f in usual):
             inside = folder / TOKENIZER
-            hint = f"; name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
+            hint = f". Name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
             raise UserError(
                 f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt{hint}"
             )
@@ -171,7 +171,7 @@ def without_code(name: str) -> Iterator[None]:
         if "custom code" not in str(e):
             raise
         raise UserError(
-            f"{name} brings Python code of its own (auto_map), which electrify never runs; choose "
+            f"{name} brings Python code of its own (auto_map), which electrify never runs. Choose "
             "one that transformers knows"
         ) from e
 
@@ -183,7 +183,7 @@ def must_be_steady(tokenizer: Any, name: str) -> None:
     if dropout := getattr(model, "dropout", None):
         raise UserError(
             f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives different "
-            "tokens each time; remove `dropout` from the model in tokenizer.json"
+            "tokens each time. Remove `dropout` from the model in tokenizer.json"
         )
     ids = _ids_of_roles(tokenizer)
     for one, other in combinations(ids, 2):
@@ -207,7 +207,7 @@ def special_ids(tokenizer: Any) -> SpecialIds:
     if missing:
         where = getattr(tokenizer, "name_or_path", "") or "this tokenizer"
         raise UserError(
-            f"the tokenizer {where} has no {', '.join(missing)} token; choose one made for "
+            f"the tokenizer {where} has no {', '.join(missing)} token. Choose one made for "
             "BERT-like models, or train one here"
         )
     if ids["unk"] == ids["pad"]:
@@ -428,7 +428,7 @@ def _must_read_back(folder: Path, special: SpecialIds, name: str) -> None:
             return
     raise UserError(
         f"the tokenizer {name} does not put [CLS] before a text and [SEP] after it, with the "
-        "second text of a pair as segment 1; give its tokenizer.json a post-processor that does"
+        "second text of a pair as segment 1. Give its tokenizer.json a post-processor that does"
     )
 
 
@@ -463,7 +463,7 @@ def word_edges(folder: Path) -> WordEdges:
         raise UserError(
             f"mask_unit word: the tokenizer in {folder} does not mark where words begin "
             "(WordPiece, byte-level and Metaspace do, and character with --pre-tokenizer "
-            "whitespace); choose mask_unit token"
+            "whitespace). Choose mask_unit token"
         )
     for piece, number in pieces.items():
         if piece not in specials:

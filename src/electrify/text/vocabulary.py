@@ -312,7 +312,7 @@ def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tupl
         times = "once" if top == 1 else f"{top} times"
         raise UserError(
             f"min_frequency {least} leaves nothing of the text: its most frequent character occurs "
-            f"{times}, and equal documents count as one; choose a lower one"
+            f"{times}, and equal documents count as one. Choose a lower one"
         )
     return [(c, -n) for n, c in letters]
 
@@ -588,7 +588,7 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
             raise
         raise UserError(
             f"vocab_size {size} is too small for the characters of this text, all of which a "
-            "unigram vocabulary holds; choose a larger one, or tokenizer bpe, character or byte"
+            "unigram vocabulary holds. Choose a larger one, or tokenizer bpe, character or byte"
         ) from e
     found = json.loads(draft.to_str())["model"]["vocab"]
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a

@@ -208,7 +208,7 @@ def on_host(start: tuple[dict[str, str], Start, Any], task: Any) -> Any:
     if odd := [name for name in wanted if here.get(name) != wanted[name]]:
         return UserError(
             f"a host of the Ray cluster has {odd[0]} {here.get(odd[0])}, this one "
-            f"{wanted[odd[0]]}; install the same versions on every host"
+            f"{wanted[odd[0]]}. Install the same versions on every host"
         )
     try:
         return _handler(begin, argument)(task)

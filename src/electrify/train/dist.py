@@ -58,7 +58,7 @@ def start(device: torch.device, *, timeout_s: float) -> World:
             for name, alone in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
         )
     except ValueError as e:
-        raise UserError("RANK, WORLD_SIZE and LOCAL_RANK are not numbers; use torchrun") from e
+        raise UserError("RANK, WORLD_SIZE and LOCAL_RANK are not numbers. Use torchrun") from e
     if device.type == "cuda":
         device = _own_gpu(device if size == 1 else torch.device("cuda"), local_rank)
     if size > 1 and not td.is_initialized():
@@ -74,7 +74,7 @@ def start(device: torch.device, *, timeout_s: float) -> World:
             )
         except (ValueError, RuntimeError) as e:
             raise UserError(
-                f"the {size} processes could not find each other ({_first_line(e)}); start all of "
+                f"the {size} processes could not find each other ({_first_line(e)}). Start all of "
                 "them, as torchrun does"
             ) from e
     return World(rank=rank, size=size, device=device)
@@ -87,7 +87,7 @@ def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
     if device.index >= torch.cuda.device_count():
         raise UserError(
             f"process {local_rank} of this machine has no GPU of its own: there are "
-            f"{torch.cuda.device_count()}; start fewer processes"
+            f"{torch.cuda.device_count()}. Start fewer processes"
         )
     torch.cuda.set_device(device)
     return device

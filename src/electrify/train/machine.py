@@ -42,7 +42,7 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(
             f"device {name} was asked for and torch finds {torch.cuda.device_count()} GPUs, "
-            "counted from 0; choose another one, cpu or auto"
+            "counted from 0. Choose another one, cpu or auto"
         )
     return device
 
@@ -357,6 +357,6 @@ def run_must_fit(config: Recipe, shape: Shape, *, rows: int, world: World) -> No
     if need > room:
         raise UserError(
             f"{parameters:,} parameters with their optimiser, and {rows:,} rows of {length:,} "
-            f"tokens, needs at least {size(need)} of memory; {size(room)} are free; choose smaller "
+            f"tokens, needs at least {size(need)} of memory; {size(room)} are free. Choose smaller "
             "numbers"
         )

@@ -82,7 +82,7 @@ class TrainingData:
             return None
         return (
             f"the corpus's valid split has {self.valid.num_rows:,} rows and the contrast compares "
-            f"{self.group_rows:,}, so nothing is validated; prepare it with a larger "
+            f"{self.group_rows:,}, so nothing is validated. Prepare it with a larger "
             "--valid-fraction, or give smaller --contrast-rows"
         )
 
