@@ -579,7 +579,8 @@ def evaluate(
     from .scoring.options import EvaluateConfig
 
     several = [models] if isinstance(models, str | os.PathLike) else models
-    fixed = {"models": tuple(map(os.fspath, several)), "data_dir": os.fspath(data_dir)}
+    names = tuple(os.fspath(model) for model in several)
+    fixed = {"models": names, "data_dir": os.fspath(data_dir)}
     rows = evaluated(options(EvaluateConfig, "evaluate", given, **fixed))
     return {
         model: {

@@ -30,6 +30,7 @@ from .values import (
     Inside,
     Natural,
     NotNegative,
+    ParameterKind,
     Positive,
     Share,
     checked,
@@ -274,7 +275,6 @@ class Data:
     embeddings."""
 
 
-ParameterKind = Literal["embeddings", "matrices", "heads", "rest"]
 """Kinds of parameters, by their place in the objective (model/encoder.py)."""
 
 

@@ -27,6 +27,8 @@ Inside = Annotated[float, Gt(0), Lt(1)]
 """A number between 0 and 1, both excluded."""
 BelowOne = Annotated[float, Ge(0), Lt(1)]
 Share = Annotated[float, Ge(0), Le(1)]
+ParameterKind = Literal["embeddings", "matrices", "heads", "rest"]
+"""Of the parameters of a model, for their learning rates."""
 
 
 class _Loader(yaml.BaseLoader):

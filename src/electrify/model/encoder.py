@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..tokens import Tokens
+from ..values import ParameterKind
 from . import costs
 from .attention import Direction
 from .costs import linear_flops
@@ -179,7 +180,7 @@ def matrices_of(module: nn.Module) -> dict[str, int]:
     return {n: stacked[id(p)] for n, p in module.named_parameters() if id(p) in stacked}
 
 
-def kinds_of(module: nn.Module) -> dict[str, str]:
+def kinds_of(module: nn.Module) -> dict[str, ParameterKind]:
     """The kind of each of its parameters, by name: see `lr_factors` in recipe.py."""
     tables = {
         id(p)
@@ -190,7 +191,7 @@ def kinds_of(module: nn.Module) -> dict[str, str]:
     inside = {id(p) for encoder in encoders_of(module) for p in encoder.parameters()}
     matrices = matrices_of(module)
 
-    def kind(name: str, p: nn.Parameter) -> str:
+    def kind(name: str, p: nn.Parameter) -> ParameterKind:
         if id(p) in tables:
             return "embeddings"
         if name in matrices:

@@ -18,8 +18,9 @@ import torch
 from torch import nn
 
 from ..data.loader import Loader, Rows
-from ..recipe import ParameterKind, Train
+from ..recipe import Train
 from ..text.report import more_validation
+from ..values import ParameterKind
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard
