@@ -275,9 +275,6 @@ class Data:
     embeddings."""
 
 
-"""Kinds of parameters, by their place in the objective (model/encoder.py)."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """Optimisation, logging and checkpoints."""
