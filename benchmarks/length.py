@@ -66,7 +66,7 @@ def model_of(size: str, length: int, vocab_size: int) -> ExportedModel:
     recipe = load(f"bert-modernbert-{size}")
     own = {"max_position_embeddings": length, "max_seq_length": length}
     config = override(recipe, own | {"dropout": 0.0, "attention_dropout": 0.0})
-    return build(config, Vocabulary(vocab_size, SPECIAL)).kept
+    return build(config, Vocabulary(vocab_size, SPECIAL)).discriminator
 
 
 def ours(model: ExportedModel, batch: Batch, device: torch.device) -> Callable[[], Tensor]:

@@ -45,7 +45,7 @@ def main(run: Path, picture: Path) -> None:
         sys.exit(f"{run / METRICS} has no record yet")
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
     known = {name for r in records for name in r}
-    # A loss on [MASK] of the kept encoder is there in its first period alone.
+    # A loss on [MASK] of the discriminator is there in its first period alone.
     losses = [name for name in LOSSES if name in known]
     rates = [name for name in RATES if name in known]
     panels = [[name] for name in losses] + ([rates] if rates else [])

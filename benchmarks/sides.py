@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from electrify.architectures import architecture_named
-from electrify.build import Vocabulary, build, generator_shape, kept_shape
+from electrify.build import Vocabulary, build, discriminator_shape, generator_shape
 from electrify.data.loader import Loader
 from electrify.data.phases import phases_of
 from electrify.flop_counts import recipe_flops
@@ -35,7 +35,7 @@ from electrify.text.corpus import Corpus
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from electrify.train.state import RunContext, TrainingData
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
@@ -126,7 +126,9 @@ class Ours:
         )
         read = TrainingData(loader, None, case.rows // world.size, unigram_entropy=9.0)
         context = RunContext(world, folder)
-        self.run = Run(built.objective, config, read, context, kept=kept_names(built))
+        self.run = Run(
+            built.objective, config, read, context, discriminator=discriminator_names(built)
+        )
 
     def __call__(self) -> None:
         self.run.update(self.run.batch(self.run.step))
@@ -165,7 +167,7 @@ def labelled_pair(case: Case) -> tuple[Any, Any]:
     special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
     shapes: dict[HeadKind, Shape] = {
         "token": generator_shape(model, case.vocab_size),
-        "binary": kept_shape(model, case.vocab_size),
+        "binary": discriminator_shape(model, case.vocab_size),
     }
     generator, discriminator = (
         getattr(transformers, architecture.classes[kind])(

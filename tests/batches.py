@@ -24,7 +24,7 @@ from electrify.terms import Terms
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from electrify.train.state import RunContext, TrainingData
 
 SPECIAL = SpecialIds(
@@ -194,7 +194,7 @@ def one_update(config: Recipe, folder: Path) -> dict[str, float]:
         config,
         TrainingData(loader, None, rows, unigram_entropy=4.0),
         RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder),
-        kept=kept_names(made),
+        discriminator=discriminator_names(made),
     )
     run.update(run.batch(0))
     return run.state.sums.means()

@@ -16,12 +16,12 @@ from batches import (
     ragged_batch,
     terms_of,
 )
-from electrify.build import Built, Vocabulary, compose, generator_shape, kept_shape
+from electrify.build import Built, Vocabulary, compose, discriminator_shape, generator_shape
 from electrify.model.heads import BinaryHead
 from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
 from electrify.recipe import load
-from electrify.tables import KEPT, beside, network_names
+from electrify.tables import DISCRIMINATOR, beside, network_names
 
 TIES = ["none", "tokens", "embeddings", "all"]
 
@@ -42,7 +42,7 @@ def ids_of(*modules: nn.Module) -> set[int]:
 @pytest.mark.parametrize("tie", TIES)
 def test_ties_share_exactly_what_they_say(tie: str) -> None:
     b = tied(tie)
-    g, d = b.exports["generator"], b.kept
+    g, d = b.exports["generator"], b.discriminator
     ge, de = g.encoder.embeddings, d.encoder.embeddings
     assert (g.encoder is d.encoder) == (tie == "all")
     assert (ge is de) == (tie in ("embeddings", "all"))
@@ -72,7 +72,7 @@ def test_lower_blocks_are_the_same_objects(embedding_size: int) -> None:
         embedding_size=embedding_size,
         init="local",
     )
-    g, d = b.exports["generator"].encoder, b.kept.encoder
+    g, d = b.exports["generator"].encoder, b.discriminator.encoder
     assert g.embeddings is d.embeddings
     assert g.project is d.project
     assert [len(e.blocks) for e in (g, d)] == [2, 3]
@@ -87,7 +87,9 @@ def test_lower_blocks_are_the_same_objects(embedding_size: int) -> None:
 
 def test_outputs_that_start_smaller_by_the_depth() -> None:
     plain, scaled = (
-        built("electra-tiny", num_hidden_layers=2, init="bert", init_scale=how).kept.encoder
+        built(
+            "electra-tiny", num_hidden_layers=2, init="bert", init_scale=how
+        ).discriminator.encoder
         for how in ("none", "depth")
     )
     for (name, p), q in zip(plain.named_parameters(), scaled.parameters(), strict=True):
@@ -102,7 +104,9 @@ def test_outputs_that_start_smaller_by_the_depth() -> None:
 def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(recipe, fields):
     """mask_rate .2: log-odds of 1 to 4. Its other values are those it has without."""
     given = fields | {"mask_rate": 0.2}
-    b, plain = (built(recipe, init_rtd_bias=how, **given).kept.head for how in ("replaced", "zero"))
+    b, plain = (
+        built(recipe, init_rtd_bias=how, **given).discriminator.head for how in ("replaced", "zero")
+    )
     assert float(b.out.bias.detach()) == pytest.approx(-math.log(4), rel=1e-6)
     assert float(plain.out.bias.detach()) == 0.0
     assert torch.equal(b.out.weight, plain.out.weight)
@@ -112,7 +116,7 @@ def test_the_detecting_head_starts_at_the_share_of_replaced_tokens(recipe, field
 def test_the_bias_is_that_of_the_share_at_which_detection_begins(share: float, rate: float) -> None:
     """Of a mask rate that falls from .4 to .15, .7 of the way."""
     falls = {"mask_rate": 0.4, "mask_rate_end": 0.15, "mlm_share": share}
-    head = built("corrective-tiny", init_rtd_bias="replaced", **falls).kept.head
+    head = built("corrective-tiny", init_rtd_bias="replaced", **falls).discriminator.head
     assert float(head.out.bias.detach().sigmoid()) == pytest.approx(rate, rel=1e-5)
 
 
@@ -121,8 +125,8 @@ def test_halves_are_the_objectives_own_parts(tie: str) -> None:
     """What is exported is what is trained, and nothing is trained that is not exported."""
     b = tied(tie)
     assert isinstance(b.objective, Electra)
-    assert b.kept.encoder is b.objective.encoder
-    assert b.kept.head is b.objective.head
+    assert b.discriminator.encoder is b.objective.encoder
+    assert b.discriminator.head is b.objective.head
     assert b.exports["generator"].encoder is b.objective.corruptor.lm.encoder
     assert b.exports["generator"].head is b.objective.corruptor.lm.head
     assert ids_of(b.objective) == set().union(
@@ -185,10 +189,10 @@ def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[i
     """2003.10555, Table 6: generator 1/4, 1/3, 1/4 of width, heads and feed-forward; depth and
     embedding width kept."""
     model = load(recipe).model
-    assert widths(kept_shape(model, 30522)) == kept
+    assert widths(discriminator_shape(model, 30522)) == kept
     assert widths(generator_shape(model, 30522)) == generator
     assert generator_shape(model, 30522).vocab_size == 30522
-    assert generator_shape(model, 30522).head_width == kept_shape(model, 30522).head_width
+    assert generator_shape(model, 30522).head_width == discriminator_shape(model, 30522).head_width
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_published_shapes(recipe: str, kept: tuple[int, ...], generator: tuple[i
 def test_published_parameter_counts(recipe: str, encoder: int, whole: int) -> None:
     """14M / 110M / 335M: the encoder, and with the head of replaced token detection (dense D x D +
     D, out D + 1). No memory is touched."""
-    shape = kept_shape(load(f"electra-{recipe}").model, 30522)
+    shape = discriminator_shape(load(f"electra-{recipe}").model, 30522)
     with torch.device("meta"):
         e, head = encoder_of(shape, dropout=0.1, attention_dropout=0.1), BinaryHead(shape)
     assert sum(p.numel() for p in e.parameters()) == encoder
@@ -232,7 +236,7 @@ def test_a_run_leaves_the_networks_that_its_rows_name(recipe: str) -> None:
     config = load(f"{recipe}-tiny")
     composed = compose(config, Vocabulary(500, SPECIAL))
     exports = composed.exports
-    assert set(exports) == {KEPT, *beside(config)} <= set(network_names())
+    assert set(exports) == {DISCRIMINATOR, *beside(config)} <= set(network_names())
     assert composed.objective.networks().keys() == beside(config).keys()
     for name, shown in beside(config).items():
         assert (exports[name].head.kind == "token") == (shown.logits in ("token", "choice"))

@@ -268,7 +268,7 @@ def test_base_recipes_pay_six_percent_for_it(name: str) -> None:
 
 def test_a_frozen_network_has_no_backward_pass() -> None:
     b, tokens = built("electra-tiny", embedding_size=16), ragged_batch()
-    encoder = b.kept.encoder
+    encoder = b.discriminator.encoder
     through_matmul(encoder)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         encoder(tokens)
@@ -295,7 +295,7 @@ def test_small_heads() -> None:
 
 
 def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
-    head = built("bert-tiny").kept.head
+    head = built("bert-tiny").discriminator.head
     on = {
         share: passes_flops([Pass(head, share, True)], row_length=32, convention="paper")
         for share in (0.1, 0.4, 1.0)

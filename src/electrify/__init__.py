@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 # What it needs of the system: signals, locks of files, folders that are replaced in one step.
-POSIX = "it runs on Linux and macOS; on Windows, install it in WSL"
+POSIX = "it runs on Linux (macOS is untested). On Windows, install it in WSL"
 
 _HOMES = {
     "Recipe": "recipe",

@@ -24,7 +24,7 @@ from .model.heads import Network
 from .model.shape import Shape
 from .objectives.objective import Objective, Parts
 from .recipe import Corruption, Model, Recipe
-from .tables import KEPT, beside, made
+from .tables import DISCRIMINATOR, beside, made
 from .tokens import SpecialIds, WordEdges
 
 
@@ -49,19 +49,19 @@ class Built:
     exports: dict[str, ExportedModel]
 
     @property
-    def kept(self) -> ExportedModel:
+    def discriminator(self) -> ExportedModel:
         """The network that is the purpose of the run."""
-        return self.exports[KEPT]
+        return self.exports[DISCRIMINATOR]
 
 
-def kept_shape(model: Model, vocab_size: int) -> Shape:
+def discriminator_shape(model: Model, vocab_size: int) -> Shape:
     numbers = vars(model) | model.architecture_options
     return architecture_named(model.architecture).shape(numbers, vocab_size=vocab_size)
 
 
 def generator_shape(model: Model, vocab_size: int) -> Shape:
     """The shape of the generator, or of a tower. Embeddings keep the discriminator's width."""
-    return replace(kept_shape(model, vocab_size), **model.generator_numbers())
+    return replace(discriminator_shape(model, vocab_size), **model.generator_numbers())
 
 
 def build(
@@ -82,7 +82,9 @@ def build(
     """
     with constructors_drawing(config.train.seed):
         built = compose(config, vocabulary, generator=generator)
-    encoders = sorted(encoders_of(built.objective), key=lambda e: e is not built.kept.encoder)
+    encoders = sorted(
+        encoders_of(built.objective), key=lambda e: e is not built.discriminator.encoder
+    )
     m = config.model
     there = [model.encoder for name, model in built.exports.items() if name in brought]
     brings = own_tables(e.embeddings.words for e in there)
@@ -97,12 +99,12 @@ def build(
     )
     first, last = (phases_of(config).all[at].row_length for at in (0, -1))
     for_rows(encoders, first)
-    built.kept.architecture.initialise(
+    built.discriminator.architecture.initialise(
         built.objective, encoders, values, torch.Generator().manual_seed(config.train.seed)
     )
     for_rows(encoders, last)
     if m.init_rtd_bias == "replaced":
-        built.kept.head.start_at(first_share(config))
+        built.discriminator.head.start_at(first_share(config))
     return built
 
 
@@ -116,7 +118,7 @@ def constructors_drawing(seed: int) -> Iterator[None]:
 
 
 def first_share(config: Recipe) -> float:
-    """The share of the tokens that are chosen where the kept head is first asked."""
+    """The share of the tokens that are chosen where the discriminator's head is first asked."""
     c, o = config.corruption, config.objective
     end = c.mask_rate if c.mask_rate_end is None else c.mask_rate_end
     rate = c.mask_rate + (end - c.mask_rate) * o.mlm_share
@@ -135,11 +137,11 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
     m = config.model
     architecture = architecture_named(m.architecture, m.options)
     g_shape = generator or generator_shape(config.model, vocabulary.size)
-    kept, corruptor = networks(config, architecture, vocabulary, g_shape)
+    discriminator, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
     dropout = own_dropout(config.model)
     shows_mask = config.corruption.row.shows_mask
-    parts = Parts(corruptor, kept, architecture, o.term_weights, shows_mask, dropout)
+    parts = Parts(corruptor, discriminator, architecture, o.term_weights, shows_mask, dropout)
     objective = made(o.row, parts, o.options)
     # A frozen generator goes on reading as it was trained to.
     frozen = config.corruption.generator_training == "frozen"
@@ -147,7 +149,7 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
     for encoder in (e for e in encoders_of(objective) if e not in left_alone):
         encoder.shapes_by_rows = architecture.shapes_by_rows(encoder.shape)
     possible = objective.networks()
-    left = {KEPT: Network(objective.encoder, objective.head)}
+    left = {DISCRIMINATOR: Network(objective.encoder, objective.head)}
     left |= {name: possible[name] for name in beside(config)}
     exports = {
         name: ExportedModel(network.encoder, network.head, architecture.for_head(network.head))
@@ -161,26 +163,26 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
 def networks(
     config: Recipe, architecture: Architecture, vocabulary: Vocabulary, g_shape: Shape
 ) -> tuple[Encoder, Corruptor]:
-    """The kept encoder and the corruptor of its text, which share what `tie` says by holding the
+    """The discriminator and the corruptor of its text, which share what `tie` says by holding the
     same object."""
     m = config.model
     c = config.corruption
-    shape = kept_shape(m, vocabulary.size)
+    shape = discriminator_shape(m, vocabulary.size)
     dropout: dict[str, Any] = own_dropout(m)
     g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
 
     def embeddings(shape: Shape, words: Words | None = None, *, own: bool = True) -> nn.Module:
-        """own: that of the encoder that is kept."""
+        """own: that of the discriminator."""
         return architecture.embeddings(shape, dropout=m.dropout if own else g_dropout, words=words)
 
     if c.row.learned:
         own, g_embeddings = shared(m, shape, g_shape, embeddings)
-        kept = architecture.encoder(shape, own, **dropout)
+        discriminator = architecture.encoder(shape, own, **dropout)
         dropout = dropout_of(m, "generator")
         tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
-        brought = Brought(architecture, g_shape, g_embeddings, dropout, kept, tied)
+        brought = Brought(architecture, g_shape, g_embeddings, dropout, discriminator, tied)
     else:
-        kept = architecture.encoder(shape, embeddings(shape), **dropout)
+        discriminator = architecture.encoder(shape, embeddings(shape), **dropout)
         brought = None
     source = Source(
         chooser=choosing(c, vocabulary),
@@ -192,11 +194,11 @@ def networks(
         trains=c.generator_training == "joint",
         brought=brought,
     )
-    return kept, made(c.row, source, c.options)
+    return discriminator, made(c.row, source, c.options)
 
 
 def own_dropout(m: Model) -> dict[str, float]:
-    """The dropout of the kept encoder."""
+    """The dropout of the discriminator."""
     return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
 
 
@@ -209,7 +211,7 @@ def dropout_of(m: Model, part: str) -> dict[str, float]:
 def shared(
     m: Model, shape: Shape, g_shape: Shape, embeddings: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Embedding layers of the kept encoder and of the generator."""
+    """Embedding layers of the discriminator and of the generator."""
     match m.tie:
         case "all" | "lower" | "embeddings":
             both = embeddings(shape)

@@ -38,7 +38,7 @@ from .cores import wait_briefly
 from .errors import Unfinished, UserError, is_of_memory, nearest
 from .progress import aligned, say, show, show_progress
 from .rules import counted
-from .tables import KEPT
+from .tables import DISCRIMINATOR
 from .train.signals import SAVED_EXIT, Stop
 from .values import Count, Natural, Options, kinds, plain_kind
 
@@ -452,7 +452,7 @@ class Export(Options):
     """Folder made by `electrify pretrain`."""
     output_dir: str
     """Folder to write: new, empty, or an earlier export, which is replaced."""
-    part: str = KEPT
+    part: str = DISCRIMINATOR
     """Network: discriminator (of a bert run too), generator, corrector or selector."""
     format: typing.Literal["hf"] = "hf"
     """hf: config.json, model.safetensors (float32), tokenizer files, README.md."""

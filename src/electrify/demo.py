@@ -29,7 +29,7 @@ from .progress import Progress, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
-from .tables import KEPT
+from .tables import DISCRIMINATOR
 from .text import pydocs
 from .text.corpus import MANIFEST, STATE, Corpus
 from .text.dedup import digest, is_held_out
@@ -136,7 +136,7 @@ def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
         f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
     )
-    return str(result.exported[KEPT])
+    return str(result.exported[DISCRIMINATOR])
 
 
 def finetune_twice(

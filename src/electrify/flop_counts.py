@@ -200,10 +200,10 @@ class RecipeFlops:
     token: float
     """FLOPs of training for one token of the last phase, at that rate."""
     inference: float
-    """FLOPs of the forward pass of the encoder that is kept (without a head), for one sequence of
+    """FLOPs of the forward pass of the discriminator (without a head), for one sequence of
     `inference_length` tokens."""
     parameters: int
-    """Number of parameters of the encoder that is kept, including embeddings."""
+    """Number of parameters of the discriminator, including embeddings."""
     max_steps: int
     train_batch_size: int
     max_seq_length: int
@@ -224,7 +224,7 @@ def recipe_flops(
     config = with_batch(config)
     length = config.data.max_seq_length
     rows = config.train.train_batch_size
-    encoder = outline(config, vocab_size=vocab_size).kept.encoder
+    encoder = outline(config, vocab_size=vocab_size).discriminator.encoder
     words = encoder.embeddings.words
     # The generator's table; an export holds the sum of the two.
     below = words.base.weight.numel() if isinstance(words, DisentangledWords) else 0

@@ -24,7 +24,7 @@ Logits = Literal["token", "replaced", "energy", "choice"]
 """What a head predicts: a token, the log-odds that a token was replaced, an energy, or scores of a
 few candidates."""
 
-KEPT = "discriminator"
+DISCRIMINATOR = "discriminator"
 """The folder of the encoder that a run trains, whatever its objective."""
 
 
@@ -438,7 +438,7 @@ def every_one_beside() -> dict[str, Exported]:
 
 def network_names(leaves: Collection[str] = ()) -> tuple[str, ...]:
     """The folders that a run may export to."""
-    return (KEPT, *dict.fromkeys((*every_one_beside(), *leaves)))
+    return (DISCRIMINATOR, *dict.fromkeys((*every_one_beside(), *leaves)))
 
 
 def asked_of(o: ObjectiveSection) -> str:

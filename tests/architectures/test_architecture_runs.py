@@ -192,7 +192,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path
     (found,) = detect(folder, ["the chef ate a meal"])
     ids = transformers.AutoTokenizer.from_pretrained(folder)("the chef ate a meal")["input_ids"]
     tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
-    kept = built.kept
+    kept = built.discriminator
     kept.encoder.eval()
     with torch.no_grad():
         expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]

@@ -52,7 +52,7 @@ class Told:
 
 def test_each_block_projects_the_rows_with_its_own_weights() -> None:
     """By those of queries and keys, with their biases, and in training with its own dropout."""
-    encoder = built("bert-deberta-tiny", dropout=0.5).kept.encoder
+    encoder = built("bert-deberta-tiny", dropout=0.5).discriminator.encoder
     rows_ND = torch.randn(9, 32, generator=torch.Generator().manual_seed(0))
     for block in encoder.blocks:
         assert isinstance(block, DisentangledBlock)
@@ -84,7 +84,7 @@ def counted(encoder: Encoder, tokens: Any) -> int:
 def test_hardware_is_what_torch_counts(buckets: int) -> None:
     """To the operation, with the rows of the table that this row length reaches."""
     fields = DEBERTA | {"position_buckets": buckets}
-    encoder = built("bert-tiny", init="local", **fields).kept.encoder
+    encoder = built("bert-tiny", init="local", **fields).discriminator.encoder
     tokens = ragged_batch()
     how: dict[str, Any] = {
         "row_length": 32,
@@ -96,7 +96,9 @@ def test_hardware_is_what_torch_counts(buckets: int) -> None:
 
 
 def test_the_top_of_an_encoder_is_counted_too() -> None:
-    encoder = built("bert-tiny", init="local", **DEBERTA | {"num_hidden_layers": 3}).kept.encoder
+    encoder = built(
+        "bert-tiny", init="local", **DEBERTA | {"num_hidden_layers": 3}
+    ).discriminator.encoder
     how: dict[str, Any] = {"row_length": 32, "convention": "hardware", "batch_rows": 2}
     whole, top = (
         passes_flops([Pass(one, 1.0, False)], **how) for one in (encoder, Top(encoder, 1))

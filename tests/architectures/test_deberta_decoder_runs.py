@@ -56,7 +56,7 @@ def network(data: Path, folder: Path) -> Built:
 
 
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
-    """Under Microsoft's name; the library reads everything else. The kept encoder has none."""
+    """Under Microsoft's name; the library reads everything else. The discriminator has none."""
     config = json.loads((decoder / "generator" / "config.json").read_text())
     assert (config["architectures"], config["mask_decoder"]) == (["DebertaV2ForMaskedLM"], True)
     with quiet():
@@ -141,7 +141,7 @@ def test_a_run_starts_from_a_published_generator(recipe, small_data, tmp_path, c
 
 def test_a_published_pair(small_data, tmp_path, capsys):
     """Tables with disentangled gradients: of words the difference, of positions nothing, because
-    the encoder that is kept does not read any."""
+    the discriminator does not read any."""
     kept = published(tmp_path / "kept", small_data)
     generator = published(tmp_path / "generator", small_data, blocks=1)
     fields = {"init_discriminator": kept, "init_generator": generator, "mask_decoder": True}

@@ -90,7 +90,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> 
     built.objective.load_state_dict(tensors["model"], strict=False)
     folder = str(v3 / "discriminator")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    kept = built.kept
+    kept = built.discriminator
     kept.encoder.eval()
     every = []
     for text, found in zip(TEXTS, detect(folder, TEXTS), strict=True):

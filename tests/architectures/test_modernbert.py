@@ -24,7 +24,7 @@ MODERN: dict[str, Any] = {"architecture": "modernbert", "local_attention": 8}
 
 def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
     fields = {"num_hidden_layers": 5, "global_attn_every_n_layers": 2}
-    encoder = built("bert-modernbert-tiny", **fields).kept.encoder
+    encoder = built("bert-modernbert-tiny", **fields).discriminator.encoder
     blocks = [b for b in encoder.blocks if isinstance(b, GatedBlock)]
     assert [b.kind for b in blocks] == ["global", "local", "global", "local", "global"]
     assert [b.window for b in blocks] == [None, 16, None, 16, None]
@@ -35,7 +35,7 @@ def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
     assert isinstance(contexts, ContextsByKind)
     thetas = {kind: one.rotary and one.rotary.theta for kind, one in contexts.reaches.items()}
     assert thetas == {"global": 10_000.0, "local": 10_000.0}
-    other = built("bert-tiny", init="local", **MODERN).kept.encoder.contexts
+    other = built("bert-tiny", init="local", **MODERN).discriminator.encoder.contexts
     assert isinstance(other, ContextsByKind)
     theta = {kind: one.rotary and one.rotary.theta for kind, one in other.reaches.items()}
     assert theta == {"global": 160_000.0, "local": 10_000.0}
@@ -54,7 +54,9 @@ def counted(encoder: Encoder, tokens: Any) -> int:
 
 def test_hardware_is_what_torch_counts() -> None:
     """Where no window is narrower than a row."""
-    encoder = built("bert-tiny", init="local", **MODERN | {"local_attention": 64}).kept.encoder
+    encoder = built(
+        "bert-tiny", init="local", **MODERN | {"local_attention": 64}
+    ).discriminator.encoder
     tokens = ragged_batch()
     ours = passes_flops([Pass(encoder, 1.0, False)], row_length=32, convention="hardware")
     assert len(tokens.ids_T) * ours == counted(encoder, tokens)

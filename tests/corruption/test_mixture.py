@@ -132,7 +132,7 @@ def test_gradients_against_autograd_and_differences(tau: float) -> None:
         assert float((mine * toward).sum()) == pytest.approx(-float(difference), rel=1e-6)
 
 
-# ---------------------------------------------------------------- in the encoder that is kept
+# ---------------------------------------------------------------- in the discriminator
 
 
 HOW: list[dict[str, Any]] = [
@@ -199,7 +199,7 @@ def test_the_detector_reaches_the_weights_and_the_trunk_and_nothing_else(loss: s
     assert not [n for n in found if n.startswith("lm.head")]
     for n in range(3):
         assert f"lm.encoder.blocks.{n}.up.weight" in found
-    mine = {n: p.clone() for n, p in gradients(made.kept.encoder).items()}
+    mine = {n: p.clone() for n, p in gradients(made.discriminator.encoder).items()}
     objective.zero_grad()
     made.exports["generator"].encoder.zero_grad()
     states = Objective.states
@@ -210,7 +210,7 @@ def test_the_detector_reaches_the_weights_and_the_trunk_and_nothing_else(loss: s
     objective.states = plain
     terms_of(objective, TOKENS, draws_of(TOKENS))[loss].sum.backward()
     assert not gradients(c)
-    theirs = gradients(made.kept.encoder)
+    theirs = gradients(made.discriminator.encoder)
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[n], theirs[n]) for n in mine)
 

@@ -147,7 +147,7 @@ def test_a_network_that_transformers_cannot_compute_leaves_nothing(tmp_path):
     built = write_run(run, MLM)
     good = export_run(run, random_built(MLM, seed=3))["discriminator"]
     before = (good / "model.safetensors").read_bytes()
-    for block in built.kept.encoder.blocks:
+    for block in built.discriminator.encoder.blocks:
         block.heads = 4
     with pytest.raises(ExportError, match="computes other numbers"):
         export_run(run, built)
@@ -169,10 +169,10 @@ def test_rounding_is_not_a_wrong_number(tmp_path, monkeypatch, architecture):
     write_run(run, config)
     built = random_built(config)
     with torch.no_grad():
-        for block in built.kept.encoder.blocks:
+        for block in built.discriminator.encoder.blocks:
             block.qkv.weight *= 15
     export_run(run, built)
-    worst = agreement.check_folder(run / "discriminator", built.kept, SPECIAL)
+    worst = agreement.check_folder(run / "discriminator", built.discriminator, SPECIAL)
     assert worst < 1e-9
 
 
@@ -210,7 +210,7 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
         config = with_model(config, mask_decoder=True)
     built = write_run(tmp_path / "run", config)
     export_run(tmp_path / "run", built)
-    own = type(built.kept.architecture)
+    own = type(built.discriminator.architecture)
     monkeypatch.setattr(own, "counts_padding", not own.counts_padding)
     with pytest.raises(ExportError, match="computes other numbers"):
         export_run(tmp_path / "run", built)
@@ -220,7 +220,7 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
 def test_what_is_compared_alone_is_what_is_compared_packed(positions):
     """Ids, positions and segments of real tokens, in the same order; padded on either side."""
     config = with_model(MLM, max_position_embeddings=positions)
-    single, packed = agreement.probes(random_built(config).kept, SPECIAL)
+    single, packed = agreement.probes(random_built(config).discriminator, SPECIAL)
     for name in ("ids_T", "pos_T", "segment_T", "seq_T"):
         alone, beside = (getattr(t, name)[t.real_T] for t in (single, packed))
         assert torch.equal(alone, beside), name
@@ -333,7 +333,7 @@ def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
         "(1, 12, 8)",
         "['score', 'sequence', 'token', 'token_str']",
     ]
-    half = built.kept
+    half = built.discriminator
     ids = [2, WORDS.index("the"), WORDS.index("cat"), WORDS.index("ran"), 3]
     with torch.no_grad():
         own = half.head(half.encoder.eval()(from_sequences([ids], row_length=5, pad=0)))
@@ -371,11 +371,11 @@ def test_the_head_decides_the_class():
     rtd, mlm = random_built(RTD), random_built(MLM)
     names = {name: table_of(half).name for name, half in rtd.exports.items()}
     assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    assert table_of(mlm.kept).name == "ElectraForMaskedLM"
+    assert table_of(mlm.discriminator).name == "ElectraForMaskedLM"
 
 
 def test_the_fused_projection_is_cut_into_query_key_value():
-    half = random_built(RTD).kept
+    half = random_built(RTD).discriminator
     theirs = to_theirs(table_of(half).rows, half.parameters())
     for n, which in enumerate(("query", "key", "value")):
         got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
@@ -391,7 +391,7 @@ BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
 
 @pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, *BERT])
 def test_every_key_appears_once(table):
-    rows = table(random_built(RTD).kept.encoder.shape).rows
+    rows = table(random_built(RTD).discriminator.encoder.shape).rows
     theirs = [name for row in rows for name in row.theirs]
     assert len(set(theirs)) == len(theirs)
     assert len({row.ours for row in rows}) == len(rows)

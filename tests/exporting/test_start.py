@@ -101,7 +101,7 @@ def test_every_weight_is_taken(tmp_path):
 def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(built.kept, folder(tmp_path, kind), what="discriminator")
+    lines = load_model(built.discriminator, folder(tmp_path, kind), what="discriminator")
     assert lines[0] == "it has no weights of the head, which keeps its initial values"
     assert changed(built, before, "discriminator") == {
         n for n in before["discriminator"] if n.startswith("encoder.")
@@ -112,7 +112,7 @@ def test_a_missing_head_keeps_its_initial_values(tmp_path, kind):
 
 def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path):
     built = random_built(RTD)
-    kept = built.kept
+    kept = built.discriminator
     load_model(kept, folder(tmp_path / "d", "ElectraForPreTraining", seed=1), what="discriminator")
     before = values(built)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
@@ -129,7 +129,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
 def test_bert_folders_of_one_width(tmp_path, objective):
     built = random_built(with_model(objective, embedding_size=16, tie="none"))
     before = values(built)
-    half = built.kept
+    half = built.discriminator
     lines = load_model(half, folder(tmp_path, "BertForPreTraining"), what="discriminator")
     got, all_names = changed(built, before, "discriminator"), set(before["discriminator"])
     assert got == (
@@ -142,7 +142,7 @@ def test_bert_gives_its_own_logits(tmp_path):
     from electrify.tokens import from_sequences
 
     start = folder(tmp_path, "BertForMaskedLM")
-    half = random_built(with_model(MLM, embedding_size=16)).kept
+    half = random_built(with_model(MLM, embedding_size=16)).discriminator
     load_model(half, start, what="discriminator")
     with quiet(), torch.no_grad():
         theirs = (
@@ -168,7 +168,7 @@ def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     before = values(built)
     with pytest.raises(UserError, match=says):
         load_model(
-            built.kept,
+            built.discriminator,
             folder(tmp_path, "ElectraForPreTraining", fields),
             what="discriminator",
         )
@@ -186,14 +186,14 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
         metadata={"format": "pt"},
     )
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
-        load_model(random_built(RTD).kept, start, what="discriminator")
+        load_model(random_built(RTD).discriminator, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(
         UserError,
         match=r"word_embeddings.weight does not have the shape that its config\.json says",
     ):
-        load_model(random_built(RTD).kept, start, what="discriminator")
+        load_model(random_built(RTD).discriminator, start, what="discriminator")
 
 
 def test_vocabularies_are_compared_word_by_word(tmp_path):
@@ -309,5 +309,5 @@ def test_only_rows_of_words_are_cut_where_a_table_is_padded() -> None:
     rows = len(WORDS) + 2
     names = ("encoder.embeddings.words.weight", "encoder.embeddings.positions.weight")
     named = {name: torch.ones(rows, 2) for name in (*names, "head.bias_V")}
-    _fit_rows(named, random_built(MLM).kept)
+    _fit_rows(named, random_built(MLM).discriminator)
     assert [len(t) for t in named.values()] == [rows - 2, rows, rows - 2]

@@ -107,7 +107,7 @@ def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Pat
         manifest.special_ids.sep,
     ]
     tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
-    kept = built.kept
+    kept = built.discriminator
     kept.encoder.eval()
     with torch.no_grad():
         expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
@@ -159,7 +159,7 @@ def test_options_reach_an_architecture() -> None:
     """Sizes of its shape, and what else its constructor takes."""
     options = {"architecture_options": "type_vocab_size=3,other=0.5"}
     config = override(load("electra-tiny"), TOYS["architecture"] | options)
-    kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).kept
+    kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).discriminator
     assert kept.architecture.options == {"type_vocab_size": 3, "other": 0.5}
     assert kept.encoder.embeddings.segments.num_embeddings == 3
 

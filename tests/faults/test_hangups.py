@@ -169,13 +169,13 @@ def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
 def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_its_end):
     """The quick half of the above: what the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
-    from electrify.tables import KEPT
+    from electrify.tables import DISCRIMINATOR
     from electrify.train.loop import Summary
     from electrify.train.run import Result
 
     late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
     summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)
-    stopped = Result(tmp_path, summary, {KEPT: tmp_path})
+    stopped = Result(tmp_path, summary, {DISCRIMINATOR: tmp_path})
     monkeypatch.setattr(demo, "prepare", lambda config: None)
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
     monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)

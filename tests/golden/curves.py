@@ -14,7 +14,7 @@ from electrify.data.phases import one_phase
 from electrify.tokens import Tokens
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from electrify.train.state import MetricSums, RunContext, TrainingData
 
 HERE = Path(__file__).parent
@@ -77,7 +77,9 @@ def run_of(name: str, folder: Path) -> Run:
     )
     data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
     context = RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder)
-    return Run(objective.objective, config, data, context, kept=kept_names(objective))
+    return Run(
+        objective.objective, config, data, context, discriminator=discriminator_names(objective)
+    )
 
 
 def curve(name: str, *, folder: Path) -> list[dict[str, float]]:

@@ -207,7 +207,7 @@ def test_where_it_starts(init: str) -> None:
     """Linear weights normal .02, biases 0, the norm 1 and 0; the last bias where it is asked to."""
     head = built(
         "electra-deberta-tiny", rtd_head="v3", init=init, init_rtd_bias="replaced"
-    ).kept.head
+    ).discriminator.head
     assert isinstance(head, ClsBinaryHead)
     assert head.norm.weight.tolist() == [1.0] * len(head.norm.weight)
     assert not head.norm.bias.any()

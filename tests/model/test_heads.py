@@ -66,7 +66,7 @@ def test_lm_head_by_hand() -> None:
 
 
 def test_input_and_output_table_are_one() -> None:
-    lm = built("bert-tiny").kept
+    lm = built("bert-tiny").discriminator
     assert isinstance(lm.head, LMHead)
     assert lm.head.words is lm.encoder.embeddings.words
     assert (
@@ -78,7 +78,7 @@ def test_input_and_output_table_are_one() -> None:
 
 
 def test_logits_only_where_asked() -> None:
-    half = built("bert-tiny").kept
+    half = built("bert-tiny").discriminator
     assert isinstance(half.head, LMHead)
     tokens = ragged_batch()
     at = torch.tensor([3, 7, 33])
@@ -215,7 +215,7 @@ def test_the_residual_stream_keeps_its_dtype(recipe: str, monkeypatch: pytest.Mo
     """CUDA's autocast returns float32 from a norm, the CPU's does not."""
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
-    encoder = built(recipe).kept.encoder
+    encoder = built(recipe).discriminator.encoder
     tokens = text_batch(seed=0, rows=2, row_length=32)
     seen: list[torch.dtype] = []
     for module in (*encoder.blocks, encoder):

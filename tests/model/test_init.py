@@ -68,7 +68,7 @@ def test_bert_table(tie: str) -> None:
 
 
 def test_bert_draws_a_truncated_normal() -> None:
-    words = electra(init="bert").kept.encoder.embeddings.words.weight.detach()
+    words = electra(init="bert").discriminator.encoder.embeddings.words.weight.detach()
     assert kstest(words.flatten().numpy(), truncnorm(-2, 2, scale=0.02).cdf).pvalue > 1e-3
     assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
 
@@ -98,7 +98,7 @@ GLOROT = {"discriminator.project": 0.0722, "generator.project": 0.1021, "logit":
 def test_published_layers_of_electra_small() -> None:
     fields = {"num_hidden_layers": 1, "max_seq_length": 32, "init": "published"}
     b = build(override(load("electra-small"), fields), ROOMY_VOCABULARY)
-    head = b.kept.head
+    head = b.discriminator.head
     assert isinstance(head, BinaryHead)
     found: dict[str, Any] = {
         f"{name}.project": half.encoder.project for name, half in b.exports.items()

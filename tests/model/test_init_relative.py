@@ -48,7 +48,7 @@ def test_published_table() -> None:
 def test_a_shared_table_is_drawn_once_and_one_of_difference_not_at_all() -> None:
     for init in ("published", "local"):
         built = relative(init=init)
-        words: Any = built.kept.encoder.embeddings.words
+        words: Any = built.discriminator.encoder.embeddings.words
         assert not words.delta_VE.any()
         assert close_to(words.base.weight, 0.1 if init == "local" else 0.02)
 
@@ -58,7 +58,7 @@ def test_a_shared_table_is_drawn_once_and_one_of_difference_not_at_all() -> None
 
 def test_local_table() -> None:
     built = relative(init="local", tie="embeddings")
-    assert close_to(built.kept.encoder.embeddings.words.weight, 0.1)
+    assert close_to(built.discriminator.encoder.embeddings.words.weight, 0.1)
     r = 1 / math.sqrt(128)
     size = math.sqrt(3.0 * 4 * math.sqrt(3 / 32))
     near = local_heads(4)
@@ -85,7 +85,7 @@ def test_local_table() -> None:
 
 def test_the_row_of_a_distance() -> None:
     """Normalised as the context gives it; a distance beyond the longest row has the last one."""
-    encoder = relative(init="local").kept.encoder
+    encoder = relative(init="local").discriminator.encoder
     contexts = contexts_of(encoder)
     tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
     with torch.no_grad():
@@ -128,7 +128,9 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
     recipe = "electra-deberta-tiny" if direction == "both" else "electric-tiny"
     built = relative(recipe, architecture="deberta", init="local")
     encoder: Encoder = (
-        built.kept.encoder if direction == "both" else getattr(built.objective.corruptor, direction)
+        built.discriminator.encoder
+        if direction == "both"
+        else getattr(built.objective.corruptor, direction)
     )
     rng = torch.Generator().manual_seed(0)
     ids = [SPECIAL.cls, *torch.randint(6, 600, (60,), generator=rng).tolist(), SPECIAL.sep]
@@ -160,5 +162,5 @@ def test_a_shared_table_and_shared_blocks_start_once() -> None:
             assert close_to(model.encoder.embeddings.words.weight, 0.1), tie
             assert close_to(contexts_of(model.encoder).table.weight, 0.1), tie
         # A block that was turned twice would have less noise.
-        q = built.kept.encoder.blocks[0].qkv.weight.detach()[:32]  # type: ignore[union-attr,operator]
+        q = built.discriminator.encoder.blocks[0].qkv.weight.detach()[:32]  # type: ignore[union-attr,operator]
         assert close_to(q, NOISE / math.sqrt(128)), tie

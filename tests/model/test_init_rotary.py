@@ -45,7 +45,7 @@ def test_published_table() -> None:
         assert close_to(p, std * CUT)
         assert float(p.detach().abs().max()) <= 2 * std * (1 + 1e-6)
 
-    has(built.kept.encoder.embeddings.words.weight, 0.02)
+    has(built.discriminator.encoder.embeddings.words.weight, 0.02)
     for block, depth in blocks_of(built):
         has(block.qkv.weight, 0.02)
         has(block.up.weight, 0.02)
@@ -72,7 +72,7 @@ def test_published_table() -> None:
 
 def test_local_table() -> None:
     built = rotary(init="local")
-    words = built.kept.encoder.embeddings.words.weight.detach()
+    words = built.discriminator.encoder.embeddings.words.weight.detach()
     assert bool((words[:, 0] == 0.1).sum() == 599)
     assert words[SPECIAL.cls, 0] == 0
     assert close_to(words[:, 1:], 0.1 * CUT)
@@ -89,7 +89,7 @@ def test_local_table() -> None:
             weight = layer.weight.detach()
             assert not weight[0].any()
             assert close_to(weight[1:], 1 / math.sqrt(layer.in_features) / math.sqrt(2 * depth))
-    head: Any = built.kept.head
+    head: Any = built.discriminator.head
     assert close_to(head.dense.weight, r)
     assert close_to(head.out.weight, r)
     generator: Any = built.exports["generator"].head
@@ -135,7 +135,9 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
     fields: dict[str, Any] = {"architecture": "modernbert", "init": "local", "local_attention": 32}
     built = rotary(recipe, **fields)
     encoder: Encoder = (
-        built.kept.encoder if direction == "both" else getattr(built.objective.corruptor, direction)
+        built.discriminator.encoder
+        if direction == "both"
+        else getattr(built.objective.corruptor, direction)
     )
     rng = torch.Generator().manual_seed(0)
     ids = [SPECIAL.cls, *torch.randint(6, 600, (60,), generator=rng).tolist(), SPECIAL.sep]
@@ -156,7 +158,7 @@ def test_a_head_looks_at_its_offset(direction: Any) -> None:
 
 def test_the_constant_survives_all_blocks() -> None:
     built = rotary(init="local", num_hidden_layers=6)
-    encoder = built.kept.encoder.eval()
+    encoder = built.discriminator.encoder.eval()
     encoder.norm = None
     tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
     with torch.no_grad():
@@ -174,7 +176,9 @@ def test_words_from_the_corpus_leave_the_constant_alone() -> None:
 
     for init in ("local", "published"):
         config = tiny("bert-modernbert-tiny", init=init, init_words="cooccurrence")
-        words = build(config, VOCABULARY, vectors=vectors).kept.encoder.embeddings.words.weight
+        words = build(
+            config, VOCABULARY, vectors=vectors
+        ).discriminator.encoder.embeddings.words.weight
         if init == "local":
             assert bool((words[6:] == 0.1).all())
             assert words[SPECIAL.cls, 0] == 0
@@ -196,5 +200,5 @@ def test_a_shared_table_and_shared_blocks_start_once() -> None:
             assert bool((words[6:, 0] == 0.1).all()), tie
             assert close_to(words[:, 1:], 0.1 * CUT), tie
         # A block that was turned twice would have less noise.
-        q = built.kept.encoder.blocks[0].qkv.weight.detach()[:32]  # type: ignore[union-attr,operator]
+        q = built.discriminator.encoder.blocks[0].qkv.weight.detach()[:32]  # type: ignore[union-attr,operator]
         assert close_to(q[:, 1:], NOISE / math.sqrt(128)), tie

@@ -207,7 +207,7 @@ def test_every_objective_takes_an_update(name: str) -> None:
 
 @pytest.mark.parametrize(("tie", "more"), [("gdes", {}), ("lower", {"tie_layers": 2}), ("all", {})])
 def test_what_generator_and_encoder_share(tie: str, more: dict[str, Any]) -> None:
-    """The positions are the generator's alone, whatever both share: the encoder that is kept reads
+    """The positions are the generator's alone, whatever both share: the discriminator reads
     none, so there is no difference table of them either."""
     objective: Any = built("electra-tiny", **DECODER | {"tie": tie} | more).objective
     _, head = lm_of(objective)

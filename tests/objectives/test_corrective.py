@@ -133,13 +133,13 @@ def test_what_it_has_in_common_with_other_objectives(correction: str) -> None:
     electra: Any = built("electra-tiny", mask_rate=0.4)
     replace_mlm: Any = built("replace-mlm-tiny", mask_rate=0.4)
     for other in (electra, replace_mlm):
-        other.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
+        other.discriminator.encoder.load_state_dict(one.discriminator.encoder.state_dict())
         other.exports["generator"].head.load_state_dict(one.exports["generator"].head.state_dict())
         other.exports["generator"].encoder.load_state_dict(
             one.exports["generator"].encoder.state_dict()
         )
-    electra.kept.head.load_state_dict(one.kept.head.state_dict())
-    replace_mlm.kept.head.load_state_dict(one.exports["corrector"].head.state_dict())
+    electra.discriminator.head.load_state_dict(one.discriminator.head.state_dict())
+    replace_mlm.discriminator.head.load_state_dict(one.exports["corrector"].head.state_dict())
     judged = terms_of(electra.objective, tokens, draws_of(tokens))
     assert value(terms["rtd"].sum) == value(judged["rtd"].sum)
     assert value(terms["generator"].sum) == value(judged["generator"].sum)
@@ -154,9 +154,11 @@ def test_the_correction_trains_the_encoder_and_never_the_detecting_head(correcti
     tokens = ragged_batch()
     terms = terms_of(b.objective, tokens, draws_of(tokens))
     terms["correct"].sum.backward()
-    assert b.exports["corrector"].encoder is b.kept.encoder
-    assert all(p.grad is not None and p.grad.any() for p in b.kept.encoder.blocks.parameters())
-    assert all(p.grad is None for p in b.kept.head.parameters())
+    assert b.exports["corrector"].encoder is b.discriminator.encoder
+    assert all(
+        p.grad is not None and p.grad.any() for p in b.discriminator.encoder.blocks.parameters()
+    )
+    assert all(p.grad is None for p in b.discriminator.head.parameters())
     for network in (b.exports["generator"].encoder, b.exports["generator"].head):
         assert all(p.grad is None for p in network.parameters())
 
@@ -173,8 +175,8 @@ def test_first_a_masked_language_model() -> None:
     and the head that detects gets no gradient: with one of zeros it would decay."""
     one = built("corrective-tiny", mask_rate=0.4, mlm_share=0.4, tie="none")
     bert: Any = built("bert-tiny", mask_rate=0.4, mask_mix=(0.85, 0.15, 0.0))
-    bert.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
-    bert.kept.head.load_state_dict(one.exports["corrector"].head.state_dict())
+    bert.discriminator.encoder.load_state_dict(one.discriminator.encoder.state_dict())
+    bert.discriminator.head.load_state_dict(one.exports["corrector"].head.state_dict())
     tokens = ragged_batch()
     early, late = at_progress(0.3, tokens), at_progress(0.7, tokens)
     terms = terms_of(one.objective, tokens, early)
@@ -186,7 +188,7 @@ def test_first_a_masked_language_model() -> None:
     assert int(counts["rtd"]) == int(terms["rtd"].count) == 0
     assert int(counts["correct"]) == int(mlm["mlm"].count)
     weighted(terms, WEIGHTS, counts).backward()
-    assert all(p.grad is None for p in one.kept.head.parameters())
+    assert all(p.grad is None for p in one.discriminator.head.parameters())
     # Later it is what it is without a beginning.
     plain: Any = built("corrective-tiny", mask_rate=0.4, tie="none")
     plain.objective.load_state_dict(one.objective.state_dict())
@@ -204,7 +206,7 @@ def test_at_the_end_a_masked_language_model() -> None:
     fields = {"mask_rate": 0.4, "mlm_share": 0.1, "mlm_end_share": 0.3, "correction": "none"}
     ends = built("corrective-tiny", **fields)
     ends.objective.load_state_dict(begins.objective.state_dict())
-    assert ends.exports["corrector"].encoder is ends.kept.encoder
+    assert ends.exports["corrector"].encoder is ends.discriminator.encoder
     assert "corrector" not in begins.exports, "what it has learned is long ago"
     tokens = ragged_batch()
     for progress, masked in ((0.05, True), (0.5, False), (0.69, False), (0.7, True), (1.0, True)):
@@ -215,7 +217,7 @@ def test_at_the_end_a_masked_language_model() -> None:
             assert found.keys() == early.keys()
             assert all(torch.equal(found[n].sum, t.sum) for n, t in early.items())
     weighted(found, WEIGHTS, counts_of(ends.objective, tokens, at_progress(0.9, tokens))).backward()
-    assert all(p.grad is None for p in ends.kept.head.parameters())
+    assert all(p.grad is None for p in ends.discriminator.head.parameters())
     plain = built("corrective-tiny", mask_rate=0.4)
     assert int(terms_of(plain.objective, tokens, at_progress(1.0, tokens))["rtd"].count) > 0
 
@@ -242,8 +244,8 @@ def test_only_detection_after_it() -> None:
     one: Any = built("corrective-tiny", mask_rate=0.4, mlm_share=0.4, correction="none")
     electra: Any = built("electra-tiny", mask_rate=0.4)
     tokens = ragged_batch()
-    electra.kept.encoder.load_state_dict(one.kept.encoder.state_dict())
-    electra.kept.head.load_state_dict(one.kept.head.state_dict())
+    electra.discriminator.encoder.load_state_dict(one.discriminator.encoder.state_dict())
+    electra.discriminator.head.load_state_dict(one.discriminator.head.state_dict())
     theirs, ours = (b.exports["generator"] for b in (electra, one))
     theirs.encoder.load_state_dict(ours.encoder.state_dict())
     theirs.head.load_state_dict(ours.head.state_dict())
@@ -256,7 +258,9 @@ def test_only_detection_after_it() -> None:
     own = {n: p for n, p in one.objective.named_parameters() if n.startswith("corrector.")}
     assert own
     assert all(p.grad is None for p in own.values())
-    assert all(p.grad is not None for p in one.kept.encoder.parameters()), "the word table, too"
+    assert all(p.grad is not None for p in one.discriminator.encoder.parameters()), (
+        "the word table, too"
+    )
 
 
 @pytest.mark.parametrize("convention", ["hardware", "paper"])

@@ -92,7 +92,7 @@ def of(*modules: nn.Module) -> set[int]:
 @pytest.mark.parametrize("tie", ["none", "tokens", "embeddings"])
 def test_neither_loss_touches_the_others_blocks(tie: str) -> None:
     b = built("electra-tiny", tie=tie, mask_rate=0.4)
-    g, d = b.exports["generator"], b.kept
+    g, d = b.exports["generator"], b.discriminator
     own_g = of(g.encoder.blocks, g.head) | of(g.encoder.project or nn.Identity())
     own_d = of(d.encoder.blocks, d.head)
     shared = of(g.encoder, g.head) & of(d.encoder, d.head)
@@ -117,7 +117,7 @@ def test_neither_loss_touches_the_others_blocks(tie: str) -> None:
 
 def test_all_tied_both_losses_train_every_block() -> None:
     b = built("electra-tiny", tie="all", generator_size=1.0, mask_rate=0.4)
-    g, d = b.exports["generator"], b.kept
+    g, d = b.exports["generator"], b.discriminator
     by_rtd, by_generator = (
         reached(b, {"generator": 0.0, "rtd": 1.0}),
         reached(b, {"generator": 1.0, "rtd": 0.0}),

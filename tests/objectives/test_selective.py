@@ -254,7 +254,7 @@ def test_both_folders_against_transformers(fields: dict[str, Any], tmp_path: Pat
             found[name] = states_TD, theirs.eval()(**inputs).logits.flatten(0, 1)
             torch.testing.assert_close(states_TD, model.encoder(alone), rtol=1e-5, atol=1e-5)
     with torch.no_grad():
-        own_T = one.kept.head(one.kept.encoder(alone))
+        own_T = one.discriminator.head(one.discriminator.encoder(alone))
         ids_TK = torch.arange(96 * 5).view(96, 5) % VOCAB
         selector = one.exports["selector"]
         assert isinstance(selector.head, SelectionHead)

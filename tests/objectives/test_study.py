@@ -28,7 +28,7 @@ from electrify.objectives.electric import Electric
 from electrify.objectives.mlm import MLM
 from electrify.terms import Loss, Terms, weighted
 from electrify.tokens import SpecialIds, Tokens
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from systems import STUDY
 
 BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -284,7 +284,10 @@ def test_disentangled_words() -> None:
     loss the reverse; values start equal."""
     b = built("electra-tiny", tie="gdes")
     objective: Any = b.objective
-    words, table = b.kept.encoder.embeddings.words, b.exports["generator"].encoder.embeddings.words
+    words, table = (
+        b.discriminator.encoder.embeddings.words,
+        b.exports["generator"].encoder.embeddings.words,
+    )
     assert torch.equal(words.weight.detach(), table.weight.detach())
     tokens = ragged_batch()
     terms = terms_of(objective, tokens, draws_of(tokens))
@@ -318,10 +321,10 @@ def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
     ],
 )
 def test_only_the_generators_parameters_take_its_learning_rate(name, fields, heads):
-    """Every head on the kept encoder is kept; the baseline reads the generator."""
+    """Every head on the discriminator is kept; the baseline reads the generator."""
     b = built(f"{name}-tiny", tie="none", **fields)
     names = {n for n, _ in b.objective.named_parameters()}
-    kept = kept_names(b)
+    kept = discriminator_names(b)
     assert {n for n in names if n.startswith(("encoder.", "head.", *heads))} == kept
     assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
 

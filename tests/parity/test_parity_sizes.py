@@ -12,7 +12,7 @@ from torch import nn
 
 from electrify.architectures import architecture_named
 from electrify.architectures.exported import ExportedModel
-from electrify.build import generator_shape, kept_shape
+from electrify.build import discriminator_shape, generator_shape
 from electrify.model.shape import Shape
 from electrify.recipe import Recipe, load, names
 from electrify.special import SpecialIds
@@ -38,7 +38,7 @@ def on_meta(shape: Shape, *, is_lm: bool, name: str = "electra") -> ExportedMode
 
 def shapes(config: Recipe) -> dict[str, tuple[Shape, bool]]:
     rtd = config.objective.objective == "rtd"
-    kept = {"discriminator": (kept_shape(config.model, VOCABULARY), not rtd)}
+    kept = {"discriminator": (discriminator_shape(config.model, VOCABULARY), not rtd)}
     return kept | ({"generator": (generator_shape(config.model, VOCABULARY), True)} if rtd else {})
 
 
@@ -72,7 +72,7 @@ def test_the_published_sizes(size):
 def test_modernbert_base_is_the_published_shape():
     """2412.13663, section 2.1; the library's own defaults are that shape."""
     config = load("bert-modernbert-base")
-    shape = kept_shape(config.model, 50_368)
+    shape = discriminator_shape(config.model, 50_368)
     half = on_meta(shape, is_lm=True, name="modernbert")
     with torch.device("meta"):
         published = transformers.ModernBertForMaskedLM(transformers.ModernBertConfig())
@@ -95,7 +95,7 @@ def exported(name: str, vocab_size: int) -> Any:
     config = load(name)
     made = architecture_named(config.model.architecture)
     dropouts = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout")}
-    shape = kept_shape(config.model, vocab_size)
+    shape = discriminator_shape(config.model, vocab_size)
     return made.hf_config(shape, "token", special=SpecialIds(0, 1, 2, 3, 4), **dropouts)
 
 
@@ -141,7 +141,7 @@ def test_deberta_has_the_published_shapes(size: str, millions: float) -> None:
     """2111.09543: backbones of 44 and 86 million, and a table of 128,100 words of 768 numbers; our
     counts are those of the published encoders."""
     config = load(f"bert-deberta-{size}")
-    shape = kept_shape(config.model, 128_100)
+    shape = discriminator_shape(config.model, 128_100)
     half = on_meta(shape, is_lm=False, name="deberta")
     table = 128_100 * 768
     encoder = sum(p.numel() for n, p in half.parameters().items() if n.startswith("encoder."))

@@ -40,7 +40,7 @@ from electrify.studies.study import (
     plan_study,
     read_results,
 )
-from electrify.tables import KEPT
+from electrify.tables import DISCRIMINATOR
 from electrify.train import run as pretraining
 from small import Process, electrify, records
 
@@ -70,7 +70,7 @@ def test_a_task_that_fails_does_not_lose_the_others(small_data, tmp_path, monkey
     def measure(measure: Any, model: Path, config: Any, out: Path) -> dict[str, Any]:
         outcome = json.loads((tmp_path / OUTCOME).read_text())
         seen.append((sorted(outcome["scores"]), sorted(outcome["failed"])))
-        assert model == tmp_path / "run" / KEPT
+        assert model == tmp_path / "run" / DISCRIMINATOR
         if measure.name == "planted":
             raise UserError("no such column")
         if measure.name == "stsb":
@@ -115,7 +115,7 @@ def tagger(small_data: Path, out: Path) -> str:
         (folder / name).write_text(text)
     recipe = override(tiny("bert-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
     result = pretraining.pretrain(small_data, output_dir=out / "run", config=recipe)
-    return str(result.exported[KEPT])
+    return str(result.exported[DISCRIMINATOR])
 
 
 @pytest.mark.parametrize(("way", "layers"), [("", "none"), ("frozen", "last")])

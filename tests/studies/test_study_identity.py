@@ -35,7 +35,7 @@ from electrify.studies.study import (
     write_results,
     write_study,
 )
-from electrify.tables import KEPT
+from electrify.tables import DISCRIMINATOR
 from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
 
@@ -148,14 +148,14 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
     stsb = measure_named("STS-B:cosine", str(tmp_path))
     assert (stsb.name, stsb.folder) == ("stsb:cosine", str(tmp_path / "glue"))
     plain, by_likelihood = (measure_named(n, None) for n in ("planted", "Planted:mlm"))
-    for recipe, network in (("bert-tiny", KEPT), ("corrective-tiny", "corrector")):
-        assert network_of(plain, load(recipe)) == KEPT
+    for recipe, network in (("bert-tiny", DISCRIMINATOR), ("corrective-tiny", "corrector")):
+        assert network_of(plain, load(recipe)) == DISCRIMINATOR
         assert network_of(by_likelihood, load(recipe)) == network
     best = measure_named("planted:best", None)
     for recipe, network in (
-        ("bert-tiny", KEPT),
+        ("bert-tiny", DISCRIMINATOR),
         ("corrective-tiny", "corrector"),
-        ("electra-tiny", KEPT),  # its generator is another encoder
+        ("electra-tiny", DISCRIMINATOR),  # its generator is another encoder
     ):
         assert network_of(best, load(recipe)) == network
     alone = override(load("corrective-tiny"), {"mlm_share": 0.4, "correction": "none"})
@@ -221,7 +221,7 @@ def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> No
     have those shapes but no weights."""
     recipe = plan_study(config(small_data, tmp_path)).trials[0].recipe
     deep = override(recipe, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1})
-    model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[KEPT]
+    model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[DISCRIMINATOR]
     recipes = (
         f"bert-tiny:{TINY},init_discriminator={model}",
         f"bert-tiny:{TINY}".replace("layers=1", "layers=5"),

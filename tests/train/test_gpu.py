@@ -22,7 +22,7 @@ from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.dist import World
 from electrify.train.loop import Run
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from electrify.train.state import RunContext, TrainingData
 from small import SMALL
 
@@ -69,7 +69,7 @@ def run_on(device: str, data: Path, folder: Path, config: Recipe) -> Run:
     world = World(rank=0, size=1, device=torch.device(device))
     loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
     read, context = TrainingData(loader, None, 4, unigram_entropy=6.0), RunContext(world, folder)
-    return Run(built.objective, config, read, context, kept=kept_names(built))
+    return Run(built.objective, config, read, context, discriminator=discriminator_names(built))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from electrify.train import machine as machine_module
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.monitor import unigram_entropy
-from electrify.train.start import kept_names
+from electrify.train.start import discriminator_names
 from electrify.train.state import RunContext, TrainingData
 from small import (
     DROPOUT,
@@ -64,7 +64,7 @@ def run_of(data: Path, folder: Path, config: Recipe, *, micro_rows: int | None =
     entropy = unigram_entropy(corpus, config.corruption)
     read = TrainingData(loader, Rows(Corpus(data, "valid"), **rows), micro_rows, entropy)
     context = RunContext(ALONE, folder)
-    return Run(built.objective, config, read, context, kept=kept_names(built))
+    return Run(built.objective, config, read, context, discriminator=discriminator_names(built))
 
 
 def pretrain(data: Path, run: Path, **fields: Any) -> int:
@@ -134,7 +134,7 @@ def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> Non
     own = {n for n in run.state.named if n.startswith("corruptor.") and ".embeddings." not in n}
     assert own
     assert own <= still
-    assert not still - own, "a parameter that the kept encoder has did not move"
+    assert not still - own, "a parameter that the discriminator has did not move"
     assert {g["peak_lr"] for g in run.state.optimizer.param_groups} == {
         1e-30,
         config.train.learning_rate,

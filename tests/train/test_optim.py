@@ -142,7 +142,9 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
 def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     b = built("electra-tiny")
     named = dict(b.objective.named_parameters())
-    kept = {id(p) for p in (*b.kept.encoder.parameters(), *b.kept.head.parameters())}
+    kept = {
+        id(p) for p in (*b.discriminator.encoder.parameters(), *b.discriminator.head.parameters())
+    }
     rates = {n: 1e-3 if id(p) in kept else 4e-3 for n, p in named.items()}
     groups = parameter_groups(named, rates=rates, weight_decay=0.01)
     assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [
@@ -154,7 +156,7 @@ def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
     fast = {n for g in groups if g["peak_lr"] == 4e-3 for n in g["names"]}
     assert fast == {
         n for n in named if n.startswith("corruptor.lm.") and ".embeddings." not in n
-    }, "the shared embeddings are the kept encoder's"
+    }, "the shared embeddings are the discriminator's"
     assert sum(len(g["params"]) for g in groups) == len(named)
 
 

@@ -122,7 +122,7 @@ def test_factors_multiply_both_rates(small_data: Path, tmp_path: Path) -> None:
     assert found["encoder.blocks.0.qkv.weight"] == pytest.approx(1e-3)
     assert found["corruptor.lm.encoder.blocks.0.qkv.weight"] == pytest.approx(3e-3)
     words = next(rate for n, rate in found.items() if n.endswith("embeddings.words.weight"))
-    assert words == pytest.approx(5e-4), "the shared table is the kept encoder's"
+    assert words == pytest.approx(5e-4), "the shared table is the discriminator's"
 
 
 @pytest.mark.parametrize("given", ["embedding=0.5", {"head": 2.0}])

@@ -36,7 +36,7 @@ class Corrupted:
     logits_MV: Tensor | None = None
     """The predictions (logits) of a learned corruptor; None for one without parameters."""
     rows_ME: Tensor | None = None
-    """What the encoder that is kept adds to its word vectors at `at_M`: zeros whose gradient leads
+    """What the discriminator adds to its word vectors at `at_M`: zeros whose gradient leads
     from its losses to the corruptor. None if no gradient does."""
 
     @property

@@ -45,7 +45,7 @@ class Slope(nn.Module):
     """How the expected word vector moves with a factor on some logits: where p = softmax(u), the
     derivative of sum_v p_v E_v along l is sum_v p_v (l_v - mean of l under p) E_v.
 
-    words: the table E of the encoder that is kept, which gets no gradient here.
+    words: the table E of the discriminator, which gets no gradient here.
     """
 
     def __init__(self, words: Words) -> None:
@@ -69,7 +69,7 @@ class Slope(nn.Module):
 class Mixture(Generator):
     """An encoder with one LM head that is read out at several depths, the gradient cut between
     them, so that it is several generators, each on top of the one before; the draws are those of
-    their mixture, which is trained to fool the encoder that is kept (AMOS, 2204.03243).
+    their mixture, which is trained to fool the discriminator (AMOS, 2204.03243).
 
     - loss: the sum of the cross-entropies of all read-outs (our choice: the criterion was not
       published)
@@ -114,7 +114,7 @@ class Mixture(Generator):
         networks = source.networks
         lm = MaskedLM(networks.encoder(), networks.lm_head())
         depths = read_outs or usual_depths(len(lm.encoder.blocks))
-        words: Words = networks.kept.embeddings.words
+        words: Words = networks.discriminator.embeddings.words
         return cls(MaskMix.build(source), lm, depths=depths, words=words, sampling=source.sampling)
 
     def passes(self) -> list[Pass]:

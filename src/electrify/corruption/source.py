@@ -26,19 +26,22 @@ class Brought:
     """The generator's, or that of each of its parts."""
     embeddings: nn.Module
     """The embeddings that every encoder made here reads, perhaps shared with the encoder that is
-    kept."""
+    discriminator."""
     dropout: dict[str, Any]
-    kept: Encoder
-    """The encoder that is kept."""
+    discriminator: Encoder
+    """The discriminator."""
     tied: int = 0
     """How many of its lowest blocks the generator shares; if all, it is itself the generator."""
 
     def encoder(self, **how: Any) -> Encoder:
         """An encoder of the generator's shape. how: `direction` of a tower."""
-        if self.tied and self.tied == len(self.kept.blocks) == self.shape.num_hidden_layers:
-            return self.kept
+        if (
+            self.tied
+            and self.tied == len(self.discriminator.blocks) == self.shape.num_hidden_layers
+        ):
+            return self.discriminator
         if self.tied:
-            how = how | {"lower": self.kept, "tied": self.tied}
+            how = how | {"lower": self.discriminator, "tied": self.tied}
         return self.architecture.encoder(self.shape, self.embeddings, **how, **self.dropout)
 
     def lm_head(self, *, encoders: int = 1) -> Head:

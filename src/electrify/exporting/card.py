@@ -15,7 +15,7 @@ import yaml
 from ..architectures.exported import ExportedModel
 from ..console import inert
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
-from ..tables import KEPT, Exported, Logits, asked_of, beside, generator_words, is_untaught
+from ..tables import DISCRIMINATOR, Exported, Logits, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
 
@@ -69,7 +69,7 @@ def model_card(
         reached = override(config, {"mlm_end_share": 0.0})
     shown = beside(reached).get(part) or beside(config).get(part) or _kept(reached, facts)
     note = so_far(config, part=part, state=state)
-    unlearned = part == KEPT and note is not None
+    unlearned = part == DISCRIMINATOR and note is not None
     if unlearned:
         shown = replace(shown, title="encoder")
     if model.head.kind == "token" and model.architecture.token_note:
@@ -152,7 +152,7 @@ def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str
     """Sentences if the network `part` has not learned what its card says, else None. state: that of
     the exported checkpoint, None at the end of a run."""
     o = config.objective
-    kept, own = part == KEPT, beside(config).get(part)
+    kept, own = part == DISCRIMINATOR, beside(config).get(part)
     loss = next(iter(o.row.losses))
     if part in config.corruption.row.leaves and is_untaught(config):
         return "It has learned nothing of its own in this run: its loss, `generator`, has weight 0."

@@ -31,7 +31,7 @@ from ..errors import UserError, need
 from ..files import json_text, must_be_ours, read_json, written
 from ..progress import say
 from ..recipe import Recipe, load
-from ..tables import KEPT, meaning_of, network_names
+from ..tables import DISCRIMINATOR, meaning_of, network_names
 from ..text.tokenizer import (
     TOKENIZER_FILES,
     copy_tokenizer,
@@ -83,7 +83,7 @@ def export_run(
 
 
 def export(
-    run: str | Path, *, output_dir: str | Path, part: str = KEPT, step: int | None = None
+    run: str | Path, *, output_dir: str | Path, part: str = DISCRIMINATOR, step: int | None = None
 ) -> Path:
     """Writes one network of a checkpoint (by default the newest complete one) of the run folder
     `run` to `output_dir`, and returns that.
@@ -129,7 +129,7 @@ def _found(
     if found is None:
         left = [name for name in network_names() if (run / name).exists()]
         advice = f"copy what it exported at its end ({', '.join(left)})"
-        if KEPT not in left:
+        if DISCRIMINATOR not in left:
             advice = "continue the run until it has saved one"
         raise UserError(f"{run} has no complete checkpoint to export", advice)
     return _restored(config, facts, *found[1:])

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import UserError
 from ..files import read_json
 from ..hub import file_of, must_be_reachable
-from ..tables import KEPT
+from ..tables import DISCRIMINATOR
 from ..train import CONFIG, FACTS, GENERATOR_STAGE
 
 MARK = "electrify.json"
@@ -46,8 +46,8 @@ def model_in(name: str) -> str:
     `electrify finetune`, otherwise the name itself. Raises UserError if a folder holds several
     fine-tuned models or none."""
     folder = Path(name)
-    if (folder / CONFIG).is_file() and (folder / KEPT / "config.json").is_file():
-        return str(folder / KEPT)
+    if (folder / CONFIG).is_file() and (folder / DISCRIMINATOR / "config.json").is_file():
+        return str(folder / DISCRIMINATOR)
     if not (folder / SCORES).is_file():
         return name
     found = sorted(str(config.parent) for config in folder.glob("models/*/config.json"))

@@ -16,7 +16,7 @@ from ..build import dropout_of
 from ..errors import UserError
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.places import INITIAL
-from ..tables import KEPT
+from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, Corpus
 from ..text.tokenizer import copy_tokenizer
 from ..train import CONFIG
@@ -37,8 +37,8 @@ def initial_model(model: str, corpus: str | None) -> Iterator[str]:
     built = starting_point(config, generator, data, starts, fresh=True, main=True)
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
-        dropout = dropout_of(config.model, KEPT)
-        write_model(place, built.kept, special=special_ids(facts), **dropout)
+        dropout = dropout_of(config.model, DISCRIMINATOR)
+        write_model(place, built.discriminator, special=special_ids(facts), **dropout)
         copy_tokenizer(data.folder / TOKENIZER, place)
         yield str(place)
 

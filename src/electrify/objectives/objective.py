@@ -30,26 +30,26 @@ class Parts:
     corruptor: Any
     """A Corruptor."""
     encoder: Encoder
-    """The one that is kept."""
+    """The discriminator."""
     architecture: Architecture
     losses: Collection[str]
     """Names of the losses that the recipe weighs; optional ones are built only if named."""
     shows_mask: bool
-    """Whether the corruptor shows the kept encoder [MASK]."""
+    """Whether the corruptor shows the discriminator [MASK]."""
     dropout: Mapping[str, Any] = field(default_factory=dict)
-    """`dropout` and `attention_dropout` of the kept encoder."""
+    """`dropout` and `attention_dropout` of the discriminator."""
 
     @property
     def shape(self) -> Shape:
         return self.encoder.shape
 
     def lm_head(self) -> Head:
-        """A language model's head over the kept encoder's word table."""
+        """A language model's head over the discriminator's word table."""
         words: Words = self.encoder.embeddings.words
         return self.architecture.lm_head(self.shape, words)
 
     def masked_lm_head(self) -> Head:
-        """The same for a kept encoder that reads [MASK] where it predicts."""
+        """The same for a discriminator that reads [MASK] where it predicts."""
         words: Words = self.encoder.embeddings.words
         return self.architecture.masked_lm_head(self.shape, words)
 
@@ -58,13 +58,13 @@ class Parts:
         return self.architecture.rtd_head(self.shape, form)
 
     def selection_head(self, candidates: int) -> SelectionHead:
-        """A head that scores this many words, by the kept encoder's word table."""
+        """A head that scores this many words, by the discriminator's word table."""
         words: Words = self.encoder.embeddings.words
         return self.architecture.selection_head(self.shape, words, candidates)
 
     def branch(self) -> Encoder:
-        """Another encoder that has all of the kept one but its last block, and a last block of its
-        own."""
+        """Another encoder that has all of the discriminator but its last block, and a last block of
+        its own."""
         shape = self.shape
         return self.architecture.encoder(
             shape,
@@ -86,14 +86,14 @@ class Graded:
     corrupted: Corrupted
     losses: dict[str, Loss]
     states_TD: Tensor
-    """Hidden states of the encoder that is kept; only those that its head read, [M, D], where an
+    """Hidden states of the discriminator; only those that its head read, [M, D], where an
     objective has no use for the others."""
     logits: Tensor
     """Logits of its head, for the tokens that it graded."""
 
 
 class Objective(nn.Module, ABC):
-    """Grades corrupted text: a generator's and the kept encoder's losses.
+    """Grades corrupted text: a generator's and the discriminator's losses.
 
     Its class has a class method `build(parts, **options)`, which takes the fields of its row's own
     options (tables.py).
@@ -122,7 +122,7 @@ class Objective(nn.Module, ABC):
     def forward(self, tokens: Tokens, plan: Plan) -> Graded: ...
 
     def states(self, z: Corrupted) -> Tensor:
-        """[T, D] of the encoder that is kept, reading changed text, with the gradient to the
+        """[T, D] of the discriminator, reading changed text, with the gradient to the
         corruptor where there is one."""
         if z.rows_ME is None:
             return self.encoder(z.tokens)
@@ -143,13 +143,13 @@ class Objective(nn.Module, ABC):
         return [Period(0.0, self.passes())]
 
     def networks(self) -> dict[str, Network]:
-        """The networks that it can leave beside the encoder that is kept, by the name of their
+        """The networks that it can leave beside the discriminator, by the name of their
         folder: those that the rows of the objective and of the corruptor name. The options of a run
         decide which of them it trains to the end, and leaves (tables.py)."""
         return self.corruptor.networks()
 
     def generator_parts(self) -> list[nn.Module]:
-        """Modules whose parameters take the generator's learning rate, unless the kept network has
+        """Modules whose parameters take the generator's learning rate, unless the discriminator has
         them too."""
         return [self.corruptor] if isinstance(self.corruptor, nn.Module) else []
 

@@ -27,7 +27,7 @@ from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.tasks import TaskData, tasks_named
 from ..progress import Progress
 from ..recipe import Recipe
-from ..tables import KEPT, beside
+from ..tables import DISCRIMINATOR, beside
 from .options import CompareConfig
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def network_of(measure: Measure, recipe: Recipe) -> str:
     """The network of a run (its folder) by which a task is measured, which its recipe alone
     decides. Raises UserError if the run leaves none that could."""
     if measure.way not in (LM, BEST) or recipe.objective.row.logits == "token":
-        return KEPT
+        return DISCRIMINATOR
     for part, its in beside(recipe).items():
         if its.same and its.logits == "token":
             return part
     if measure.way == BEST:
-        return KEPT
+        return DISCRIMINATOR
     raise UserError(
         f"tasks: {measure.name}: a run of objective {recipe.objective.objective} leaves no masked "
         "language model of its encoder. Leave that task or that recipe out"

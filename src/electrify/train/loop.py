@@ -107,9 +107,9 @@ class Run:
         data: TrainingData,
         context: RunContext,
         *,
-        kept: set[str],
+        discriminator: set[str],
     ) -> None:
-        """kept: names of the parameters of the encoder that is kept; all other parameters use
+        """discriminator: names of the parameters of the discriminator; all other parameters use
         generator_learning_rate."""
         config, weights = recipe.train, recipe.objective.term_weights
         self.config = config
@@ -131,13 +131,13 @@ class Run:
             dict(self.objective.named_parameters()),
             config,
             context,
-            kept=kept,
+            discriminator=discriminator,
             kinds=kinds_of(self.objective),
             matrices=matrices_of(self.objective),
             monitor=monitor_of(recipe, data.unigram_entropy),
             flops=self.flops,
         )
-        self.clipped = clip_groups(self.state.named, kept, apart=config.clip == "apart")
+        self.clipped = clip_groups(self.state.named, discriminator, apart=config.clip == "apart")
         self.safety = Safety(self.state.guard, self.state, data, context)
 
     @property

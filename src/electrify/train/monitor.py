@@ -216,7 +216,7 @@ def is_about(metric: str, names: Collection[str]) -> bool:
 
 
 def silent_tokens(config: Recipe) -> int:
-    """Tokens of the run before the head of the kept network is asked."""
+    """Tokens of the run before the head of the discriminator is asked."""
     return phases_of(config).slots(first_asked(config))
 
 

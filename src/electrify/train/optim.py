@@ -159,13 +159,13 @@ def make_optimizer(
 
 
 def clip_groups(
-    named: dict[str, nn.Parameter], kept: Collection[str], *, apart: bool
+    named: dict[str, nn.Parameter], discriminator: Collection[str], *, apart: bool
 ) -> list[list[nn.Parameter]]:
-    """The parameters whose gradients are clipped by one norm: all; or, apart, those in `kept` and
-    those that only the generator has."""
+    """The parameters whose gradients are clipped by one norm: all; or, apart, those in
+    `discriminator` and those that only the generator has."""
     if not apart:
         return [list(named.values())]
-    return [[p for n, p in named.items() if (n in kept) == its] for its in (True, False)]
+    return [[p for n, p in named.items() if (n in discriminator) == its] for its in (True, False)]
 
 
 def clip(groups: Iterable[Sequence[nn.Parameter]], limit: float) -> Tensor:

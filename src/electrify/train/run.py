@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..build import Built, kept_shape
+from ..build import Built, discriminator_shape
 from ..console import size
 from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
@@ -39,7 +39,7 @@ from ..model.shape import Shape
 from ..progress import say
 from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch
 from ..rules import cautions, check, periods
-from ..tables import KEPT
+from ..tables import DISCRIMINATOR
 from ..text.corpus import Corpus, verify
 from ..text.given import is_prepared, prepared
 from . import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, checkpoint, dist
@@ -61,8 +61,8 @@ from .start import (
     GENERATOR,
     Starts,
     content_of,
+    discriminator_names,
     is_same,
-    kept_names,
     must_know_the_words,
     starting_point,
     starts_of,
@@ -215,9 +215,9 @@ def two_stages(job: Job) -> Result:
         job.prefix is None, "a run of two stages starts from the generator of its first, no prefix"
     )
     stage = job.folder / GENERATOR_STAGE
-    starts = dict(job.starts) | {GENERATOR: str(stage / KEPT)}
+    starts = dict(job.starts) | {GENERATOR: str(stage / DISCRIMINATOR)}
     if job.config.train.discriminator_start == "generator":
-        starts[KEPT] = starts[GENERATOR]
+        starts[DISCRIMINATOR] = starts[GENERATOR]
     second = plan(replace(job, starts=starts))
     if second.earlier:  # its checkpoints hold the generator
         with claimed(second):
@@ -269,9 +269,9 @@ def plan(job: Job) -> Planned:
         else:
             for start in starts_of(config).values():
                 must_know_the_words(start, corpus.folder / TOKENIZER)
-        kept = kept_shape(config.model, vocab_size)
-        run_must_fit(config, kept, rows=micro_rows, world=job.world)
-        must_have_room(job.folder, config, kept.least_parameters)
+        discriminator = discriminator_shape(config.model, vocab_size)
+        run_must_fit(config, discriminator, rows=micro_rows, world=job.world)
+        must_have_room(job.folder, config, discriminator.least_parameters)
         segments, seed = config.data.num_segments, config.train.seed
         loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
     return Planned(replace(job, config=config), loader, micro_rows, generator, earlier)
@@ -358,7 +358,9 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         milestones=job.milestones,
     )
     data = data_of(planned.loader, config, planned.micro_rows)
-    return Run(built.objective, config, data, context, kept=kept_names(built)), built
+    return Run(
+        built.objective, config, data, context, discriminator=discriminator_names(built)
+    ), built
 
 
 def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
@@ -391,7 +393,7 @@ def must_be_free(folder: Path, resume: Resume, *, stage: bool) -> None:
         f"--resume must: {folder} has no checkpoint",
         "start the run with --resume auto",
     )
-    if (folder / KEPT).exists() and not begun:
+    if (folder / DISCRIMINATOR).exists() and not begun:
         raise OutputError(
             f"{folder} holds a finished run whose checkpoints are gone",
             "choose another --output-dir",
@@ -475,7 +477,7 @@ def all_facts(planned: Planned, built: Built, threads: Threads, run: Run) -> dic
     m = corpus.manifest
     facts = identity_of(job.config, corpus) | {
         "machine": describe(job.world.device),
-        "architecture": built.kept.architecture.name,
+        "architecture": built.discriminator.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
         "vocab_size": m.vocab_size,
         "special_ids": asdict(m.special_ids),

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, Row, to_ours, without_tied
-from ..build import Built, Vocabulary, build, generator_shape, kept_shape
+from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, failing_as, is_of_memory, need
@@ -41,7 +41,7 @@ from ..model.shape import Shape
 from ..progress import say
 from ..recipe import SECTION_OF, Model, Recipe, override
 from ..rules import POSITIONS, check, extending, limit
-from ..tables import KEPT, row_of
+from ..tables import DISCRIMINATOR, row_of
 from ..text.corpus import TOKENIZER, Corpus
 from ..text.tokenizer import load_tokenizer, without_code, word_edges
 
@@ -64,7 +64,9 @@ OF_WORDS = ("embeddings.words.weight", "head.bias_V")
 def starts_of(config: Recipe) -> dict[str, str]:
     """The folders and Hub ids that a recipe names, by network."""
     t = config.train
-    return {n: s for n, s in ((KEPT, t.init_discriminator), (GENERATOR, t.init_generator)) if s}
+    return {
+        n: s for n, s in ((DISCRIMINATOR, t.init_discriminator), (GENERATOR, t.init_generator)) if s
+    }
 
 
 def place_of(start: str) -> tuple[str, dict[str, Any]]:
@@ -187,7 +189,7 @@ def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
 def with_shapes(
     config: Recipe, saved: Mapping[str, Any], *, vocab_size: int | None
 ) -> tuple[Recipe, Shape | None]:
-    """The recipe with the numbers of the folder from which the kept encoder starts, and the shape
+    """The recipe with the numbers of the folder from which the discriminator starts, and the shape
     of the learned generator or of a tower. Both know the same segments.
 
     saved: the shapes in run.json of a run that goes on, whose folders may be gone. vocab_size: that
@@ -197,7 +199,7 @@ def with_shapes(
     own = architecture_named(config.model.architecture, config.model.options)
     shapes = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
     if start := t.init_discriminator:
-        shape = shapes.get(KEPT)
+        shape = shapes.get(DISCRIMINATOR)
         if shape is None:
             shape = shape_in(start, config.model, vocab_size)
             (name, longest), reads = limit(config), shape.max_position_embeddings
@@ -217,7 +219,7 @@ def with_shapes(
             raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
     if not config.corruption.row.learned:
         return config, None
-    kept = kept_shape(config.model, vocab_size or 1)
+    discriminator = discriminator_shape(config.model, vocab_size or 1)
     start = t.init_generator
     if not start:
         return config, generator_shape(config.model, vocab_size or 1)
@@ -228,16 +230,19 @@ def with_shapes(
         if config.corruption.generator_training == "frozen":
             # It does not learn to read with other numbers than its folder's.
             longer = replace(shape, max_position_embeddings=longer.max_position_embeddings)
-        known = {"vocab_size": kept.vocab_size, "type_vocab_size": kept.type_vocab_size}
+        known = {
+            "vocab_size": discriminator.vocab_size,
+            "type_vocab_size": discriminator.type_vocab_size,
+        }
         shape = replace(longer, **known)
-    must_hold_rows(config, shape, start, beside=kept.max_position_embeddings)
-    must_share(config, kept, shape, start)
+    must_hold_rows(config, shape, start, beside=discriminator.max_position_embeddings)
+    must_share(config, discriminator, shape, start)
     return config, shape
 
 
 def must_hold_rows(config: Recipe, shape: Shape, start: str, *, beside: int = 0) -> None:
     """Raises UserError if the rows of the run are longer than the encoder of a folder reads.
-    beside: the positions of the kept encoder beside it, which are not shortened."""
+    beside: the positions of the discriminator beside it, which are not shortened."""
     longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
     option = extending(config.model, POSITIONS)
     advice = "shorten the rows, or start from another folder"
@@ -252,7 +257,7 @@ def must_hold_rows(config: Recipe, shape: Shape, start: str, *, beside: int = 0)
     )
 
 
-def must_share(config: Recipe, kept: Shape, generator: Shape, start: str) -> None:
+def must_share(config: Recipe, discriminator: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if a generator from a folder differs from the encoder in a number of what
     the two share: a word table, a LayerNorm, or everything."""
     match config.model.tie:
@@ -261,13 +266,15 @@ def must_share(config: Recipe, kept: Shape, generator: Shape, start: str) -> Non
         case "tokens" | "gdes":
             shared = ("embedding_size",)
         case "all":
-            shared = [n for n in asdict(kept) if n not in config.model.row.extends.values()]
+            shared = [
+                n for n in asdict(discriminator) if n not in config.model.row.extends.values()
+            ]
         case _:
             shared = ("embedding_size", "layer_norm_eps")
     odd = [
-        f"{name} {getattr(generator, name)} there, {getattr(kept, name)} in the encoder"
+        f"{name} {getattr(generator, name)} there, {getattr(discriminator, name)} in the encoder"
         for name in shared
-        if getattr(generator, name) != getattr(kept, name)
+        if getattr(generator, name) != getattr(discriminator, name)
     ]
     need(
         not odd,
@@ -318,17 +325,17 @@ def starting_point(
 
 def _filled(built: Built, config: Recipe, starts: Starts) -> Iterator[str]:
     """Takes the weights of the folders. Yields lines about them."""
-    words = built.kept.encoder.embeddings.words
+    words = built.discriminator.encoder.embeddings.words
     # With this folder alone, the generator begins with its words, too: to the bit if the table
     # below is empty when they are read.
-    alone = isinstance(words, DisentangledWords) and set(starts) == {KEPT}
+    alone = isinstance(words, DisentangledWords) and set(starts) == {DISCRIMINATOR}
     if alone:
         torch.nn.init.zeros_(words.base.weight)
     # A disentangled table is a difference from the generator's table, which must be loaded first.
-    order = (GENERATOR, KEPT) if config.model.tie == "gdes" else (KEPT, GENERATOR)
+    order = (GENERATOR, DISCRIMINATOR) if config.model.tie == "gdes" else (DISCRIMINATOR, GENERATOR)
     for name in (n for n in order if n in starts):
-        given = built.kept if name == GENERATOR and KEPT in starts else None
-        learns = name == KEPT or config.corruption.generator_training != "frozen"
+        given = built.discriminator if name == GENERATOR and DISCRIMINATOR in starts else None
+        learns = name == DISCRIMINATOR or config.corruption.generator_training != "frozen"
         for line in load_model(
             built.exports[name], starts[name], what=name, given=given, learns=learns
         ):
@@ -381,8 +388,8 @@ def load_model(
             "here",
             "if it is shared with the other network, choose --tie none",
         )
-    kept = {id(p) for p in given.parameters().values()} if given else set()
-    passed = [name for name in new if id(mine[name]) in kept]
+    theirs = {id(p) for p in given.parameters().values()} if given else set()
+    passed = [name for name in new if id(mine[name]) in theirs]
     if own.fill({name: t for name, t in new.items() if name not in passed}):
         lines.append("a head of another objective or form; ours keeps its initial values")
     if passed:
@@ -479,15 +486,18 @@ def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> list[str]:
     return lines
 
 
-def kept_names(built: Built) -> set[str]:
-    """The names of the parameters that belong to the kept encoder and its heads. All other
+def discriminator_names(built: Built) -> set[str]:
+    """The names of the parameters that belong to the discriminator and its heads. All other
     parameters belong only to the generator and use its learning rate; among them is the table under
     a disentangled one, which the encoder reads and does not train."""
-    kept = {id(p) for part in (built.kept.encoder, built.kept.head) for p in part.parameters()}
-    words = built.kept.encoder.embeddings.words
+    parts = (built.discriminator.encoder, built.discriminator.head)
+    discriminator = {id(p) for part in parts for p in part.parameters()}
+    words = built.discriminator.encoder.embeddings.words
     if isinstance(words, DisentangledWords):
-        kept.discard(id(words.base.weight))
-    others = {id(p) for part in built.objective.generator_parts() for p in part.parameters()} - kept
+        discriminator.discard(id(words.base.weight))
+    others = {
+        id(p) for part in built.objective.generator_parts() for p in part.parameters()
+    } - discriminator
     return {
         n for n, p in built.objective.named_parameters(remove_duplicate=True) if id(p) not in others
     }

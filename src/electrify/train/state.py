@@ -100,24 +100,25 @@ class RunState:
         config: Train,
         context: RunContext,
         *,
-        kept: set[str],
+        discriminator: set[str],
         kinds: Mapping[str, ParameterKind],
         matrices: Mapping[str, int],
         monitor: Monitor,
         flops: Callable[[int], float],
     ) -> None:
-        """kept: names of the parameters of the encoder that is kept; all others use
+        """discriminator: names of the parameters of the discriminator; all others use
         generator_learning_rate, generator_warmup_steps and generator_weight_decay. kinds: of all
         parameters. matrices: those that Muon may train, each with the number of those that it
         holds. flops(step): the FLOPs of the run before that step."""
         c, world = config, context.world
-        others = named.keys() - kept
+        others = named.keys() - discriminator
         rate = c.generator_learning_rate or c.learning_rate
         decay = c.generator_weight_decay
         groups = parameter_groups(
             named,
             rates={
-                n: (c.learning_rate if n in kept else rate) * c.lr_factors.get(kinds[n], 1.0)
+                n: (c.learning_rate if n in discriminator else rate)
+                * c.lr_factors.get(kinds[n], 1.0)
                 for n in named
             },
             weight_decay=c.weight_decay,
