@@ -135,7 +135,7 @@ def test_missing_labels_are_left_out_and_empty_texts_counted(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "text", "given", "says"),
     [
-        ("t.csv", "a,b,c\nd,e,f\n", PLAIN, r"columns \(0: 'a', 'd'; 1: .*name it"),
+        ("t.csv", "a,b,c\nd,e,f\n", PLAIN, r"columns \(0: 'a', 'd'; 1: .*Name it"),
         ("t.csv", BARE, {}, "--text-column, and with --no-header if the first line is an example"),
         ("t.csv", BARE, {"text_column": "7"}, "no column '7'; known: 1, good film"),
         ("t.csv", "text,label\na,1\n", {"text_column": "texd"}, "did you mean 'text'"),
@@ -144,7 +144,7 @@ def test_missing_labels_are_left_out_and_empty_texts_counted(tmp_path: Path) -> 
         ("t.csv", "text,label\na,1\n", {"label_column": "text"}, "and 'text' is two"),
         ("t.csv", "text,x,y\na,1,2\n", {"label_column": "x,y"}, "'y' must be 0, 1 or empty"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
-        ("t.csv", "text,label\na,x\nb,x\n", {}, "has the labels: x; there is nothing"),
+        ("t.csv", "text,label\na,x\nb,x\n", {}, "has the labels: x. There is nothing"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),
