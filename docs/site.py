@@ -67,7 +67,7 @@ def listing() -> str:
     """All shipped recipes as a table."""
     rows = recipes()
     lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    lines += ["| " + " | ".join(row.values()) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
     return "# Recipes\n\n`electrify recipes` prints this table.\n\n" + "\n".join(lines) + "\n"
 
 

@@ -167,6 +167,10 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
         (lambda: electrify.pretrain("data", output_dir="x", max_stepz=3), "did you mean"),
         (lambda: electrify.prepare("a.txt", output_dir="x", vocabsize=3), "did you mean"),
         (lambda: electrify.finetune("m", trainfile=EXAMPLES), "did you mean 'train_file'"),
+        (lambda: electrify.finetune("m", epochs=1), "did you mean 'num_train_epochs'"),
+        (lambda: electrify.finetune("m", eval_data=EXAMPLES), "did you mean 'validation_file'"),
+        (lambda: electrify.finetune("m", train_file="x.csv", task="cola"), "exclude each other"),
+        (lambda: electrify.prepare(["absent.txt", "b.txt.gz"], output_dir="x"), "no such file"),
         (lambda: electrify.finetune("m", train_file=[("a",) * 4]), "row 1 is"),
     ],
 )
@@ -177,7 +181,8 @@ def test_mistakes(call: Any, says: str) -> None:
 
 def test_recipes() -> None:
     found = {row["recipe"]: row for row in electrify.recipes()}
-    assert found["electra-small"]["layers"] == "12"
+    assert found["electra-small"]["layers"] == 12
+    assert found["electra-small"]["FLOPs"] == pytest.approx(1.2e18, rel=0.05)
 
 
 def test_every_name_is_there() -> None:

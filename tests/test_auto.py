@@ -159,8 +159,8 @@ def test_a_run_by_minutes(
 @pytest.mark.parametrize(
     ("fields", "budget", "says"),
     [
-        ({}, {}, "needs either flops or train_minutes"),
-        ({}, {"flops": 1e14, "minutes": 10.0}, "needs either flops or train_minutes"),
+        ({}, {}, "needs either --flops or --train-minutes"),
+        ({}, {"flops": 1e14, "minutes": 10.0}, "needs either --flops or --train-minutes"),
         ({"max_steps": 10}, {"flops": 1e14}, "auto sets max_steps"),
         ({}, {"flops": 1e12}, "1e.12 FLOPs is outside .* 1e.13 to 1e.15. The nearest .* 1e.13"),
         ({}, {"flops": 2e15}, "The nearest is --flops 1e.15"),

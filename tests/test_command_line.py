@@ -25,7 +25,7 @@ MISTAKES = [
     ("pretrain data --output-dir run --max-stepz 5", "--max-steps"),
     ("pretrain data --output-dir run --lr 1e-4", "--learning-rate"),
     ("pretrain data --output-dir run --batch-size 8", "--train-batch-size"),
-    ("pretrain data --output-dir run --epochs 3", "--train-minutes"),
+    ("pretrain data --output-dir run --epochs 3", "--max-steps"),
     ("pretrain data --output-dir run --vocab-size 100", "prepare"),
     ("pretrain data --output-dir run --max-steps", "--max-steps"),
     ("pretrain data --output-dir run --max-steps five", "--max-steps"),

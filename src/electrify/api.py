@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import hashlib
 import json
 import os
+import re
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import UserError, nearest
+from .errors import UserError, meant_by, nearest
 from .values import kinds
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 Name = str | os.PathLike[str]
 TEXT = "text"
+FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
+"""What is a name in a list of names, whether there is such a file or not."""
 
 
 # ------------------------------------------------------------------ options and data
@@ -47,7 +51,9 @@ def options(cls: Any, function: str, given: Mapping[str, Any], **fixed: Any) -> 
     known = own.keys() | set().union(*inner.values())
     for name in given:
         if name not in known:
-            raise UserError(f"{function}() has no argument {name!r}{nearest(name, known)}")
+            meant = meant_by(name, known)
+            hint = f"; did you mean {meant!r}?" if meant else nearest(name, known)
+            raise UserError(f"{function}() has no argument {name!r}{hint}")
     for section, names in inner.items():
         fixed[section] = kinds(cls)[section](**{n: v for n, v in given.items() if n in names})
     return cls(**fixed, **{name: value for name, value in given.items() if name in own})
@@ -74,8 +80,8 @@ def is_named(data: Any) -> bool:
 def _is_name(one: Any) -> bool:
     if not isinstance(one, str):
         return isinstance(one, os.PathLike)
-    known = one == "pydocs" or one.startswith("hub:")
-    return known or bool(glob.glob(os.path.expanduser(one)))
+    known = one == "pydocs" or one.startswith("hub:") or FILE_NAME.fullmatch(one)
+    return bool(known or glob.glob(os.path.expanduser(one)))
 
 
 @contextmanager
@@ -204,7 +210,8 @@ def pretrain(
     """Pre-trains an encoder. The same call resumes.
 
     Args:
-        data: What `prepare` returned, its folder, or a text file, which is prepared first.
+        data: What `prepare` returned, its folder, or text as `prepare` takes it, which is prepared
+            first, into the folder OUTPUT_DIR-data.
         output_dir: The folder of the run.
         recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
             `flops` or `train_minutes`, of those measured.
@@ -227,6 +234,9 @@ def pretrain(
         raise UserError("train_minutes and max_steps exclude each other")
     if flops is not None and recipe != "auto":
         raise UserError("flops is for recipe auto")
+    if not isinstance(data, str | os.PathLike):
+        folder = Path(output_dir)
+        data = prepare(data, output_dir=folder.with_name(f"{folder.name}-data"))
     if recipe == "auto":
         budget = {"flops": flops, "minutes": train_minutes}
         data, config = auto(os.fspath(data), Path(output_dir), fields, **budget)
@@ -247,12 +257,16 @@ def pretrain(
     )
 
 
-def recipes() -> list[dict[str, str]]:
+def recipes() -> list[dict[str, Any]]:
     """The shipped recipes: name, layers, width, parameters, FLOPs, hours, what was measured."""
     from .recipe import listing
 
     head, *rows = listing()
-    return [dict(zip(head, row, strict=True)) for row in rows]
+    found = [dict[str, Any](zip(head, row, strict=True)) for row in rows]
+    for row in found:
+        whole = {n: int(row[n].replace(",", "")) for n in ("layers", "width", "parameters")}
+        row |= whole | {"FLOPs": float(row["FLOPs"])}
+    return found
 
 
 # ------------------------------------------------------------------ encoder -> task
@@ -338,7 +352,8 @@ def finetune(
             or a list of (text, label), (text, second text, label), or mappings.
         validation_file: Further examples. Without them a fifth of `train_file` is held out.
         task: Known tasks in place of `train_file`, e.g. sst2.
-        output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks].
+        output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
+            examples in memory finetuned/examples-HASH].
         seeds: Runs, each with another seed.
         given: Options of `electrify finetune`, such as learning_rate, num_train_epochs, metrics.
 
@@ -350,10 +365,13 @@ def finetune(
 
     tasks = (task,) if isinstance(task, str) else tuple(task)
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
-    folder = output_dir or ("finetuned/examples" if in_memory else None)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
     with _given(train_file, columns) as train, _given(validation_file, columns) as validation:
+        folder = output_dir
+        if folder is None and in_memory and train:  # each set of examples has a folder of its own
+            digest = hashlib.sha256(Path(train).read_bytes()).hexdigest()[:6]
+            folder = f"finetuned/examples-{digest}"
         fixed = {"models": (os.fspath(model),), "output_dir": folder, "task": tasks}
         fixed |= {"train_file": train, "validation_file": validation, "seeds": seeds}
         asked = options(FinetuneConfig, "finetune", given, **fixed)
@@ -422,6 +440,10 @@ class Encoder:
         from .finetuning.predict import load_predictor
 
         return load_predictor(self.model)
+
+    def encode(self, texts: Any, **given: Any) -> Any:
+        """The same as `embed`, under the name that sentence-transformers has for it."""
+        return self.embed(texts, **given)
 
     def embed(self, texts: Any, **given: Any) -> Any:
         """Vectors, [N, D] in float32; of one text [D].
@@ -558,7 +580,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
 
 
 def evaluate(
-    models: Name | Sequence[Name], *, data_dir: Name, **given: Any
+    models: Name | Sequence[Name], data_dir: Name, **given: Any
 ) -> dict[str, dict[str, float]]:
     """BLiMP, minimal pairs of English grammar, without training (1912.00582).
 
@@ -649,6 +671,7 @@ def flops(
     *,
     convention: Literal["hardware", "paper"] = "hardware",
     vocab_size: int = 30522,
+    **fields: Any,
 ) -> RecipeFlops:
     """The FLOPs of a recipe: of a token, an update, the whole pre-training, and inference.
 
@@ -657,12 +680,14 @@ def flops(
         convention: hardware counts matrix products, backward twice forward; paper counts as
             ELECTRA's public script.
         vocab_size: The size of the vocabulary.
+        fields: Fields of the recipe, such as max_steps.
 
     Raises:
         UserError: For a name that is not known.
     """
     from .flop_counts import recipe_flops
+    from .recipe import override
     from .rules import counted
 
     how: dict[str, Any] = {"convention": convention, "inference_length": None}
-    return recipe_flops(counted(recipe), vocab_size=vocab_size, **how)
+    return recipe_flops(override(counted(recipe), fields), vocab_size=vocab_size, **how)

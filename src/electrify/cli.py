@@ -35,7 +35,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from . import __version__, recipe
 from .cores import wait_briefly
-from .errors import Unfinished, UserError, is_of_memory, nearest
+from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest
 from .progress import aligned, say, show, show_progress
 from .rules import counted
 from .tables import DISCRIMINATOR
@@ -73,16 +73,7 @@ EVERYDAY = {
     ]
 }
 """The flags that --help shows, where --help-all shows more."""
-MEANT = {
-    "--lr": "--learning-rate",
-    "--batch-size": "--train-batch-size",
-    "--epochs": "--max-steps or --train-minutes",
-    "--config": "--recipe",
-    "--text": "--text-column",
-    "--quiet": "-q",
-    "--verbose": "-v",
-}
-"""Flags that people try, and what they look for."""
+SWITCHES = {"--quiet": "-q", "--verbose": "-v"}
 LACKING = {
     *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE"),
     *("ENOTDIR", "EISDIR", "EEXIST", "ENAMETOOLONG"),
@@ -318,8 +309,10 @@ def about(word: str, name: str, flags: Mapping[str, Option]) -> str:
     flag = word.replace("_", "-")
     having = [n for n in COMMANDS if flag in (option.word for option in options_of(class_of(n)))]
     close = difflib.get_close_matches(flag, flags, n=1)
-    meant = MEANT.get(flag, close[0] if close and not having else "")
-    if meant.split(" ")[0] in {*flags, "-q", "-v"}:
+    likely = meant_by(flag[2:].replace("-", "_"), {name[2:].replace("-", "_") for name in flags})
+    meant = SWITCHES.get(flag) or ("--" + likely.replace("_", "-") if likely else "")
+    meant = meant or (close[0] if close and not having else "")
+    if meant:
         return f"there is no flag {word}; did you mean {meant}?"
     if having:
         return f"{word} is a flag of {', '.join(having)}, not of {name}"
@@ -335,8 +328,8 @@ def overview() -> str:
     return (
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
-        "`electrify COMMAND --help` shows the options of a command. `electrify --version` prints\n"
-        "versions. With -q a command prints only warnings, with -v the traceback of an error."
+        "`electrify COMMAND --help` shows the options of a command. With -q it prints only warnings\n"
+        "and results, with -v the traceback of an error. `electrify --version` prints versions."
     )
 
 

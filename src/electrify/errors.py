@@ -9,7 +9,7 @@ status 2. `Unfinished` means that nothing is wrong with it and the same command 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 SHOWN = 12
@@ -65,6 +65,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
         likest = difflib.get_close_matches(name, names, n=SHOWN, cutoff=0.0)
         return f"; known: {', '.join(sorted(likest))} and {len(names) - SHOWN} more"
     return f"; known: {', '.join(names)}"
+
+
+MEANT = {
+    "lr": ("learning_rate",),
+    "batch_size": ("train_batch_size", "per_device_train_batch_size"),
+    "epochs": ("num_train_epochs", "max_steps"),
+    "num_epochs": ("num_train_epochs", "max_steps"),
+    "config": ("recipe",),
+    "text": ("text_column",),
+    "label": ("label_column",),
+    **dict.fromkeys(("eval_data", "eval_file", "eval_dataset", "test_file"), ("validation_file",)),
+    **dict.fromkeys(("train_data", "train_dataset"), ("train_file",)),
+}
+"""Names of options that people try, and those that they may mean."""
+
+
+def meant_by(name: str, known: Collection[str]) -> str:
+    """The known option that a name which people try stands for; empty if there is none."""
+    return next((option for option in MEANT.get(name, ()) if option in known), "")
 
 
 def need(ok: bool, fact: str, advice: str = "") -> None:

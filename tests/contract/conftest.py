@@ -55,7 +55,7 @@ def data_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Pat
         if program not in made:
             folder = tmp_path_factory.mktemp("corpus")
             text = material.prose(folder / "prose.txt")
-            size = {"vocab_size": 600, "valid_fraction": 0.1, "workers": 1}
+            size = {"vocab_size": 600, "valid_fraction": 0.1, "workers": 1, "strip_accents": True}
             program.one("prepare", text, output_dir=folder / "data", **size)
             made[program] = folder / "data"
         return made[program]

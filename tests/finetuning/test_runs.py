@@ -129,7 +129,7 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
     asked = options(zoo, reviews, out, models=(str(model),))
     finetune(asked)
     before = listing(out)
-    with pytest.raises(UserError, match="runs with max_train_samples 24, not None"):
+    with pytest.raises(UserError, match="runs with max_train_samples 24, not its default"):
         finetune(replace(asked, settings=replace(QUICK, max_train_samples=None)))
     for name in ("model.safetensors", "tokenizer_config.json"):
         content = (model / name).read_bytes()

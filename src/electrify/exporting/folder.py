@@ -83,7 +83,7 @@ def export_run(
 
 
 def export(
-    run: str | Path, *, output_dir: str | Path, part: str = DISCRIMINATOR, step: int | None = None
+    run: str | Path, output_dir: str | Path, *, part: str = DISCRIMINATOR, step: int | None = None
 ) -> Path:
     """Writes one network of a checkpoint (by default the newest complete one) of the run folder
     `run` to `output_dir`, and returns that.

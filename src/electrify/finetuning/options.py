@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -213,6 +214,11 @@ class FinetuneConfig(Options):
             raise UserError("models are missing: name a folder or a Hub id")
         thread_count(self.threads)
         must_go_together(self)
+        for name in self.models:
+            if os.path.isfile(name):
+                raise UserError(
+                    f"{name} is a file, not a model. Give examples as --train-file {name}"
+                )
         if not (self.task or self.train_file):
             raise UserError("task is missing: give it, or train_file")
         if self.train_file and not (self.validation_file or self.validation_fraction):

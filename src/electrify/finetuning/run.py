@@ -261,9 +261,9 @@ def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
     here, there = ({**each, **each["settings"]} for each in (shared, read_json(out / SETTINGS)))
     for name in here.keys() - {"settings"}:
         if here[name] != there.get(name):
+            now, had = ("its default" if v is None else v for v in (here[name], there.get(name)))
             raise UserError(
-                f"{out} holds runs with {name} {there.get(name)}, not {here[name]}. Choose another "
-                "--output-dir"
+                f"{out} holds runs with {name} {had}, not {now}. Choose another --output-dir"
             )
 
 

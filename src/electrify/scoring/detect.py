@@ -143,6 +143,11 @@ def load_detector(model: str, architecture: str | None = None) -> Detector:
         class_at(architecture)  # now `exported_as` knows it
     config, mark = load_config(model), mark_of(model)
     advice = "detection needs a discriminator: use the discriminator/ folder of a run"
+    need(
+        mark.get("objective") != "mlm",
+        f"{model} is a masked language model (objective mlm). Detection needs a run of another "
+        "recipe, such as electra or corrective",
+    )
     known = exported_as(config.model_type)
     if known is None:
         own = mark.get("architecture")

@@ -23,6 +23,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     id. Raises UserError."""
     from .options import PrepareConfig
     from .prepare import prepare
+    from .sources import resolve
 
     if is_prepared(data):
         return Path(data)
@@ -41,6 +42,7 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     begun = run.exists() and (folder / MANIFEST).exists()
     if tokenizer and begun and not os.path.isdir(tokenizer):
         return folder  # a run that is continued needs neither that folder nor the Hub any more
+    resolve((data,), {})  # a missing file is reported before anything is announced
     words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
     say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
     options = PrepareConfig(inputs=(data,), output_dir=str(folder))

@@ -44,8 +44,10 @@ def auto(
 
     Raises UserError for a budget outside the measured ones.
     """
-    need((flops is None) != (minutes is None), "recipe auto needs either flops or train_minutes")
-    need("max_steps" not in fields, "recipe auto sets max_steps")
+    need(
+        (flops is None) != (minutes is None), "recipe auto needs either --flops or --train-minutes"
+    )
+    need("max_steps" not in fields, "recipe auto sets max_steps: leave it out")
     folder, budgets = prepared(data, run), measured_budgets()
     if minutes is not None and facts_of(run):
         return folder, override(load(run / CONFIG), fields)
