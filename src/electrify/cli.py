@@ -329,7 +329,7 @@ def overview() -> str:
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
         "`electrify COMMAND --help` shows the options of a command. With -q it prints warnings\n"
-        "and results only, with -v the traceback of an error. `electrify --version` prints versions."
+        "and results only, with -v the traceback of an error. `--version` prints versions."
     )
 
 
