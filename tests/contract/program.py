@@ -261,13 +261,15 @@ def recipe_of(run: Path) -> dict[str, Any]:
 
 
 def scores(out: Path) -> dict[str, dict[str, float]]:
-    """What `finetune` found, by task, seed, and whether the weights were random."""
+    """What `finetune` found, by task, seed, and whether the weights were random; and each
+    baseline's scores."""
     lines = (out / "scores.jsonl").read_text(encoding="utf-8").splitlines()
-    records = map(json.loads, lines)
-    return {
-        f"{r['task']} {r['seed']} {str(r['model']).partition(':')[0] == 'random'}": r["scores"]
-        for r in records
-    }
+    found = {}
+    for r in map(json.loads, lines):
+        kind = str(r["model"]).partition(":")[0]
+        name = r["model"] if kind == "baseline" else kind == "random"
+        found[f"{r['task']} {r['seed']} {name}"] = r["scores"]
+    return found
 
 
 # ------------------------------------------------------------------ in the process of a batch
