@@ -206,3 +206,22 @@ def test_a_closed_pipe_is_quiet() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """-q leaves warnings, errors and results; -v adds the traceback and keeps the status."""
+    text = tmp_path / "a.txt"
+    text.write_text("\n\n".join(f"word{i} and more words" for i in range(60)))
+    words = ["prepare", str(text), "--vocab-size", "100", "--output-dir"]
+    assert cli.main([*words, str(tmp_path / "loud")]) == 0
+    assert "training a wordpiece vocabulary" in capsys.readouterr().err
+    assert cli.main(["-q", *words, str(tmp_path / "quiet")]) == 0
+    out, err = capsys.readouterr()
+    assert "training" not in err
+    assert "documents" in out
+    assert cli.main(["prepare", "absent.txt", "--output-dir", "x", "-v"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "error: no such file" in err.splitlines()[-1]
+    assert cli.main(["prepare", "absent.txt", "--output-dir", "x"]) == 2
+    assert "Traceback" not in capsys.readouterr().err

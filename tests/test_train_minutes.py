@@ -128,6 +128,13 @@ def test_the_measured_rate(small_data, tmp_path, monkeypatch):
     assert measured(short, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
 
 
+def test_one_slow_update_is_enough(small_data, tmp_path, monkeypatch) -> None:
+    """100 s an update: after those that are not counted, one shows the rate."""
+    stopped_clock(monkeypatch, *range(0, 10_000, 100))
+    job = Job(small_data, tmp_path / "run", recipe(), dist.World(0, 1, torch.device("cpu")), {})
+    assert measured(job, limit_s=1.0)[0] == pytest.approx(2 * 100 / 64)
+
+
 def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch):
     """What is measured is the beginning, a masked language model; the FLOPs say how much more a
     token costs later, when crops are read too."""

@@ -537,6 +537,9 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
     return _predictions(load_predictor(model, **given), texts, pairs)
 
 
+_OF_VECTORS = ("normalize_embeddings", "center", "whiten")
+
+
 def embed(model: Name, texts: Any, **given: Any) -> Any:
     """The vectors of texts, [N, D] in float32; of one text [D].
 
@@ -555,9 +558,6 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
     embedder = load_embedder(model, **given)
     return _of_each(texts, lambda several: embedded(embedder, several, **how))
-
-
-_OF_VECTORS = ("normalize_embeddings", "center", "whiten")
 
 
 def detect(model: Name, texts: Any, *, architecture: str | None = None, **given: Any) -> Any:

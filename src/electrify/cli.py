@@ -20,6 +20,7 @@ import re
 import shutil
 import signal
 import sys
+import traceback
 import typing
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -65,8 +66,7 @@ RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
 HELP = {"-h", "--help", "--help-all"}
 EVERYDAY = {
     "pretrain": [
-        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--flops"),
-        "--max-steps",
+        *("--output-dir", "--recipe", "--resume", "--train-minutes", "--flops", "--max-steps"),
         *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
         *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
         "--init-discriminator",
@@ -109,8 +109,10 @@ def main(words: list[str]) -> int:
         status = 0
     except BaseException as e:
         sentence, status = ending(e, command)
-        if sentence is None or verbose:
+        if sentence is None:
             raise
+        if verbose:
+            traceback.print_exception(e)
         sentence = as_flag(sentence, command) if isinstance(e, UserError) and command else sentence
         say(f"{f'electrify {command}'.strip()}: {sentence}", logging.ERROR)
     try:

@@ -460,3 +460,31 @@ def test_the_grid_by_hand() -> None:
     ):
         with pytest.raises(UserError, match=fault):
             search_grid(text, given)
+
+
+def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
+    def run(task: str, model: str, **scores: float) -> dict[str, Any]:
+        numbers = {"train_examples": 8, "validation_examples": 4, "point": "", "notes": []}
+        numbers["parameters"] = 0
+        return {"task": task, "model": model, "seed": 0, "scores": scores, **numbers}
+
+    records = [
+        run("a", "run", accuracy=0.7, f1=0.1),
+        run("a", "other", accuracy=0.8, f1=0.1),
+        run("a", "random:run", accuracy=0.5, f1=0.9),
+        run("a", "baseline:b", accuracy=0.9, f1=0.1),
+        run("b", "run", ece=0.1),
+        run("b", "baseline:majority", ece=0.4),
+        run("c", "run", accuracy=0.5),
+        run("c", "baseline:majority", accuracy=0.5),
+        run("d", "run", accuracy=0.5),
+    ]
+    metrics = {"a": ("accuracy", "f1"), "b": ("ece",), "c": ("accuracy",), "d": ("accuracy",)}
+    report = report_of(records, metrics, settings={}, names={})
+    assert list(report.verdicts()) == [
+        "a: other is 10.0 points worse than the best baseline in accuracy: 80.0, baseline:b 90.0",
+        "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
+        "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
+    ]
+    assert report.cells()[0] == ["task", "metric", "model", "score"]
+    assert "std" not in report.markdown().partition("Settings")[0]

@@ -1,6 +1,6 @@
-"""The model card of an exported folder, from what the run wrote: what it is, how
-to use it, how it was trained and how well. The rest is in electrify.json. Unknown facts are left
-out, and no folder of the machine is named."""
+"""The model card of an exported folder, from what the run wrote: what it is, how to use
+it, how it was trained and how well. The rest is in electrify.json. Unknown facts are left out, and
+no folder of the machine is named."""
 
 from __future__ import annotations
 

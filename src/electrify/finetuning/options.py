@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from dataclasses import dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -196,7 +197,7 @@ class FinetuneConfig(Options):
     that began with word vectors of its corpus (init_words)."""
     baselines: bool | None = None
     """Add baselines without an encoder: majority class, TF-IDF and word overlap [default: for your
-    own texts and tags]."""
+    own texts and tags, if scikit-learn is installed]."""
     predict_test: bool = False
     """Predict GLUE's test sets and write submission-MODEL.zip."""
     hyperparameter_search: str | None = None
@@ -239,7 +240,8 @@ class FinetuneConfig(Options):
         if self.baselines is not None:
             return self.baselines
         asks = self.problem_type == "answering" or self.settings.protocol == "published"
-        return not (self.task or asks or self.hyperparameter_search)
+        can = find_spec("sklearn") is not None
+        return can and not (self.task or asks or self.hyperparameter_search)
 
     @property
     def saves_model(self) -> bool:

@@ -184,7 +184,8 @@ class Report:
         said = [f"{name} {value}" for name, value in self.settings.items() if value is not None]
         resources = self._resources()
         blocks = ["# Fine-tuning", markdown_table(self.cells(), names=3)]
-        blocks.append(f"Scores times 100 on the validation examples {when}. std is over seeds.")
+        spread = " std is over seeds." * any(row.seeds > 1 for row in self.rows)
+        blocks.append(f"Scores times 100 on the validation examples {when}.{spread}")
         if len(resources) > 1:
             blocks += ["## Resources", markdown_table(resources, names=2)]
         blocks += self._published()

@@ -20,7 +20,16 @@ from .dist import like, whole
 FOREVER = 2.0**24
 
 
-class ElectraAdam(torch.optim.AdamW):
+class _Fused(torch.optim.AdamW):
+    """torch's fused AdamW, whose groups have weight decays of their own."""
+
+    def __init__(
+        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
+
+
+class ElectraAdam(_Fused):
     """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public
     code; 2003.10555 appendix A).
 
@@ -34,11 +43,6 @@ class ElectraAdam(torch.optim.AdamW):
     operations.
     """
 
-    def __init__(
-        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
-
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
@@ -50,7 +54,7 @@ class ElectraAdam(torch.optim.AdamW):
         super().step()
 
 
-class Muon(torch.optim.AdamW):
+class Muon(_Fused):
     """Muon for the matrices of the blocks, and AdamW for everything else.
 
     Muon takes the momentum of a matrix (Nesterov, 0.95) to the nearest orthogonal one by five
@@ -59,11 +63,6 @@ class Muon(torch.optim.AdamW):
     of AdamW's: so both have one learning rate and one weight decay (Moonlight, 2502.16982 section
     2.2). Matrices that are stacked in one weight (queries, keys and values) are taken apart.
     """
-
-    def __init__(
-        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
