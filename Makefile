@@ -59,7 +59,7 @@ size:
 	$(PYTHON) benchmarks/size.py
 
 check: install
-	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff check --no-cache src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/pyright --pythonpath $(BIN)/python
 

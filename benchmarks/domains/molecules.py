@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labelled import Example, shares, write_lines, write_table
-
 from packages import member
 
 CORPUS = "moses/dataset/data/train.csv.gz"

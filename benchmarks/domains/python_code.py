@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labelled import Example, balanced, share_of, shares, write_table
-
 from packages import members
 
 HELD_OUT_SHARE = 0.3
