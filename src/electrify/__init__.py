@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         prepare,
         pretrain,
         recipes,
+        rerank,
+        score,
     )
     from .checkup import doctor
     from .errors import UserError
@@ -79,6 +81,8 @@ __all__ = [
     "prepare",
     "pretrain",
     "recipes",
+    "rerank",
+    "score",
     "show_progress",
 ]
 

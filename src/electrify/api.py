@@ -28,6 +28,7 @@ from .values import kinds
 if TYPE_CHECKING:
     from .flop_counts import RecipeFlops
     from .recipe import Recipe
+    from .scoring.rerank import Reranked
 
 Name = str | os.PathLike[str]
 TEXT = "text"
@@ -469,10 +470,19 @@ class Encoder:
 
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
-    def score(self, texts: Any) -> Any:
+    def score(self, texts: Any, *, per_token: bool = False) -> Any:
         """How well each text fits what the model has learnt, in nats: the pseudo-log-likelihood of
         a masked language model (1910.14659), the log probability that all tokens are original of a
-        discriminator, minus the energy of `electric` (2012.08561 section 3)."""
+        discriminator, minus the energy of `electric` (2012.08561 section 3).
+
+        Args:
+            texts: One text, or several, of any length.
+            per_token: Return a `TextScore` for each text, with its tokens and their scores.
+        """
+        from .scoring.score import score
+
+        if per_token:
+            return _of_each(texts, lambda several: score(self._scorer, several))
         return _of_each(texts, self._scorer.scores)
 
     def predict(self, texts: Any, *, pairs: Any = None) -> Any:
@@ -574,6 +584,55 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
         UserError: For a mistake, with one sentence.
     """
     return Encoder(model, architecture=architecture).detect(texts, **given)
+
+
+def score(
+    model: Name, texts: Any, *, per_token: bool = False, architecture: str | None = None
+) -> Any:
+    """How well each text fits a model, in nats; of one text one number. See `Encoder.score`.
+
+    Args:
+        model: A run, a folder or a Hub id with its pre-training head.
+        texts: One text, or several.
+        per_token: Return a `TextScore` for each text, with its tokens and their scores.
+        architecture: Your own architecture that the model was trained with (module:Class).
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    return Encoder(model, architecture=architecture).score(texts, per_token=per_token)
+
+
+def rerank(
+    model: Name,
+    lists: Any,
+    *,
+    tune_lists: Any = None,
+    weight: float | None = None,
+    length_bonus: float = 0.0,
+    **given: Any,
+) -> Reranked:
+    """Chooses from n-best lists by their own scores and that of a model (2012.08561 section 4.3).
+
+    Args:
+        model: A run, a folder or a Hub id with its pre-training head.
+        lists: A jsonl file, or mappings: `hypotheses` (texts, the best first), and, if known,
+            `scores` and `reference`.
+        tune_lists: Others with references, on which weight and length bonus are tuned.
+        weight: Weight of the model's score, in place of `tune_lists`.
+        length_bonus: Added for each word, beside `weight`.
+        given: Options of `electrify rerank`, such as batch_tokens, output_file.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .scoring.options import RerankConfig
+    from .scoring.rerank import rerank as reranked
+
+    with _given(lists, ["hypotheses"]) as file, _given(tune_lists, ["hypotheses"]) as tune_file:
+        fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
+        fixed |= {"weight": weight, "length_bonus": length_bonus}
+        return reranked(options(RerankConfig, "rerank", given, **fixed))
 
 
 # ------------------------------------------------------------------ measuring

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import types
 import typing
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -152,3 +153,11 @@ class Options:
 
     def check(self) -> None:
         """Raises UserError for options that do not go together."""
+
+
+def given_texts(texts: Iterable[str]) -> list[str]:
+    """The texts that a caller in Python gives. Raises UserError for a single text, which would be
+    read letter by letter."""
+    if isinstance(texts, str):
+        raise UserError("texts must be a list, not one text")
+    return list(texts)

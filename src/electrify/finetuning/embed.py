@@ -20,8 +20,8 @@ from ..errors import UserError
 from ..exporting.loading import quiet
 from ..exporting.places import mark_of
 from ..files import written
-from ..scoring.options import given_texts
 from ..text.streams import ending_of
+from ..values import given_texts
 from .new_texts import BLOCK_ITEMS, Files, Head, Item
 from .options import EmbedConfig
 from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of

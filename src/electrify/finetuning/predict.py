@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..exporting.places import check_place
 from ..files import read_json, written
 from ..progress import Progress, duration, say
-from ..scoring.options import given_texts
+from ..values import given_texts
 from .new_texts import Files, Head, Item
 from .options import EmbedConfig, PredictConfig
 from .saved import KEY, kind_of

@@ -24,7 +24,8 @@ from ..progress import say
 from ..tables import class_at
 from ..text.report import note_on_unknown
 from ..train.machine import Threads, choose, computing_with
-from .options import DetectConfig, given_texts
+from ..values import given_texts
+from .options import DetectConfig
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.

@@ -1,20 +1,21 @@
-"""The options of `electrify detect` and `electrify evaluate`, and the texts that are given."""
+"""The options of `electrify detect`, `score`, `rerank` and `evaluate`, and a text that is given."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from annotated_types import Ge
 from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import UserError, need
 from ..exporting.places import check_place, model_in
-from ..progress import show
+from ..finetuning.options import must_end_in
+from ..progress import say, show
 from ..text.streams import decoded, read_text
-from ..values import Count, Options, Share
+from ..values import Count, NotNegative, Options, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,114 @@ class EvaluateConfig(Options):
         return 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig(Options):
+    """Which texts are scored by which model, and where the scores go."""
+
+    model: Positional[str]
+    """A run, a folder or a Hub id with its pre-training head. The score is the
+    pseudo-log-likelihood of a masked language model, log P(original) of a discriminator, minus the
+    energy of electric."""
+    files: Positional[tuple[str, ...]]
+    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
+    ffn), smi. All but parquet may be compressed."""
+    header: bool = True
+    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
+    text_column: str | None = None
+    """Column of the text [default: one that finetune knows by name]."""
+    output_file: str | None = None
+    """Scores as csv, tsv or jsonl, with the columns of the input [default: standard output, as
+    tsv]."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    json: bool = False
+    """Write JSON, with --output-file a summary."""
+    per_token: bool = False
+    """Write the tokens and the score of each."""
+    max_seq_length: Annotated[int, Ge(8)] | None = None
+    """Tokens per window of a longer text [default: the model's maximum]."""
+    batch_tokens: Count = 8192
+    """Tokens per forward pass, padding included."""
+    architecture: str | None = None
+    """Your own architecture that the model was trained with (module:Class)."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+
+    def check(self) -> None:
+        thread_count(self.threads)
+        must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
+        self.set("model", model_in(self.model))
+
+    def __call__(self) -> int:
+        check_place(self.model)
+
+        from .score import score_files
+
+        summary = score_files(self)
+        if self.output_file is not None:
+            show(summary.as_json() if self.json else summary.text())
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankConfig(Options):
+    """Which n-best lists are reranked by which model."""
+
+    model: Positional[str]
+    """A run, a folder or a Hub id with its pre-training head."""
+    file: Positional[str]
+    """JSON lines, one list each: hypotheses (texts, the best first; with scores, or objects with
+    text and score) and, if known, reference."""
+    tune_file: str | None = None
+    """Other lists, with references: weight and length bonus are those with the fewest word errors
+    here."""
+    weight: NotNegative | None = None
+    """Weight of the model's score, to which the score of the first pass is added."""
+    length_bonus: float = 0.0
+    """Added for each word."""
+    output_file: str | None = None
+    """The lists as jsonl, with the chosen text as `reranked` [default: the texts are printed]."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    json: bool = False
+    """Write weight, bonus and word error rates as JSON."""
+    batch_tokens: Count = 8192
+    """Tokens per forward pass, padding included."""
+    architecture: str | None = None
+    """Your own architecture that the model was trained with (module:Class)."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+
+    def check(self) -> None:
+        thread_count(self.threads)
+        must_end_in(self.output_file, (".jsonl",))
+        need(
+            (self.tune_file is None) != (self.weight is None),
+            "give either tune_file, on which the weight is tuned, or weight",
+        )
+        need(self.tune_file is None or self.length_bonus == 0, "tune_file tunes length_bonus, too")
+        self.set("model", model_in(self.model))
+
+    def __call__(self) -> int:
+        check_place(self.model)
+
+        from .rerank import as_json, rerank
+
+        found = rerank(self)
+        if self.output_file is None and not self.json:
+            show("\n".join(found.texts))
+        if self.json:
+            show(as_json(found))
+        elif found.rates:
+            say(f"weight {found.weight:.4g}, length bonus {found.length_bonus:.4g}")
+            say(found.table())
+        return 0
+
+
 def given_text(options: DetectConfig) -> str:
     """TEXT, the text of a file, or standard input. Raises UserError for one that is binary or badly
     encoded."""
@@ -115,11 +224,3 @@ def given_text(options: DetectConfig) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
     return decoded(sys.stdin.buffer.read(), "standard input")
-
-
-def given_texts(texts: Iterable[str]) -> list[str]:
-    """The texts that a caller in Python gives. Raises UserError for a single text, which would be
-    read letter by letter."""
-    if isinstance(texts, str):
-        raise UserError("texts must be a list, not one text")
-    return list(texts)

@@ -9,14 +9,18 @@ head:
 - `rtd`: log P(original), the replaced-token head's, in one pass (2003.10555)
 - `electric`: minus the energy, in one pass (2012.08561 section 3)
 
-Shape suffixes: B rows of a batch, L tokens, V vocabulary.
+A text that is longer than the model's positions is read in windows that overlap by a quarter; a
+token is scored in the window that shows the most of both its sides.
+
+Shape suffixes: B rows of a batch, L tokens, N scored tokens of a batch, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -37,8 +41,19 @@ from ..exporting.places import mark_of
 from ..tables import class_at
 
 Kind = Literal["mlm", "rtd", "electric"]
-# The number of its sentence, its ids, and the position to be scored (0: all of them).
-Row = tuple[int, list[int], int]
+OVERLAP = 4
+"""Windows share this part of their tokens with the next one: a quarter."""
+
+
+class Row(NamedTuple):
+    """What goes through the model once."""
+
+    ids: list[int]
+    """A window with its special tokens."""
+    at: range
+    """Positions in `ids` that are scored."""
+    out: range
+    """The numbers of these tokens, counted over all texts."""
 
 
 @dataclass(frozen=True)
@@ -63,65 +78,105 @@ class Scorer:
         batch_tokens: int = 8192,
         after: Callable[[float], None] = lambda n: None,
     ) -> list[float]:
-        """One number per text, in nats; a higher one means a better fit. batch_tokens: slots of a
-        forward pass. after(n): called when the work of n more texts is done. Raises UserError for a
-        text that the model cannot read whole.
+        """One number per text, in nats: the sum of its tokens' scores. A higher one means a better
+        fit. See `token_scores`."""
+        found = self.token_scores(texts, batch_tokens=batch_tokens, after=after)
+        return [float(scores_T.sum()) for _, scores_T in found]
+
+    def token_scores(
+        self,
+        texts: Sequence[str],
+        *,
+        max_seq_length: int | None = None,
+        batch_tokens: int = 8192,
+        after: Callable[[float], None] = lambda n: None,
+    ) -> list[tuple[list[int], Tensor]]:
+        """The ids of each text's T tokens, without special ones, and their scores [T] in float64.
+
+        Args:
+            texts: A text without tokens has no scores.
+            max_seq_length: Tokens of a window, special ones included [default: the model's
+                maximum].
+            batch_tokens: Slots of a forward pass.
+            after: Called with how many more texts, or parts of texts, are done.
+
+        Raises:
+            UserError: If scores are not finite numbers.
         """
-        rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
-        rows.sort(key=lambda row: len(row[1]))
-        totals = torch.zeros(len(texts), dtype=torch.float64)
+        longest = min(max_seq_length or self.longest, self.longest)
+        ids = [tokenised(self.tokenizer, text)["input_ids"] for text in texts]
+        rows = list(self._rows(ids, longest - 2))
+        rows.sort(key=lambda row: len(row.ids))
+        scores = torch.zeros(sum(map(len, ids)), dtype=torch.float64)
         for batch in _batches(rows, batch_tokens):
-            text_B = torch.tensor([k for k, _, _ in batch])
-            totals.index_add_(0, text_B, self._score(batch).double().cpu())
+            places_N = torch.tensor([place for row in batch for place in row.out])
+            scores[places_N] = self._score(batch).double().cpu()
             after(len(texts) * len(batch) / len(rows))
-        odd = int((~totals.isfinite()).sum())
+        by_text = list(zip(ids, scores.split(list(map(len, ids))), strict=True))
+        odd = sum(not bool(scores_T.isfinite().all()) for _, scores_T in by_text)
         need(
             not odd,
             f"{self.name}: its scores of {odd:,} of {len(texts):,} sentences are not finite "
             "numbers; the model is damaged or diverged",
         )
-        return totals.tolist()
+        return by_text
 
-    def _rows(self, number: int, text: str) -> list[Row]:
-        ids = tokenised(self.tokenizer, text)["input_ids"]
-        shown = repr(text[:60])
-        need(bool(ids), f"{self.name}: its tokenizer finds no token in {shown}")
-        need(
-            len(ids) + 2 <= self.longest,
-            f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: {shown}...",
-        )
-        whole = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
-        if self.kind != "mlm":
-            return [(number, whole, 0)]
-        return [(number, whole, place) for place in range(1, len(ids) + 1)]
+    def _rows(self, texts: Iterable[list[int]], size: int) -> Iterator[Row]:
+        """size: tokens of a window without the special ones."""
+        number = 0
+        for ids in texts:
+            for start, stop, first, last in windows_of(len(ids), size=size):
+                window = [
+                    self.tokenizer.cls_token_id,
+                    *ids[start:stop],
+                    self.tokenizer.sep_token_id,
+                ]
+                step = 1 if self.kind == "mlm" else max(1, last - first)
+                for a in range(first, last, step):
+                    at = range(1 + a - start, 1 + a + step - start)
+                    yield Row(window, at, range(number + a, number + a + step))
+            number += len(ids)
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Tensor:
-        """The contribution of each row to the score of its sentence, [B]."""
+        """The scores of the tokens that the rows are for, [N]."""
         device = next(self.model.parameters()).device
-        longest = max(len(ids) for _, ids, _ in batch)
+        longest = max(len(row.ids) for row in batch)
+        pad = [self.tokenizer.pad_token_id]
         ids_BL = torch.tensor(
-            [ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for _, ids, _ in batch],
-            device=device,
+            [row.ids + pad * (longest - len(row.ids)) for row in batch], device=device
         )
-        length_B = torch.tensor([len(ids) for _, ids, _ in batch], device=device)
-        place_L = torch.arange(longest, device=device)
-        inputs = {"attention_mask": (place_L < length_B[:, None]).long()}
+        length_B = torch.tensor([len(row.ids) for row in batch], device=device)
+        mask_BL = torch.arange(longest, device=device) < length_B[:, None]
+        inputs = {"attention_mask": mask_BL.long()}
+        row_N = torch.tensor([b for b, row in enumerate(batch) for _ in row.at], device=device)
+        at_N = torch.tensor([place for row in batch for place in row.at], device=device)
         if self.architecture is not None:
-            logits_BL = self.architecture.binary_logits(
-                self.model(input_ids=ids_BL, **inputs)
-            ).float()
-            score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
-            return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
-        row_B = torch.arange(len(batch), device=device)
-        at_B = torch.tensor([place for _, _, place in batch], device=device)
+            output = self.model(input_ids=ids_BL, **inputs)
+            logits_N = self.architecture.binary_logits(output).float()[row_N, at_N]
+            return -logits_N if self.kind == "electric" else F.logsigmoid(-logits_N)
         masked_BL = ids_BL.index_put(
-            (row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device)
+            (row_N, at_N), torch.tensor(self.tokenizer.mask_token_id, device=device)
         )
-        logits_BV = logits_at(
-            self.model, at_B, short=self.short, input_ids=masked_BL, **inputs
+        logits_NV = logits_at(
+            self.model, at_N, short=self.short, input_ids=masked_BL, **inputs
         ).float()
-        return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
+        return -F.cross_entropy(logits_NV, ids_BL[row_N, at_N], reduction="none")
+
+
+def windows_of(n: int, *, size: int) -> list[tuple[int, int, int, int]]:
+    """Windows that cover n tokens: start and stop of each, and the first and the end of the tokens
+    that are scored in it. Neighbours share a quarter, of which each scores the half that is farther
+    from its edge."""
+    if n <= size:
+        return [(0, n, 0, n)]
+    step = max(1, size - size // OVERLAP)
+    starts = [*range(0, n - size, step), n - size]
+    middles = [(a + size + b) // 2 for a, b in pairwise(starts)]
+    return [
+        (start, start + size, first, last)
+        for start, first, last in zip(starts, [0, *middles], [*middles, n], strict=True)
+    ]
 
 
 def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
@@ -129,9 +184,9 @@ def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
     row."""
     at = 0
     while at < len(rows):
-        guess = max(1, batch_tokens // len(rows[at][1]))
+        guess = max(1, batch_tokens // len(rows[at].ids))
         last = rows[min(len(rows), at + guess) - 1]  # the longest of these, and of any fewer
-        size = max(1, batch_tokens // len(last[1]))
+        size = max(1, batch_tokens // len(last.ids))
         yield rows[at : at + size]
         at += size
 

@@ -1,0 +1,122 @@
+"""`electrify score`: how well texts fit a model, one number a text and one per token, from files of
+any size in bounded memory, or of a list of texts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ..finetuning.new_texts import Files
+from ..finetuning.predict import (
+    Summary,
+    checked_model,
+    columns_of,
+    in_blocks,
+    opened,
+    rows_of,
+    threads_of,
+    write_rows,
+)
+from ..train.machine import pick_device
+from ..values import given_texts
+from .options import ScoreConfig
+from .pll import Scorer, load_scorer
+
+SIGNIFICANT = "{:.7g}"
+"""Digits of a score: the precision of float32."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a text fits a model, in nats; higher is better."""
+
+    score: float
+    """The sum over the tokens."""
+    tokens: tuple[str, ...] = field(repr=False)
+    """Without special ones."""
+    token_scores: tuple[float, ...] = field(repr=False)
+    """One a token, see `scoring.pll`."""
+
+
+@dataclass
+class TextScorer:
+    """Examples -> the columns that `score` adds."""
+
+    scorer: Scorer
+    options: ScoreConfig
+    texts: int = 0
+    bf16 = False
+
+    @property
+    def reader(self) -> Any:
+        """What the checks of texts need to know."""
+        width = self.scorer.model.config.hidden_size
+        return SimpleNamespace(tokenizer=self.scorer.tokenizer, name=self.scorer.name, width=width)
+
+    @property
+    def device(self) -> Any:
+        return next(self.scorer.model.parameters()).device
+
+    def __call__(self, examples: list[Any], after: Any) -> list[dict[str, Any]]:
+        self.texts += len(examples)
+        found = score(
+            self.scorer,
+            [example.text for example in examples],
+            max_seq_length=self.options.max_seq_length,
+            batch_tokens=self.options.batch_tokens,
+            after=lambda number: after(number / len(examples)),
+        )
+        return list(map(self._columns, found))
+
+    def _columns(self, found: TextScore) -> dict[str, Any]:
+        columns: dict[str, Any] = {"score": rounded(found.score), "tokens": len(found.tokens)}
+        if self.options.per_token:
+            columns |= {
+                "token": list(found.tokens),
+                "token_score": list(map(rounded, found.token_scores)),
+            }
+        return columns
+
+
+def rounded(number: float) -> float:
+    return float(SIGNIFICANT.format(number))
+
+
+def score_files(options: ScoreConfig) -> Summary:
+    """Writes the score of every text of the files, in order, into the output file, whole or not at
+    all, or to standard output. Mistakes in files and options are reported before the model is
+    loaded. Raises UserError."""
+    began = time.monotonic()
+    model = checked_model(options)
+    how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
+    files = Files(options.files, "regression", pairs=False, **how)
+    head = files.check()
+    shown = options.output_file is None
+    usual = ".jsonl" if options.json else ".tsv"
+    ending = usual if shown else Path(str(options.output_file)).suffix.lower()
+    if ending != ".jsonl":
+        columns_of(head, instead=".jsonl")
+    scorer = load_scorer(
+        model, device=pick_device(options.device), architecture=options.architecture
+    )
+    work = TextScorer(scorer, options)
+    with threads_of(options, work), opened(options.output_file) as stream:
+        blocks = in_blocks(files, work, title="score")
+        scored: Iterator[Any] = (pair for block in blocks for pair in zip(*block, strict=True))
+        write_rows(stream, rows_of(scored, ending), ending, shown=shown)
+    facts = {"scored_as": scorer.kind}
+    return Summary(work.texts, time.monotonic() - began, options.output_file, facts)
+
+
+def score(scorer: Scorer, texts: Any, **how: Any) -> list[TextScore]:
+    """The score of each text. how: see `Scorer.token_scores`."""
+    found = scorer.token_scores(given_texts(texts), **how)
+    names = scorer.tokenizer.convert_ids_to_tokens
+    return [
+        TextScore(float(scores_T.sum()), tuple(names(ids)), tuple(scores_T.tolist()))
+        for ids, scores_T in found
+    ]
