@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-learning contract contract-record size words check docs audit install clean
+.PHONY: demo test test-oldest dist test-slow test-learning contract contract-record size words check docs audit install clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,25 @@ check: install
 	$(BIN)/ruff check --no-cache src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# The tests with the oldest versions that pyproject.toml allows, but for the tools of the tests.
+OLDEST := build/oldest
+test-oldest:
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) benchmarks/oldest.py > $(OLDEST)/pins.txt
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -c $(OLDEST)/pins.txt -e '.[all,dev]'
+	$(OLDEST)/bin/python -m pytest -n 3 --dist loadfile
+
+# The wheel and the sdist, and the wheel used where there is nothing else of the project.
+CLEAN := build/wheel
+dist:
+	rm -rf dist $(CLEAN)
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/python -m pip install -q --disable-pip-version-check build
+	$(CLEAN)/bin/python -m build --outdir dist .
+	$(CLEAN)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd $(CLEAN) && bin/electrify --version && bin/electrify recipes electra-tiny > recipe.yaml
+	cd $(CLEAN) && bin/electrify pretrain $(CURDIR)/README.md --recipe recipe.yaml --max-steps 2 --output-dir run
 
 # Needs the network: asks the database of Python advisories about every pin.
 audit:
