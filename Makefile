@@ -10,10 +10,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-# Only slow tests need these: the cluster that `prepare --engine ray` is tested on (80 MB to
+# Only slow tests need these: the libraries of examples/, the cluster that `prepare --engine ray` is
+# tested on (80 MB to
 # download), and triton, which torch's compiler asks about when it writes code for a GPU (290 MB).
 $(VENV)/.slow: $(VENV)/.installed
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]' triton
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[examples,ray]' triton
 	touch $@
 
 install: $(VENV)/.installed
@@ -59,8 +60,8 @@ size:
 	$(PYTHON) benchmarks/size.py
 
 check: install
-	$(BIN)/ruff check --no-cache src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check --no-cache src tests benchmarks docs examples
+	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # The tests with the oldest versions that pyproject.toml allows, but for the tools of the tests.
@@ -80,7 +81,8 @@ dist:
 	$(CLEAN)/bin/python -m build --outdir dist .
 	$(CLEAN)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd $(CLEAN) && bin/electrify --version && bin/electrify recipes electra-tiny > recipe.yaml
-	cd $(CLEAN) && bin/electrify pretrain $(CURDIR)/README.md --recipe recipe.yaml --max-steps 2 --output-dir run
+	cd $(CLEAN) && bin/electrify pretrain $(CURDIR)/README.md --recipe recipe.yaml --max-steps 2 --train-batch-size 16 \
+		--output-dir run
 
 # Needs the network: asks the database of Python advisories about every pin.
 audit:
