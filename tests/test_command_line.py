@@ -225,3 +225,17 @@ def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "error: no such file" in err.splitlines()[-1]
     assert cli.main(["prepare", "absent.txt", "--output-dir", "x"]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_completion_in_bash():
+    """Commands first, then the flags of the command."""
+    script = cli.completion()
+
+    def completed(words: str, at: int) -> list[str]:
+        code = f"{script}\nCOMP_WORDS=(electrify {words}); COMP_CWORD={at}; _electrify"
+        code += '; printf "%s " "${COMPREPLY[@]}"'
+        return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.split()
+
+    assert completed("pre", 1) == ["prepare", "pretrain", "predict"]
+    assert completed("pretrain --learning", 2) == ["--learning-rate"]
+    assert completed("pretrain data --max-st", 3) == ["--max-steps"]

@@ -17,6 +17,7 @@ import logging
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -170,6 +171,8 @@ def run(words: list[str]) -> int:
             show(overview())
         case ["--version", *_]:
             show(versions())
+        case ["--print-completion", *_]:
+            show(completion())
         case [name, *_] if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")
         case [name, *rest] if HELP & {*rest}:
@@ -333,7 +336,8 @@ def overview() -> str:
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
         "`electrify COMMAND --help` shows the options of a command. With -q it prints warnings\n"
-        "and results only, with -v the traceback of an error. `--version` prints versions."
+        "and results only, with -v the traceback of an error. `--version` prints versions,\n"
+        "`--print-completion` the completion for bash and zsh."
     )
 
 
@@ -342,6 +346,18 @@ def versions() -> str:
     names = ("torch", "transformers", "tokenizers")
     found = [f"{name} {metadata.version(name)}" for name in names]
     return "\n".join([f"electrify {__version__}", *found, f"Python {platform.python_version()}"])
+
+
+def completion() -> str:
+    """What a shell needs to complete commands, flags and files: bash, and zsh by bashcompinit."""
+    lines = ["_electrify() {", f"  local words={shlex.quote(' '.join([*COMMANDS, *HELP]))}"]
+    lines += ['  if [ "$COMP_CWORD" -gt 1 ]; then', '    case "${COMP_WORDS[1]}" in']
+    for name in COMMANDS:
+        flags = " ".join(o.word for o in options_of(class_of(name)) if not o.positional)
+        lines.append(f"      {name}) words={shlex.quote(f'{flags} --help --help-all')} ;;")
+    lines += ["    esac", "  fi"]
+    lines += ['  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))', "}"]
+    return "\n".join([*lines, "complete -o default -F _electrify electrify"])
 
 
 def help_of(name: str, words: list[str]) -> str:
