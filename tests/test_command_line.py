@@ -137,12 +137,15 @@ def help_of(*words: str, columns: int = 80) -> list[str]:
         return cli.help_of(words[0], list(words[1:])).splitlines()
 
 
-def test_the_help_of_pretrain_is_short() -> None:
-    short, whole = help_of("pretrain", "--help"), help_of("pretrain", "--help-all")
-    assert len(short) <= 60
-    flags = [line.split()[0] for line in short if line.startswith("  --")]
-    assert sorted(flags) == sorted(cli.EVERYDAY["pretrain"])
-    assert len([line for line in whole if line.startswith("  --")]) > 100
+@pytest.mark.parametrize(
+    ("command", "most", "flags"), [("pretrain", 60, 100), ("finetune", 75, 40)]
+)
+def test_help_of_every_day_is_short(command: str, most: int, flags: int) -> None:
+    short, whole = help_of(command, "--help"), help_of(command, "--help-all")
+    assert len(short) <= most
+    shown = [line.split()[0] for line in short if line.startswith("  --")]
+    assert sorted(shown) == sorted(cli.EVERYDAY[command])
+    assert len([line for line in whole if line.startswith("  --")]) > flags
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)

@@ -73,7 +73,13 @@ EVERYDAY = {
         *("--train-batch-size", "--per-device-train-batch-size", "--learning-rate"),
         *("--max-seq-length", "--seed", "--device", "--bf16", "--eval-steps", "--save-steps"),
         "--init-discriminator",
-    ]
+    ],
+    "finetune": [
+        *("--output-dir", "--task", "--data-dir", "--train-file", "--validation-file"),
+        *("--text-column", "--pair-column", "--label-column", "--problem-type", "--metrics"),
+        *("--seeds", "--baselines", "--random-baseline", "--save-model", "--learning-rate"),
+        *("--num-train-epochs", "--max-seq-length", "--frozen-encoder", "--device"),
+    ],
 }
 """The flags that --help shows, where --help-all shows more."""
 SWITCHES = {"--quiet": "-q", "--verbose": "-v"}
