@@ -193,3 +193,10 @@ def test_mistakes(models_root: Path, tmp_path: Path, capsys, flags: list[str], s
     words = ["rerank", str(models_root / "bert"), str(file)]
     flags = [str(file) if flag == "FILE" else flag for flag in flags]
     assert says in mistake(capsys, *words, *flags)
+
+
+def test_detect_refuses_a_table(models_root: Path, tmp_path: Path, capsys):
+    file = tmp_path / "texts.csv"
+    file.write_text("text\nthe chef\n")
+    model = str(models_root / "run" / "discriminator")
+    assert "is a table" in mistake(capsys, "detect", model, "--file", str(file))

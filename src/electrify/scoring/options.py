@@ -14,7 +14,7 @@ from ..errors import UserError, need
 from ..exporting.places import check_place, model_in
 from ..finetuning.options import must_end_in
 from ..progress import say, show
-from ..text.streams import decoded, read_text
+from ..text.streams import decoded, ending_of, read_text
 from ..values import Count, NotNegative, Options, Share
 
 
@@ -220,6 +220,8 @@ def given_text(options: DetectConfig) -> str:
     if options.text is not None:
         return options.text
     if options.file is not None:
+        table = ending_of(options.file) in (".csv", ".tsv", ".jsonl", ".parquet")
+        need(not table, f"{options.file} is a table, and detect reads one text", "give it as .txt")
         return read_text(options.file)
     if sys.stdin is None or sys.stdin.isatty():
         raise UserError("no text: give TEXT or --file, or pipe a text into standard input")
