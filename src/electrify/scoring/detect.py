@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 import torch
 
-from ..architectures import exported_as
-from ..architectures.architecture import Architecture
 from ..console import harmless
-from ..errors import UserError, need
-from ..exporting.loading import load_config, load_tokenizer, load_weights, tokenised
-from ..exporting.places import mark_of
+from ..errors import need
+from ..exporting.loading import made_for, tokenised
 from ..progress import say
-from ..tables import class_at
 from ..text.report import note_on_unknown
-from ..train.machine import Threads, choose, computing_with
 from .options import DetectConfig, given_texts
+from .pll import Scorer, computing, in_batches, load_scorer
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -60,19 +58,8 @@ class Detection:
     words: tuple[Piece, ...] = ()
 
 
-@dataclass(frozen=True)
-class Detector:
-    """A discriminator that is loaded."""
-
-    model: str
-    network: Any
-    tokenizer: Any
-    architecture: Architecture
-    """Reads the logits of the network."""
-
-
 def detect(
-    detector: Detector,
+    detector: Scorer,
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
@@ -85,115 +72,62 @@ def detect(
     a quarter. batch_size: windows of a forward pass; None: up to 16, and fewer long ones. threads:
     a number, or auto. Raises UserError if a text has no tokens.
     """
-    model = detector.model
-    options = DetectConfig(
-        model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
-    )
+    model = detector.name
+    how = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
+    DetectConfig(model=model, **how)  # says what is wrong with them
     texts = given_texts(texts)
-    discriminator, tokenizer, known = detector.network, detector.tokenizer, detector.architecture
-    positions = known.shape_of(discriminator.config).max_position_embeddings
+    positions = made_for(detector.model)
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
         f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}",
     )
-    encoded = [
-        encode(tokenizer, text, f"text {i}" if len(texts) > 1 else "the text")
-        for i, text in enumerate(texts, 1)
-    ]
-    if note := note_on_unknown(model, tokenizer, texts):
+    encoded = [tokenised(detector.tokenizer, text) for text in texts]
+    for text, found in zip(texts, encoded, strict=True):
+        need(
+            bool(text.strip() and found["input_ids"]),
+            f"there is no token that the model's tokenizer knows in the text {text.strip()[:40]!r}",
+        )
+    if note := note_on_unknown(model, detector.tokenizer, texts):
         say(note)
+    ids = [found["input_ids"] for found in encoded]
     windows = [
         (i, start, stop)
-        for i, found in enumerate(encoded)
-        for start, stop in windows_of(len(found["input_ids"]), size=length - 2)
+        for i, of_text in enumerate(ids)
+        for start, stop in windows_of(len(of_text), size=length - 2)
     ]
-    chosen = Threads(torch.get_num_threads(), "own")
-    if options.threads != "auto" or sum(stop - start for _, start, stop in windows) >= MANY_TOKENS:
-        chosen = choose(
-            options.threads,
-            device=torch.device("cpu"),
-            width=discriminator.config.hidden_size,
-            tokens=batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS),
-            bf16=False,
-        )
-        if chosen.text():
-            say(chosen.text())
-    with computing_with(chosen):
-        ids = [found["input_ids"] for found in encoded]
-        batches = batches_of(windows, batch_size)
-        probabilities = read_windows(discriminator, tokenizer, known, ids, batches)
+    tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
+    few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
+    cpu = torch.device("cpu")
+    with nullcontext() if few else computing(threads, detector.model, cpu, tokens=tokens):
+        probabilities = read_windows(detector, ids, windows, batch_size)
     finite = all(bool(p.isfinite().all()) for p in probabilities)
     need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
-    names = tokenizer.original.convert_ids_to_tokens
+    names = detector.tokenizer.original.convert_ids_to_tokens
     return [
         joined(text, found, names(found["input_ids"]), p.tolist())
         for text, found, p in zip(texts, encoded, probabilities, strict=True)
     ]
 
 
-def load_detector(model: str, architecture: str | None = None) -> Detector:
+def load_detector(model: str, architecture: str | None = None) -> Scorer:
     """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
     imported.
 
-    Raises UserError if the replaced-token head is missing; the library would fill it with random
-    numbers.
+    Raises UserError if the replaced-token head is missing.
     """
-    if architecture:
-        class_at(architecture)  # now `exported_as` knows it
-    config, mark = load_config(model), mark_of(model)
-    advice = "detection needs a discriminator: use the discriminator/ folder of a run"
+    detector = load_scorer(model, architecture=architecture, detects=True)
+    other = {
+        "mlm": "it is a masked language model",
+        "electric": "its logits are energies (objective electric)",
+    }
     need(
-        mark.get("objective") != "mlm",
-        f"{model} is a masked language model (objective mlm). Detection needs a run of another "
-        "recipe, such as electra or corrective",
+        detector.kind == "rtd",
+        f"{model}: {other.get(detector.kind)}. Detection needs a discriminator, such as the "
+        "discriminator/ folder of a run of electra or corrective",
     )
-    known = exported_as(config.model_type)
-    if known is None:
-        own = mark.get("architecture")
-        raise UserError(
-            f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}"
-            if own is None
-            else f"{model} has an architecture of your own. Give --architecture {own}"
-        )
-    need(
-        mark.get("logits") != "energy",
-        f"{model}: its logits are energies (objective {mark.get('objective')}), not log-odds of a "
-        f"replacement; {advice} with objective rtd",
-    )
-    known = known.for_classes(config.architectures or ())
-    table = known.table(known.shape_of(config), "binary")
-    discriminator, missing = load_weights(known.network_class(table.name), model, config)
-    lacking = {name for row in table.head for name in row.theirs} & set(missing)
-    need(
-        not lacking and known.has_head(config, "binary"),
-        f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model)",
-        advice,
-    )
-    need(
-        not missing,
-        f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: "
-        f"{', '.join(missing[:8])}",
-    )
-    tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
-    framed = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
-    need(
-        framed and tokenizer.is_fast,
-        f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets",
-    )
-    return Detector(model, discriminator, tokenizer, known)
-
-
-def encode(tokenizer: Any, text: str, name: str) -> Any:
-    """The ids, offsets and words of a text. Raises UserError if it has no tokens."""
-    need(bool(text.strip()), f"{name} is empty")
-    found = tokenised(tokenizer, text)
-    shown = repr(text.strip()[:40])
-    need(
-        bool(found["input_ids"]),
-        f"{name} has no token that the model's tokenizer knows: {shown}",
-    )
-    return found
+    need(detector.tokenizer.is_fast, f"{model}: its tokenizer knows no offsets")
+    return detector
 
 
 # ------------------------------------------------------------------ windows
@@ -209,41 +143,19 @@ def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
     return [(start, start + size) for start in starts]
 
 
-def batches_of(windows: list[Window], batch_size: int | None) -> Iterator[list[Window]]:
-    """The windows, the shortest first. batch_size: at once; None: at most MOST_WINDOWS with their
-    special tokens in MOST_SLOTS, or a single one."""
-    windows = sorted(windows, key=lambda w: w[2] - w[1])
-    lengths = [stop - start + 2 for _, start, stop in windows]
-    at = 0
-    while at < len(windows):
-        fit = (n for n in range(MOST_WINDOWS, 1, -1) if n * lengths[at : at + n][-1] <= MOST_SLOTS)
-        size = batch_size or next(fit, 1)
-        yield windows[at : at + size]
-        at += size
-
-
 def read_windows(
-    discriminator: Any,
-    tokenizer: Any,
-    architecture: Architecture,
-    ids: list[list[int]],
-    batches: Iterable[list[Window]],
+    detector: Scorer, ids: list[list[int]], windows: list[Window], batch_size: int | None
 ) -> list[torch.Tensor]:
-    """The probability of each token of each text, from the window that surrounds it best."""
+    """The probability of each token of each text, from the window that surrounds it best.
+    batch_size: windows at once; None: MOST_WINDOWS, with MOST_SLOTS at most."""
     probabilities = [torch.zeros(len(of_text)) for of_text in ids]
     depths = [torch.full((len(of_text),), -1) for of_text in ids]
-    for batch in batches:
-        rows = [
-            [tokenizer.cls_token_id, *ids[i][start:stop], tokenizer.sep_token_id]
-            for i, start, stop in batch
-        ]
-        longest = max(map(len, rows))
-        pad = [tokenizer.pad_token_id]
-        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
-        mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-        with torch.inference_mode():
-            output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
-            p_BL = architecture.binary_logits(output).sigmoid()
+    most = {"most": MOST_WINDOWS, "slots": MOST_SLOTS}
+    if batch_size:
+        most = {"most": batch_size, "slots": sys.maxsize}
+    for batch in in_batches(windows, lambda w: w[2] - w[1] + 2, **most):
+        rows = [detector.framed(ids[i][start:stop]) for i, start, stop in batch]
+        p_BL = detector.binary_logits(rows)[0].sigmoid()
         for (i, start, stop), p_L in zip(batch, p_BL, strict=True):
             # A token sees more of its surroundings the farther it is from the edges of its window.
             place = torch.arange(stop - start)

@@ -14,9 +14,10 @@ Shape suffixes: B rows of a batch, L tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -34,11 +35,14 @@ from ..exporting.loading import (
     tokenised,
 )
 from ..exporting.places import mark_of
+from ..progress import say
 from ..tables import class_at
+from ..train.machine import choose, computing_with
 
 Kind = Literal["mlm", "rtd", "electric"]
 # The number of its sentence, its ids, and the position to be scored (0: all of them).
 Row = tuple[int, list[int], int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Scorer:
     short: bool = False
     """Whether a masked language model's head can be run on the masked positions only."""
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
     def scores(
         self,
         texts: Sequence[str],
@@ -68,9 +76,8 @@ class Scorer:
         text that the model cannot read whole.
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text)]
-        rows.sort(key=lambda row: len(row[1]))
         totals = torch.zeros(len(texts), dtype=torch.float64)
-        for batch in _batches(rows, batch_tokens):
+        for batch in in_batches(rows, lambda row: len(row[1]), slots=batch_tokens):
             text_B = torch.tensor([k for k, _, _ in batch])
             totals.index_add_(0, text_B, self._score(batch).double().cpu())
             after(len(texts) * len(batch) / len(rows))
@@ -82,6 +89,9 @@ class Scorer:
         )
         return totals.tolist()
 
+    def framed(self, ids: list[int]) -> list[int]:
+        return [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
+
     def _rows(self, number: int, text: str) -> list[Row]:
         ids = tokenised(self.tokenizer, text)["input_ids"]
         shown = repr(text[:60])
@@ -90,50 +100,68 @@ class Scorer:
             len(ids) + 2 <= self.longest,
             f"{self.name}: reads {self.longest} tokens and the text has {len(ids) + 2}: {shown}...",
         )
-        whole = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
-        if self.kind != "mlm":
-            return [(number, whole, 0)]
-        return [(number, whole, place) for place in range(1, len(ids) + 1)]
+        places = range(1, len(ids) + 1) if self.kind == "mlm" else [0]
+        return [(number, self.framed(ids), place) for place in places]
+
+    def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """Ids and where they are real, [B, L]."""
+        longest, pad = max(map(len, rows)), [self.tokenizer.pad_token_id]
+        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
+        real_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+        return ids_BL.to(self.device), real_BL.to(self.device)
+
+    @torch.inference_mode()
+    def binary_logits(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """What a binary head says of each token, and where tokens are real, [B, L]."""
+        assert self.architecture is not None
+        ids_BL, real_BL = self._padded(rows)
+        output = self.model(input_ids=ids_BL, attention_mask=real_BL.long())
+        return self.architecture.binary_logits(output).float(), real_BL
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Tensor:
         """The contribution of each row to the score of its sentence, [B]."""
-        device = next(self.model.parameters()).device
-        longest = max(len(ids) for _, ids, _ in batch)
-        ids_BL = torch.tensor(
-            [ids + [self.tokenizer.pad_token_id] * (longest - len(ids)) for _, ids, _ in batch],
-            device=device,
-        )
-        length_B = torch.tensor([len(ids) for _, ids, _ in batch], device=device)
-        place_L = torch.arange(longest, device=device)
-        inputs = {"attention_mask": (place_L < length_B[:, None]).long()}
+        rows = [ids for _, ids, _ in batch]
         if self.architecture is not None:
-            logits_BL = self.architecture.binary_logits(
-                self.model(input_ids=ids_BL, **inputs)
-            ).float()
+            logits_BL, real_BL = self.binary_logits(rows)
             score_BL = -logits_BL if self.kind == "electric" else F.logsigmoid(-logits_BL)
-            return (score_BL * ((place_L > 0) & (place_L < length_B[:, None] - 1))).sum(1)
-        row_B = torch.arange(len(batch), device=device)
-        at_B = torch.tensor([place for _, _, place in batch], device=device)
-        masked_BL = ids_BL.index_put(
-            (row_B, at_B), torch.tensor(self.tokenizer.mask_token_id, device=device)
-        )
-        logits_BV = logits_at(
-            self.model, at_B, short=self.short, input_ids=masked_BL, **inputs
-        ).float()
+            inside_BL = real_BL & F.pad(real_BL[:, 1:], (0, 1))  # without [SEP]
+            inside_BL[:, 0] = False
+            return (score_BL * inside_BL).sum(1)
+        ids_BL, real_BL = self._padded(rows)
+        row_B = torch.arange(len(batch), device=self.device)
+        at_B = torch.tensor([place for _, _, place in batch], device=self.device)
+        mask = torch.tensor(self.tokenizer.mask_token_id, device=self.device)
+        inputs = {"input_ids": ids_BL.index_put((row_B, at_B), mask)}
+        inputs["attention_mask"] = real_BL.long()
+        logits_BV = logits_at(self.model, at_B, short=self.short, **inputs).float()
         return -F.cross_entropy(logits_BV, ids_BL[row_B, at_B], reduction="none")
 
 
-def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
-    """The rows, the shortest first, in batches of at most `batch_tokens` slots, or of a single
-    row."""
+def in_batches(
+    rows: Iterable[T], length: Callable[[T], int], *, slots: int, most: int = 1 << 30
+) -> Iterator[list[T]]:
+    """The rows, the shortest first, in batches of at most `most` rows and `slots` slots, or of a
+    single row."""
+    ordered = sorted(rows, key=length)
     at = 0
-    while at < len(rows):
-        guess = max(1, batch_tokens // len(rows[at][1]))
-        last = rows[min(len(rows), at + guess) - 1]  # the longest of these, and of any fewer
-        size = max(1, batch_tokens // len(last[1]))
-        yield rows[at : at + size]
+    while at < len(ordered):
+        guess = min(most, max(1, slots // length(ordered[at])))
+        last = ordered[at : at + guess][-1]  # the longest of these, and of any fewer
+        size = min(most, max(1, slots // length(last)))
+        yield ordered[at : at + size]
         at += size
+
+
+@contextmanager
+def computing(threads: str, model: Any, device: torch.device, *, tokens: int) -> Iterator[None]:
+    """A context with the threads of the option --threads. tokens: of a forward pass."""
+    width = model.config.hidden_size
+    chosen = choose(threads, device=device, width=width, tokens=tokens, bf16=False)
+    if chosen.text():
+        say(chosen.text())
+    with computing_with(chosen):
+        yield
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
@@ -176,47 +204,56 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
 
 
 def load_scorer(
-    model: str, *, device: torch.device | None = None, architecture: str | None = None
+    model: str,
+    *,
+    device: torch.device | None = None,
+    architecture: str | None = None,
+    detects: bool = False,
 ) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
     tells energies from replaced-token logits). architecture: one's own, `module:Class`, which is
-    imported.
+    imported. detects: a folder that names no class is read by its replaced-token head
+    (Microsoft's DeBERTaV3).
 
-    Raises UserError if the weights of a head are missing, or if the tokenizer has no [MASK], [CLS]
-    or [SEP].
+    Raises UserError if the weights of a head are missing, which the library would fill with random
+    numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
     """
     if architecture:
         class_at(architecture)  # now `exported_as` knows it
-    config = load_config(model)
-    logits = mark_of(model).get("logits")
+    config, mark = load_config(model), mark_of(model)
+    logits = mark.get("logits")
     need(
         logits != "choice",
         f"{model}: its head compares a few candidates and gives no probability. Take the "
         "discriminator/ or the generator/ folder of its run",
     )
-    known = exported_as(config.model_type)
-    named = config.architectures or ()
-    detecting = known and known.for_classes(named)
-    if detecting and not (
-        detecting.classes["binary"] in named and detecting.has_head(config, "binary")
-    ):
-        detecting = None
+    known, named = exported_as(config.model_type), config.architectures or ()
+    need(
+        known is not None or not detects or "architecture" not in mark,
+        f"{model} has an architecture of your own. Give --architecture {mark.get('architecture')}",
+    )
     kind: Kind = "mlm"
     network: Any = transformers.AutoModelForMaskedLM
-    if detecting:
+    reader = known.for_classes(named) if known else None
+    binary = reader.classes["binary"] if reader else ""
+    asked = binary in named or (detects and not named)
+    if reader is not None and asked and reader.has_head(config, "binary"):
         kind = "electric" if logits == "energy" else "rtd"
-        network = detecting.network_class(detecting.classes["binary"])
-    elif known and known.classes["token"] in named:
-        # Ours if the folder says that it has what the library would leave out.
-        network = known.for_config(config.to_dict()).network_class(known.classes["token"])
+        network = reader.network_class(binary)
+    else:
+        reader = None
+        if known and known.classes["token"] in named:
+            # Ours if the folder says that it has what the library would leave out.
+            network = known.for_config(config.to_dict()).network_class(known.classes["token"])
     loaded, missing = load_weights(network, model, config)
-    if missing and not named and known:
+    if missing and not named and known and reader is None:
         # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.
         loaded, missing = load_weights(network, model, known.as_read(config))
     need(
         not missing,
-        f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...): a "
-        "score needs the head that it was pre-trained with",
+        f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...). It has "
+        f"no {'replaced-token head' if reader else 'language-model head'}, or not all of it",
+        "take the discriminator/ or the generator/ folder of a run",
     )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
@@ -224,6 +261,4 @@ def load_scorer(
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)  # on the CPU
     loaded.to(device or torch.device("cpu"))
-    return Scorer(
-        model, kind, loaded, tokenizer, positions_of(loaded), detecting or None, short=short
-    )
+    return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)
