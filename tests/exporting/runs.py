@@ -17,7 +17,7 @@ from electrify.exporting import folder as hf
 from electrify.exporting.folder import read_run
 from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
 from electrify.tokens import SpecialIds
-from electrify.train import checkpoint, log
+from electrify.train import checkpoint
 from electrify.train.run import decisive
 
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
@@ -152,8 +152,7 @@ def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> B
 def export_run(run: Path, built: Built) -> dict[str, Path]:
     """As a run exports at its end."""
     config, facts = read_run(run)
-    records = log.read(run / "metrics.jsonl")
-    return hf.export_run(run, built, config=config, facts=facts, records=records)
+    return hf.export_run(run, built, config=config, facts=facts)
 
 
 def with_model(config: Recipe, **fields: object) -> Recipe:

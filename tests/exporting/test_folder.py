@@ -449,7 +449,10 @@ def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
 
 def test_the_recipe_beside_the_card_runs_again(tmp_path):
     from electrify.exporting.card import details
-    from electrify.recipe import load, override
+    from electrify.recipe import load, override, values_of
 
-    written = json.loads(json.dumps(details(RTD, {})["recipe"]))
+    write_run(tmp_path / "run", RTD)
+    config, facts = read_run(tmp_path / "run")
+    written = details(config, facts | {"recipe": values_of(RTD)})["recipe"]
+    written = json.loads(json.dumps(written))
     assert override(load("electra-tiny"), written) == RTD
