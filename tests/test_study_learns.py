@@ -58,10 +58,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
     "uniform": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "fast-electra": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "gdes": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
-    "metro": {
-        LANGUAGE: ["generator_loss_masked", "correct"],
-        DETECTION: ["rtd_detection_auc"],
-    },
+    "metro": {LANGUAGE: ["generator_loss_masked", "correct"], DETECTION: ["rtd_detection_auc"]},
     "coco-lm": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "coco-lm-rtd": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "corrective after mlm": {

@@ -13,11 +13,7 @@ import torch
 
 from electrify import cli
 from electrify.errors import UserError
-from small import (
-    one_sentence,
-    pretrain_words,
-    records,
-)
+from small import one_sentence, pretrain_words, records
 from systems import FEW_ROWS
 
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
