@@ -23,11 +23,6 @@ from electrify.scoring.options import DetectConfig, given_text
 from electrify.scoring.pll import load_scorer
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def discriminator(models_root: Path) -> str:
     return str(models_root / "run" / "discriminator")
@@ -93,7 +88,6 @@ def test_windows_cover_everything_and_fit(n: int, size: int):
 def run(
     model: str,
     *,
-    out: io.StringIO | None = None,
     stdin: bytes | None = None,
     text: str | None = None,
     file: str | None = None,
@@ -102,7 +96,7 @@ def run(
     json: bool = False,
 ) -> str:
     """What `electrify detect` prints."""
-    out = out or io.StringIO()
+    out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         if stdin is not None:
             patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -128,7 +122,7 @@ def test_plain_lines_and_marks(discriminator: str):
 
 def test_json(discriminator: str):
     text = "the \x1b[31mchef"
-    raw = run(discriminator, text=text, json=True, threshold=0.0, out=Terminal())
+    raw = run(discriminator, text=text, json=True, threshold=0.0)
     assert "\x1b" not in raw
     found = json.loads(raw)
     assert found["text"] == text
@@ -139,7 +133,8 @@ def test_json(discriminator: str):
 def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfthe\nchef\n")
-    given = {"file": str(path)}, {"stdin": b"the chef"}, {"text": "the chef"}
+    given: list[dict[str, Any]] = [{"file": str(path)}, {"stdin": b"the chef"}]
+    given.append({"text": "the chef"})
     assert len({run(discriminator, **how) for how in given}) == 1
 
 

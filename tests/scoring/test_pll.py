@@ -118,7 +118,7 @@ def test_neighbours_in_a_batch_do_not_matter(models_root, texts, batch_tokens):
 )
 def test_the_short_way_is_the_whole_way(config: Any):
     """Random models of other architectures: at one place of each row, the same logits."""
-    small = SHAPE | {"vocab_size": 40, "pad_token_id": 0}
+    small: dict[str, Any] = SHAPE | {"vocab_size": 40, "pad_token_id": 0}
     if config is DistilBertConfig:
         small |= {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32}
     torch.manual_seed(0)

@@ -4,7 +4,6 @@ no folder of the machine is named."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_o
 from ..tables import DISCRIMINATOR, Exported, Logits, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
+from .places import may_be_on_hub
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
     "replaced": "print({}.sigmoid())  # for each token: probability that it was replaced",
@@ -72,22 +71,27 @@ def model_card(
         shown = replace(shown, title="encoder")
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    stage = _log_of(run / GENERATOR_STAGE)
-    records = stage
-    if not _is_frozen(config, part):
-        records = [r for r in _log_of(run) if state is None or r["step"] <= state["step"]]
+    c, stage = config.corruption, _log_of(run / GENERATOR_STAGE)
+    # Such a generator learned in the first stage, or not at all.
+    frozen = part in c.row.leaves and c.generator_training == "frozen"
+    records = stage if frozen else _log_of(run)
+    if state is not None and not frozen:
+        records = [r for r in records if r["step"] <= state["step"]]
     used = records[-1] if records else {}
-    if state is not None and records is not stage and used.get("step") != state["step"]:
+    if state is not None and not frozen and used.get("step") != state["step"]:
         used = {"step": state["step"]}  # saved between two lines of the log
     began = [inert(start_name(s)) for s in (getattr(config.train, n) for n in STARTS) if s]
     origin = f"in a run that started from {' and '.join(began)}" if began else "from raw text"
-    if stage and records is not stage:
+    if stage and not frozen:
         origin += f", after {stage[-1]['step']:,} updates of the generator alone"
+    origin = f"Trained with electrify {origin}."
+    if frozen and not stage:
+        origin = "It is as it was in the folder from which the run took it."
     valid = [r for r in records if r["kind"] == "valid"]
     sections = [
         _metadata(config, part, shown),
         f"# {inert(run.resolve().name)}: {shown.title}",
-        " ".join(filter(None, [shown.purpose, note, f"Trained with electrify {origin}."])),
+        " ".join(filter(None, [shown.purpose, note, origin])),
         _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
         _training(model, used),
         _validation(valid[-1]) if valid else "",
@@ -115,12 +119,6 @@ def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str
         else "It has read [MASK] at the chosen positions, and reads samples after"
     )
     return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
-
-
-def _is_frozen(config: Recipe, part: str) -> bool:
-    """Whether the network `part` has learned in the first stage, or not at all."""
-    c = config.corruption
-    return part in c.row.leaves and c.generator_training == "frozen"
 
 
 def _log_of(run: Path) -> list[dict[str, Any]]:
@@ -251,7 +249,7 @@ def _rows(fields: Mapping[str, Any]) -> str:
 
 def is_of_hub(start: str) -> bool:
     """Whether a run started from a model of the Hub."""
-    return HUB_ID.fullmatch(start) is not None and not Path(start).exists()
+    return may_be_on_hub(start) and not Path(start).exists()
 
 
 def start_name(start: str) -> str:

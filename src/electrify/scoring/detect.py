@@ -1,5 +1,5 @@
 """Detection: gives each token of a text its probability of being replaced, in one forward pass of a
-discriminator, and shows it as coloured text, as lines, or as JSON.
+discriminator, and shows it as a table or as JSON.
 
 Shape suffixes: B windows, L tokens of a window.
 """
@@ -7,7 +7,6 @@ Shape suffixes: B windows, L tokens of a window.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -33,7 +32,6 @@ MOST_SLOTS = 8192
 # Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
 # side, is judged in the window where it has both.
 OVERLAP = 4
-MOST_NAMED = 20
 
 Window = tuple[int, int, int]  # the number of a text, and the tokens of it from start to stop
 
@@ -192,50 +190,17 @@ def joined(text: str, found: Any, names: list[str], probabilities: list[float]) 
 def show_detection(
     detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
 ) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), otherwise a table of tab-separated
-    columns: the word or token, its probability of being replaced, and whether that reaches the
-    threshold."""
+    """A table of tab-separated columns: the word or token, its probability of being replaced, and
+    whether that reaches the threshold; or JSON."""
     pieces = detection.words if unit == "word" else detection.tokens
     if as_json:
         marked = [asdict(word) for word in detection.words if word.probability >= threshold]
         # Escaped throughout, so that no character of the text can control a terminal.
         said = asdict(detection) | {"threshold": threshold, "marked": marked}
         out.write(json.dumps(said) + "\n")
-    elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        show_coloured(detection.text, pieces, out, threshold=threshold)
     else:
         out.write(f"{unit}\tprobability\treplaced\n")
         for piece in pieces:
             replaced = "yes" if piece.probability >= threshold else "no"
             out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
     out.flush()
-
-
-def show_coloured(text: str, pieces: tuple[Piece, ...], out: TextIO, *, threshold: float) -> None:
-    """The text on backgrounds from none at 0 to red at 1, bold and underlined from the threshold,
-    and a line that names these pieces."""
-    from rich.console import Console
-    from rich.text import Text
-
-    shown = Text()
-    at = 0
-    for piece in sorted(pieces, key=lambda p: p.start):
-        if piece.end <= at:
-            continue
-        shown.append(harmless(text[at : max(at, piece.start)], keep="\n\t"))
-        strong = piece.probability >= threshold
-        fade = round(255 * (1 - piece.probability))
-        style = "bold underline " * strong + f"black on rgb(255,{fade},{fade})"
-        plain = piece.probability < 0.05 and not strong
-        inside = harmless(text[max(at, piece.start) : piece.end], keep="\n\t")
-        shown.append(inside, style="" if plain else style)
-        at = piece.end
-    shown.append(harmless(text[at:].rstrip(), keep="\n\t"))
-    marked = [p for p in pieces if p.probability >= threshold]
-    legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:MOST_NAMED])
-    if len(marked) > MOST_NAMED:
-        legend += f" and {len(marked) - MOST_NAMED} more"
-    said = f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}"
-    console = Console(file=out, highlight=False, markup=False, emoji=False)
-    console.print(shown, soft_wrap=True)
-    console.print(Text(said, style="dim"), soft_wrap=True)
