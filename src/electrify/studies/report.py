@@ -496,23 +496,27 @@ def _in_equal_time(table: Table) -> Iterator[str]:
     """What each recipe and the first one reach in the same minutes, the longest for which both have
     a score, by interpolation between their budgets."""
     task = DECLARED if table.score else PLAIN
-    curves = {}
-    for recipe in table.recipes:
+    name, *others = table.recipes
+
+    def curve(recipe: str) -> np.ndarray:
+        """Logarithms of seconds, rising, and scores."""
         rows = [row for b in table.budgets if (row := table.row(recipe, b, task))]
         costs = [table.costs.get((recipe, row.budget), {}).get("seconds") for row in rows]
-        curves[recipe] = [
-            (math.log(s), row.mean.value) for s, row in zip(costs, rows, strict=True) if s
-        ]
-    first, *others = (np.array(sorted(points)).reshape(-1, 2).T for points in curves.values())
-    for recipe, curve in zip(table.recipes[1:], others, strict=True):
-        if min(curve.shape[1], first.shape[1]) > 1:
-            at = min(curve[0, -1], first[0, -1])
-            if at > max(curve[0, 0], first[0, 0]):
-                ours, theirs = (100 * np.interp(at, x, y) for x, y in (curve, first))
-                yield (
-                    f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
-                    f"{ours:.1f}, {table.shown[table.recipes[0]]} {theirs:.1f}"
-                )
+        points = [(math.log(s), r.mean.value) for s, r in zip(costs, rows, strict=True) if s]
+        return np.array(sorted(points)).reshape(-1, 2).T
+
+    first = curve(name)
+    for recipe in others:
+        pair = curve(recipe), first
+        if min(x.shape[1] for x in pair) < 2:
+            continue
+        at = min(x[0, -1] for x in pair)
+        if at > max(x[0, 0] for x in pair):
+            ours, theirs = (100 * np.interp(at, *x) for x in pair)
+            yield (
+                f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
+                f"{ours:.1f}, {table.shown[name]} {theirs:.1f}"
+            )
 
 
 def sentences(table: Table) -> list[str]:
