@@ -58,10 +58,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
     "uniform": {LANGUAGE: [], DETECTION: ["rtd_detection_auc"]},
     "fast-electra": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "gdes": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
-    "metro": {
-        LANGUAGE: ["generator_loss_masked", "correct"],
-        DETECTION: ["rtd_detection_auc"],
-    },
+    "metro": {LANGUAGE: ["generator_loss_masked", "correct"], DETECTION: ["rtd_detection_auc"]},
     "coco-lm": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "coco-lm-rtd": {LANGUAGE: ["generator_loss_masked"], DETECTION: ["rtd_detection_auc"]},
     "corrective after mlm": {
@@ -109,35 +106,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not TEXT.is_file():
         pytest.skip("no ../shared/data/corpus")
     folder = tmp_path_factory.mktemp("wiki")
-    electrify(
-        [
-            "prepare",
-            str(TEXT),
-            "--output-dir",
-            str(folder / "data"),
-            "--vocab-size",
-            "2048",
-            "--workers",
-            "1",
-        ],
-        folder,
-    )
+    words = ["prepare", str(TEXT), "--output-dir", str(folder / "data")]
+    electrify([*words, "--vocab-size", "2048", "--workers", "1"], folder)
     return folder / "data"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_learns(system: str, data: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = [
-        "pretrain",
-        str(data),
-        "--output-dir",
-        str(run),
-        "--recipe",
-        f"{system.split(maxsplit=1)[0]}-tiny",
-        *flags(**FIELDS | OWN.get(system, {})),
-    ]
-    electrify(words, tmp_path, seconds=1500)
+    recipe = f"{system.split(maxsplit=1)[0]}-tiny"
+    words = ["pretrain", str(data), "--output-dir", str(run), "--recipe", recipe]
+    electrify([*words, *flags(**FIELDS | OWN.get(system, {}))], tmp_path, seconds=1500)
     found = records(run, "valid")
     first, valid = found[0], found[-1]
     config = load(run / "config.yaml")

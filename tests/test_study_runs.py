@@ -3,7 +3,6 @@ transformers loads, and two stages are one command."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,7 @@ import torch
 
 from electrify import cli
 from electrify.errors import UserError
-from small import (
-    one_sentence,
-    pretrain_words,
-    records,
-)
+from small import one_sentence, pretrain_words, records
 from systems import FEW_ROWS
 
 SHORT: dict[str, Any] = {"max_steps": 12, "logging_steps": 4, "save_steps": 5, "eval_steps": 8}
@@ -87,10 +82,7 @@ def test_two_stages_are_one_command(start, small_data, tmp_path, capsys):
     }
     assert pretrain(small_data, run, "two-stage-tiny", **fields) == 0
     first = tables(run / "generator-stage" / "discriminator")
-    assert (
-        json.loads((run / "generator-stage" / "metrics.jsonl").read_text().splitlines()[-1])["step"]
-        == 6
-    )
+    assert records(run / "generator-stage")[-1]["step"] == 6
     generator, discriminator = tables(run / "generator"), tables(run / "discriminator")
     assert all(torch.equal(first[n], generator[n]) for n in first), "frozen"
     near = all(torch.allclose(first[n], discriminator[n], atol=1e-6) for n in first)
@@ -149,17 +141,8 @@ def test_an_energy_comes_back_from_its_folder(small_data, tmp_path, capsys):
     for an energy."""
     first, again, other = tmp_path / "first", tmp_path / "again", tmp_path / "other"
     assert pretrain(small_data, first, "electric-tiny") == 0
-    assert (
-        pretrain(
-            small_data,
-            again,
-            "electric-tiny",
-            init_discriminator=first / "discriminator",
-            learning_rate=1e-12,
-            max_position_embeddings=32,
-        )
-        == 0
-    )
+    start = {"init_discriminator": first / "discriminator", "max_position_embeddings": 32}
+    assert pretrain(small_data, again, "electric-tiny", learning_rate=1e-12, **start) == 0
     assert "every weight found and used" in capsys.readouterr().err
     from safetensors.torch import load_file
 
@@ -169,13 +152,6 @@ def test_an_energy_comes_back_from_its_folder(small_data, tmp_path, capsys):
     assert cli.main(["detect", str(first / "discriminator"), "the dog"]) == 2
     assert "its logits are energies" in sentence(capsys)
     assert pretrain(small_data, other, "electra-tiny") == 0
-    assert (
-        pretrain(
-            small_data,
-            tmp_path / "mixed",
-            "electric-tiny",
-            init_discriminator=other / "discriminator",
-        )
-        == 0
-    )
+    start = {"init_discriminator": other / "discriminator"}
+    assert pretrain(small_data, tmp_path / "mixed", "electric-tiny", **start) == 0
     assert "a head of another objective" in capsys.readouterr().err

@@ -8,7 +8,6 @@ of the curves beside the run. If it is run again, it continues.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections import defaultdict
@@ -25,7 +24,7 @@ from .finetuning.one_run import Outcome, finetune_one
 from .finetuning.options import FinetuneSettings
 from .finetuning.plot import our_style
 from .finetuning.tasks import Example, TaskData
-from .progress import Progress, duration, say
+from .progress import Progress, aligned, duration, say
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
@@ -37,6 +36,7 @@ from .text.options import PrepareConfig
 from .text.prepare import prepare
 from .text.report import report
 from .train import CONFIG, METRICS
+from .train.log import read
 from .train.machine import Threads, choose, computing_with, pick_device, supports_bf16
 from .train.monitor import unigram_entropy
 from .train.run import pretrain
@@ -182,12 +182,8 @@ def show_detection(verdicts: list[Verdict]) -> None:
     )
     for v in verdicts[:SHOWN]:
         p = v.planted
-        print(
-            harmless(
-                f"  {v.wrong:4.0%} {max(v.others):4.0%}  "
-                f"{p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"
-            )
-        )
+        marked = f"{p.text[: p.start]}[{p.wrong}]{p.text[p.end :]}"
+        print(harmless(f"  {v.wrong:4.0%} {max(v.others):4.0%}  {marked}"))
     print(summary(verdicts))
 
 
@@ -201,44 +197,35 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
             seen.add(text)
             by_package[package].append(text)
     need = 2 * EACH
-    labels = sorted(
-        sorted(
-            (p for p, texts in by_package.items() if len(texts) >= need),
-            key=lambda p: (-len(by_package[p]), p),
-        )[:PACKAGES]
-    )
+    enough = (p for p, texts in by_package.items() if len(texts) >= need)
+    labels = sorted(sorted(enough, key=lambda p: (-len(by_package[p]), p))[:PACKAGES])
     if len(labels) < 2:
         raise UserError(
             f"fewer than two installed packages have {need} docstrings. Install more packages into "
             "this environment"
         )
-    parts: tuple[list[Example], list[Example]] = ([], [])
+    examples = []
     for label, package in enumerate(labels):
         texts = by_package[package]
         chosen = texts[:: len(texts) // need][:need]  # spread over the package's files
-        for k, text in enumerate(chosen):
-            parts[k % 2].append(Example(text, None, float(label)))
+        examples += [Example(text, None, float(label)) for text in chosen]
     return TaskData(
         name="package",
         kind="classification",
         labels=tuple(labels),
         metrics=("accuracy",),
         epochs=EPOCHS,
-        train=tuple(parts[0]),
-        validation=tuple(parts[1]),
+        train=tuple(examples[::2]),
+        validation=tuple(examples[1::2]),
     )
 
 
 def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
-    print(
-        f"\n  {'accuracy, held out':20s} {'median':>7s} {'lowest':>7s} {'highest':>7s}   ({SEEDS} "
-        "seeds)"
-    )
+    cells = [[f"accuracy, held out, {SEEDS} seeds", "median", "lowest", "highest"]]
     for name, runs in outcomes.items():
         scores = [100 * r.scores["accuracy"] for r in runs]
-        print(
-            f"  {name:20s} {statistics.median(scores):7.1f} {min(scores):7.1f} {max(scores):7.1f}"
-        )
+        cells.append([name, *(f"{f(scores):.1f}" for f in (statistics.median, min, max))])
+    print("", *aligned(cells, names=1), sep="\n")
 
 
 # ------------------------------------------------------------------ the plot
@@ -252,14 +239,12 @@ def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Pat
     except ImportError:
         say("no plot: install electrify[plot]")
         return None
-    lines = (run / METRICS).read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
     corruption = load(run / CONFIG, trusted=False).corruption
     by_frequency = unigram_entropy(Corpus(data, "train"), corruption)
     with our_style():
         figure = Figure(figsize=(15, 4.5), constrained_layout=True)
         axes = figure.subplots(1, 3)
-        draw_run(axes[0], axes[1], records, by_frequency=by_frequency)
+        draw_run(axes[0], axes[1], read(run / METRICS), by_frequency=by_frequency)
         draw_fine_tuning(axes[2], outcomes)
         for axis in axes:
             axis.grid(alpha=0.3)

@@ -8,12 +8,11 @@ or full stderr must not stop a run, so writing to it never raises.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import threading
 import time
-from types import TracebackType
+from contextlib import suppress
 from typing import IO, Any, Self, cast
 
 from .console import harmless
@@ -24,30 +23,35 @@ _live: list[Any] = []  # consoles of the bars now shown, so that messages are pr
 _logger = logging.getLogger("electrify")
 
 
-def _write(text: str) -> None:
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-
-
-def _is_terminal() -> bool:
-    """Whether stderr is a terminal. A program or a notebook may have made it None, or something
-    that can only write."""
-    try:
-        return bool(sys.stderr.isatty())
-    except (AttributeError, OSError, ValueError):
-        return False
-
-
 class _Stderr(logging.Handler):
-    """Prints messages on stderr without breaking a live bar."""
+    """Standard error: prints messages without breaking a live bar, and is the stream of these. Its
+    writes never raise. After a terminal is closed, every write would be an error; and a program or
+    a notebook may have made sys.stderr None, or something that can only write."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if _live:
             _live[-1].print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            _write(text)
+            self.write(text + "\n")
+            self.flush()
+
+    def write(self, text: str) -> int:
+        with suppress(AttributeError, OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(AttributeError, OSError, ValueError):
+            sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        with suppress(AttributeError, OSError, ValueError):
+            return bool(sys.stderr.isatty())
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 _stderr = _Stderr()
@@ -95,91 +99,38 @@ def aligned(cells: list[list[str]], *, names: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-class _Unfailing:
-    """A stream whose writes never raise: after a terminal is closed, every write would be an
-    error."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class _Shown:
-    """Something shown on the terminal while a block runs; nothing where there is no terminal, or
-    where another one is shown. A context manager."""
-
-    def __init__(self, title: str) -> None:
-        self.title = title
-        self._bar: Any = None
-        self._task: Any = None
-        self._began = time.monotonic()
-
-    def _columns(self) -> tuple[Any, ...]:
-        raise NotImplementedError
-
-    def _start(self, **task: Any) -> None:
-        self._began = time.monotonic()
-        shown = _stderr in _logger.handlers and _logger.isEnabledFor(logging.INFO)
-        if not shown or not _is_terminal() or _live:
-            return
-        from rich.console import Console
-        from rich.progress import Progress as RichProgress
-
-        with contextlib.suppress(OSError, ValueError):
-            # Its writes never raise.
-            console = Console(file=cast("IO[str]", _Unfailing(sys.stderr)))
-            bar = RichProgress(*self._columns(), console=console, transient=True)
-            self._task = bar.add_task(self.title, **task)
-            bar.start()
-            self._bar = bar
-            _live.append(console)
-
-    def _stop(self) -> bool:
-        """Whether anything was shown."""
-        if self._bar is None:
-            return False
-        _live.pop()
-        self._bar.stop()
-        self._bar = None
-        return True
-
-
-class Progress(_Shown):
-    """Shows how far a piece of work has come. A context manager.
+class Progress:
+    """Shows how far a piece of work has come: a bar on a terminal, unless another one is shown
+    there, and plain lines elsewhere. A context manager.
 
     total: how much there is in `unit` (e.g. "MB", "steps"), or None if unknown. done: how much of
     it an earlier process did, which counts for the share but not for the rate.
     """
 
     def __init__(self, total: float | None, *, title: str, unit: str, done: float = 0.0) -> None:
-        super().__init__(title)
+        self.title = title
         self.total = total
         self.unit = unit
         self.done = done
         self.note = ""
+        self._bar: Any = None
+        self._task: Any = None
         self._first = done
         self._since: tuple[float, float] | None = None
         """When the first units were done, and how many: what came before is not in the rate."""
-        self._last_line = self._began
+        self._began = self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
-        self._start(total=self.total, completed=self.done, note="", amount=self._amount())
-        self._last_line = self._began
+        self._began = self._last_line = time.monotonic()
+        shown = _stderr in _logger.handlers and _logger.isEnabledFor(logging.INFO)
+        if shown and _stderr.isatty() and not _live:
+            self._show()
         return self
 
-    def _columns(self) -> tuple[Any, ...]:
+    def _show(self) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
         from rich.text import Text
 
         class Note(ProgressColumn):
@@ -188,13 +139,19 @@ class Progress(_Shown):
             def render(self, task: Any) -> Text:
                 return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
 
-        return (
+        columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),
             TextColumn("{task.fields[amount]}", markup=False),
             TimeRemainingColumn(compact=True),
             Note(),
         )
+        console = Console(file=cast("IO[str]", _stderr))
+        self._bar = Bar(*columns, console=console, transient=True)
+        state = {"total": self.total, "completed": self.done, "note": "", "amount": self._amount()}
+        self._task = self._bar.add_task(self.title, **state)
+        self._bar.start()
+        _live.append(console)
 
     def advance(self, n: float = 1, note: str = "") -> None:
         """`n` more units are done. note: short text after the bar, e.g. "loss 1.23"; an empty one
@@ -234,53 +191,39 @@ class Progress(_Shown):
             left = f", {duration((self.total - self.done) / self.rate)} left"
         return f"{self.title}: {self._amount()}{left}" + (f", {self.note}" if self.note else "")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._stop() and time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            _live.pop()
+            self._bar.stop()
+            self._bar = None
+        elif time.monotonic() - self._began >= PLAIN_LINE_EVERY_S:
             say(self.line())
 
 
-class Waiting(_Shown):
-    """Shows that work in a library, whose progress is unknown, goes on: a clock on a terminal,
-    elsewhere a line every ten seconds. A context manager."""
+class Waiting(Progress):
+    """Shows that work in a library, whose progress is unknown, goes on: the time that it takes."""
 
     def __init__(self, title: str) -> None:
-        super().__init__(title)
+        super().__init__(None, title=title, unit="s")
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._tick, name="electrify-waiting", daemon=True)
 
     def __enter__(self) -> Self:
-        self._start(total=None)
-        if self._bar is None:
-            self._thread = threading.Thread(
-                target=self._tell, name="electrify-waiting", daemon=True
-            )
-            self._thread.start()
+        super().__enter__()
+        self._thread.start()
         return self
 
-    def _columns(self) -> tuple[Any, ...]:
-        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+    def _tick(self) -> None:
+        while not self._ended.wait(1):
+            self.advance(1)
 
-        return SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    def _amount(self) -> str:
+        return duration(time.monotonic() - self._began)
 
-    def _tell(self) -> None:
-        while not self._ended.wait(PLAIN_LINE_EVERY_S):
-            say(f"{self.title}: {duration(time.monotonic() - self._began)} so far")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join()  # no line comes after the end
-        self._stop()
+        self._thread.join()  # no line comes after the end
+        super().__exit__(*error)
 
 
 def _short(x: float) -> str:

@@ -17,7 +17,7 @@ from electrify.exporting import folder as hf
 from electrify.exporting.folder import read_run
 from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
 from electrify.tokens import SpecialIds
-from electrify.train import checkpoint, log
+from electrify.train import checkpoint
 from electrify.train.run import decisive
 
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
@@ -66,18 +66,9 @@ def write_tokenizer(folder: Path, words: list[str] | None = None) -> Path:
     words = words or WORDS
     (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
     BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
-    special = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
-    options = special | {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": True,
-        "model_max_length": 512,
-    }
+    options = {f"{word.strip('[]').lower()}_token": word for word in WORDS[:5]}
+    options |= {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    options |= {"model_max_length": 512}
     (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
     return folder
 
@@ -114,12 +105,7 @@ def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> B
         "recipe": decisive(config),
         "starts": {},
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
-        "machine": {
-            "device": "cpu",
-            "device_name": "Abacus 3",
-            "torch": torch.__version__,
-            "commit": None,
-        },
+        "machine": {"device_name": "Abacus 3", "torch": torch.__version__, "commit": None},
         "data": "d" * 64,
         "tokenizer_sha256": "e" * 64,
         "vocab_size": len(WORDS),
@@ -152,8 +138,7 @@ def write_run(folder: Path, config: Recipe, *, steps: tuple[int, ...] = ()) -> B
 def export_run(run: Path, built: Built) -> dict[str, Path]:
     """As a run exports at its end."""
     config, facts = read_run(run)
-    records = log.read(run / "metrics.jsonl")
-    return hf.export_run(run, built, config=config, facts=facts, records=records)
+    return hf.export_run(run, built, config=config, facts=facts)
 
 
 def with_model(config: Recipe, **fields: object) -> Recipe:

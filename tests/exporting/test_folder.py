@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,11 +28,6 @@ from runs import (
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
-from electrify.architectures.electra import (
-    bert_for_masked_lm,
-    electra_for_masked_lm,
-    electra_for_pre_training,
-)
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_ours, to_theirs
 from electrify.build import Built
@@ -46,15 +41,8 @@ from electrify.recipe import Recipe, override
 from electrify.tables import ARCHITECTURES
 from electrify.tokens import from_sequences
 
-FILES = {
-    "README.md",
-    "config.json",
-    "electrify.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-}
+FILES = {"README.md", "config.json", "electrify.json", "model.safetensors"}
+FILES |= {"tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +85,9 @@ def test_a_text_may_be_as_long_as_the_network_reads(tmp_path, architecture):
     assert len(tokenizer("cat " * 700, truncation=True)["input_ids"]) == 600
 
 
+CLASSES = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
+
+
 def test_both_halves_of_a_run(rtd_run):
     run, built, folders = rtd_run
     assert folders == {name: run / name for name in ("discriminator", "generator")}
@@ -104,20 +95,11 @@ def test_both_halves_of_a_run(rtd_run):
         assert {p.name for p in folder.iterdir()} == FILES
         config = json.loads((folder / "config.json").read_text())
         shape = built.exports[name].encoder.shape
-        assert config["model_type"] == "electra"
-        assert config["architectures"] == [
-            {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[name]
-        ]
-        assert (config["dtype"], config["pad_token_id"], config["type_vocab_size"]) == (
-            "float32",
-            0,
-            2,
-        )
-        assert (config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]) == (0.1, 0.2)
-        assert (config["hidden_size"], config["num_attention_heads"]) == (
-            shape.hidden_size,
-            shape.num_attention_heads,
-        )
+        wanted = {"model_type": "electra", "dtype": "float32", "pad_token_id": 0}
+        wanted |= {"architectures": [CLASSES[name]], "type_vocab_size": 2}
+        wanted |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
+        wanted |= {name: getattr(shape, name) for name in ("hidden_size", "num_attention_heads")}
+        assert config.items() >= wanted.items()
         assert {t.dtype for t in tensors(folder).values()} == {torch.float32}
         assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 20
         assert (folder / "vocab.txt").read_text().split("\n")[:-1] == WORDS
@@ -132,9 +114,8 @@ def test_it_replaces_its_own_folder_and_nothing_else(tmp_path):
     (run / "discriminator" / "notes.txt").write_text("mine")
     export_run(run, new)
     assert (run / "discriminator" / "notes.txt").read_text() == "mine"
-    assert not torch.equal(
-        first["generator_lm_head.bias"], tensors(run / "discriminator")["generator_lm_head.bias"]
-    )
+    bias = "generator_lm_head.bias"
+    assert not torch.equal(first[bias], tensors(run / "discriminator")[bias])
     (run / "discriminator" / "electrify.json").unlink()
     with pytest.raises(UserError, match=r"holds no electrify\.json, so it is not ours"):
         export_run(run, old)
@@ -216,7 +197,7 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
         export_run(tmp_path / "run", built)
 
 
-@pytest.mark.parametrize("positions", [1, 2, 3, 8, 20, 64])
+@pytest.mark.parametrize("positions", [1, 3, 20, 64])
 def test_what_is_compared_alone_is_what_is_compared_packed(positions):
     """Ids, positions and segments of real tokens, in the same order; padded on either side."""
     config = with_model(MLM, max_position_embeddings=positions)
@@ -240,11 +221,8 @@ def test_what_is_compared_alone_is_what_is_compared_packed(positions):
 
 
 def test_the_card_tells_the_run(tmp_path):
-    config = with_model(
-        RTD,
-        init_discriminator="/home/somebody/start",
-        init_generator="google/electra-small-generator",
-    )
+    starts = {"init_discriminator": "/home/somebody/start"}
+    config = with_model(RTD, init_generator="google/electra-small-generator", **starts)
     built = write_run(tmp_path / "my run", config)
     folders = export_run(tmp_path / "my run", built)
     card = (folders["discriminator"] / "README.md").read_text()
@@ -311,22 +289,10 @@ print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")
 
 def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
     _, built, folders = rtd_run
-    arguments = [
-        sys.executable,
-        "-I",
-        "-c",
-        WITHOUT_ELECTRIFY,
-        *(str(f) for f in folders.values()),
-        str(tmp_path / "logits.pt"),
-    ]
-    done = subprocess.run(
-        arguments,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        check=False,
-    )
+    arguments = [sys.executable, "-I", "-c", WITHOUT_ELECTRIFY, *map(str, folders.values())]
+    arguments.append(str(tmp_path / "logits.pt"))
+    how: dict[str, Any] = {"capture_output": True, "text": True, "cwd": tmp_path}
+    done = subprocess.run(arguments, env=os.environ | {"HF_HUB_OFFLINE": "1"}, check=False, **how)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == [
         "(1, 12, 16)",
@@ -345,16 +311,8 @@ def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
 
 def halves() -> list[ExportedModel]:
     same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
-    built = [
-        random_built(c)
-        for c in (
-            RTD,
-            MLM,
-            same_width,
-            with_model(RTD, tie="none"),
-            with_model(same_width, tie="all"),
-        )
-    ]
+    tied = [with_model(RTD, tie="none"), with_model(same_width, tie="all")]
+    built = map(random_built, (RTD, MLM, same_width, *tied))
     return [half for b in built for half in b.exports.values()]
 
 
@@ -367,13 +325,6 @@ def test_there_and_back_is_the_identity():
         assert all(torch.equal(back[name], ours[name]) for name in ours)
 
 
-def test_the_head_decides_the_class():
-    rtd, mlm = random_built(RTD), random_built(MLM)
-    names = {name: table_of(half).name for name, half in rtd.exports.items()}
-    assert names == {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    assert table_of(mlm.discriminator).name == "ElectraForMaskedLM"
-
-
 def test_the_fused_projection_is_cut_into_query_key_value():
     half = random_built(RTD).discriminator
     theirs = to_theirs(table_of(half).rows, half.parameters())
@@ -384,25 +335,6 @@ def test_the_fused_projection_is_cut_into_query_key_value():
         assert got.untyped_storage().nbytes() == got.numel() * 4, (
             "a view would write the whole fused tensor"
         )
-
-
-BERT = [partial(bert_for_masked_lm, kind=kind) for kind in ("token", "binary")]
-
-
-@pytest.mark.parametrize("table", [electra_for_pre_training, electra_for_masked_lm, *BERT])
-def test_every_key_appears_once(table):
-    rows = table(random_built(RTD).discriminator.encoder.shape).rows
-    theirs = [name for row in rows for name in row.theirs]
-    assert len(set(theirs)) == len(theirs)
-    assert len({row.ours for row in rows}) == len(rows)
-
-
-def test_the_word_table_of_an_lm_head_is_the_encoders():
-    """The head keeps no second word table, also where generator and discriminator share theirs."""
-    for half in halves():
-        named = half.parameters()
-        assert "head.words.weight" not in named
-        assert len({id(p) for p in named.values()}) == len(named)
 
 
 def card_of(tmp_path, config, part="discriminator", *, step=None):
@@ -435,10 +367,8 @@ def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
     end."""
     fields = {"objective": "corrective", "mlm_end_share": 0.2}
     config = override(RTD, fields | {"term_weights": {"generator": 1, "rtd": 50, "correct": 1}})
-    cards = {
-        part: card_of(tmp_path / part, config, part, step=step)
-        for part in ("discriminator", "corrector")
-    }
+    parts = ("discriminator", "corrector")
+    cards = {part: card_of(tmp_path / part, config, part, step=step) for part in parts}
     ended = step != 8
     told = "the last 20% of the run trained it as a masked language model, without the RTD head"
     assert (told in cards["discriminator"]) == ended
@@ -449,7 +379,10 @@ def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
 
 def test_the_recipe_beside_the_card_runs_again(tmp_path):
     from electrify.exporting.card import details
-    from electrify.recipe import load, override
+    from electrify.recipe import load, override, values_of
 
-    written = json.loads(json.dumps(details(RTD, {})["recipe"]))
+    write_run(tmp_path / "run", RTD)
+    config, facts = read_run(tmp_path / "run")
+    written = details(config, facts | {"recipe": values_of(RTD)})["recipe"]
+    written = json.loads(json.dumps(written))
     assert override(load("electra-tiny"), written) == RTD

@@ -73,12 +73,8 @@ def changed(built: Built, before: dict[str, dict[str, torch.Tensor]], half: str)
 
 def test_the_shape_of_a_folder(tmp_path):
     shape = shape_of(folder(tmp_path, "ElectraForMaskedLM", SMALL))
-    assert (
-        shape.hidden_size,
-        shape.embedding_size,
-        shape.num_attention_heads,
-        shape.vocab_size,
-    ) == (8, 8, 1, len(WORDS))
+    assert (shape.hidden_size, shape.embedding_size) == (8, 8)
+    assert (shape.num_attention_heads, shape.vocab_size) == (1, len(WORDS))
     with pytest.raises(UserError, match=f"vocabulary of {len(WORDS)}, the corpus one of 99"):
         shape_of(str(tmp_path), vocab_size=99)
 
@@ -86,11 +82,8 @@ def test_the_shape_of_a_folder(tmp_path):
 def test_every_weight_is_taken(tmp_path):
     built = random_built(RTD)
     before = values(built)
-    lines = load_model(
-        built.exports["discriminator"],
-        folder(tmp_path, "ElectraForPreTraining"),
-        what="discriminator",
-    )
+    start = folder(tmp_path, "ElectraForPreTraining")
+    lines = load_model(built.discriminator, start, what="discriminator")
     assert lines == ["every weight found and used"]
     assert changed(built, before, "discriminator") == set(before["discriminator"])
 
@@ -144,15 +137,11 @@ def test_bert_gives_its_own_logits(tmp_path):
     start = folder(tmp_path, "BertForMaskedLM")
     half = random_built(with_model(MLM, embedding_size=16)).discriminator
     load_model(half, start, what="discriminator")
+    ids = [[2, 5, 9, 8, 3]]
     with quiet(), torch.no_grad():
-        theirs = (
-            transformers.BertForMaskedLM.from_pretrained(start)
-            .eval()(torch.tensor([[2, 5, 9, 8, 3]]))
-            .logits[0]
-        )
-        ours = half.head(
-            half.encoder.eval()(from_sequences([[2, 5, 9, 8, 3]], row_length=5, pad=0))
-        )
+        bert = transformers.BertForMaskedLM.from_pretrained(start).eval()
+        theirs = bert(torch.tensor(ids)).logits[0]
+        ours = half.head(half.encoder.eval()(from_sequences(ids, row_length=5, pad=0)))
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 
 
@@ -166,12 +155,9 @@ def test_bert_gives_its_own_logits(tmp_path):
 def test_a_folder_that_does_not_fit(tmp_path, fields, says):
     built = random_built(RTD)
     before = values(built)
+    start = folder(tmp_path, "ElectraForPreTraining", fields)
     with pytest.raises(UserError, match=says):
-        load_model(
-            built.discriminator,
-            folder(tmp_path, "ElectraForPreTraining", fields),
-            what="discriminator",
-        )
+        load_model(built.discriminator, start, what="discriminator")
     assert not changed(built, before, "discriminator")
 
 
@@ -180,19 +166,14 @@ def test_a_folder_that_lacks_part_of_the_encoder(tmp_path):
 
     start = folder(tmp_path, "ElectraForPreTraining")
     state = load_file(tmp_path / "model.safetensors")
-    save_file(
-        {k: t for k, t in state.items() if "layer.1.output" not in k},
-        tmp_path / "model.safetensors",
-        metadata={"format": "pt"},
-    )
+    kept = {k: t for k, t in state.items() if "layer.1.output" not in k}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="lacks 4 weights of the encoder"):
         load_model(random_built(RTD).discriminator, start, what="discriminator")
     folder_of_wrong_size = state | {"electra.embeddings.word_embeddings.weight": torch.zeros(5, 8)}
     save_file(folder_of_wrong_size, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        UserError,
-        match=r"word_embeddings.weight does not have the shape that its config\.json says",
-    ):
+    says = r"word_embeddings.weight does not have the shape that its config\.json says"
+    with pytest.raises(UserError, match=says):
         load_model(random_built(RTD).discriminator, start, what="discriminator")
 
 
@@ -209,17 +190,7 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
 
 @pytest.mark.parametrize(
     ("tokens", "rows", "fits"),
-    [
-        (96, 96, True),
-        (96, 128, True),
-        (1000, 1024, True),
-        (1000, 1008, True),
-        (128_001, 128_100, True),
-        (96, 95, False),
-        (96, 120, False),
-        (96, 256, False),
-        (30_522, 50_265, False),
-    ],
+    [(96, 128, True), (128_001, 128_100, True), (96, 95, False), (30_522, 50_265, False)],
 )
 def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: bool) -> None:
     assert may_hold(rows, tokens) is fits
@@ -233,17 +204,9 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 SIZES |= {"intermediate_size": 64, "max_position_embeddings": 32}
 OWN: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 32, "layer_norm_eps": EPS},
-    "deberta-v2": {
-        "layer_norm_eps": EPS,
-        "relative_attention": True,
-        "position_buckets": 8,
-        "norm_rel_ebd": "layer_norm",
-        "share_att_key": True,
-        "pos_att_type": ["p2c", "c2p"],
-        "position_biased_input": False,
-        "type_vocab_size": 0,
-        "legacy": False,
-    },
+    "deberta-v2": {"layer_norm_eps": EPS, "relative_attention": True, "position_buckets": 8}
+    | {"norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": ["p2c", "c2p"]}
+    | {"position_biased_input": False, "type_vocab_size": 0, "legacy": False},
     "modernbert": {"norm_eps": EPS, "pad_token_id": 0, "global_attn_every_n_layers": 1},
 }
 RECIPES = {

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "chef",
-    "cook",
-    "##ed",
-    "##s",
-    "ate",
-    "meal",
-    ",",
-    ".",
-    "a",
-    "b",
-    "c",
-    "d",
-]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY += ["the", "chef", "cook", "##ed", "##s", "ate", "meal", ",", ".", "a", "b", "c", "d"]
 SHAPE = {
     "hidden_size": 16,
     "num_hidden_layers": 2,

@@ -26,28 +26,12 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]], **terms: str) -
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    root = tmp_path / "blimp"
-    write(
-        root,
-        "order",
-        [("the chef ate", "ate the chef"), ("the meal", "meal the")],
-        field="syntax",
-        linguistics_term="order",
-    )
-    write(
-        root,
-        "other",
-        [("the chef", "chef the"), ("the cook", "the cook"), ("a b", "b a")],
-        field="syntax",
-        linguistics_term="order",
-    )
-    write(
-        root,
-        "ends",
-        [("the chefs ate", "the chef ate")],
-        field="morphology",
-        linguistics_term="ending",
-    )
+    root, order = tmp_path / "blimp", {"field": "syntax", "linguistics_term": "order"}
+    write(root, "order", [("the chef ate", "ate the chef"), ("the meal", "meal the")], **order)
+    pairs = [("the chef", "chef the"), ("the cook", "the cook"), ("a b", "b a")]
+    write(root, "other", pairs, **order)
+    ending = {"field": "morphology", "linguistics_term": "ending"}
+    write(root, "ends", [("the chefs ate", "the chef ate")], **ending)
     write(root / "supplement", "turns", [("a: the chef\nb: the meal", "a: the meal\nb: the chef")])
     return root
 
@@ -94,57 +78,26 @@ def test_accuracy_is_counted_from_the_scores_and_a_tie_is_one_half(models_root: 
         assert row.ties == (1 if p.name == "other" else 0)
 
 
-def row(
-    paradigm: str,
-    accuracy: float,
-    *,
-    phenomenon: str = "x",
-    part: str = "blimp",
-    model: str = "m",
-    ties: int = 0,
-) -> Accuracy:
-    return Accuracy(model, paradigm, part, "f", phenomenon, 10, accuracy, ties)
+def row(paradigm: str, accuracy: float, phenomenon: str, part: str = "blimp") -> Accuracy:
+    return Accuracy("m", paradigm, part, "f", phenomenon, 10, accuracy, 0)
 
 
 def test_means_by_hand():
     """Phenomena and the whole are means over paradigms, whatever their sizes; the supplement has no
     phenomena."""
-    rows = [
-        row("a", 0.5),
-        row("b", 0.7),
-        row("c", 0.9, phenomenon="y"),
-        row("s", 0.2, phenomenon="-", part="supplement"),
-    ]
-    rows += [row("t", 0.4, phenomenon="-", part="supplement")]
-    assert means(rows) == pytest.approx(
-        {
-            ("blimp", "x"): 0.6,
-            ("blimp", "y"): 0.9,
-            ("blimp", "overall"): 0.7,
-            ("supplement", "s"): 0.2,
-            ("supplement", "t"): 0.4,
-            ("supplement", "overall"): 0.3,
-        }
-    )
+    rows = [row("a", 0.5, "x"), row("b", 0.7, "x"), row("c", 0.9, "y")]
+    rows += [row(name, accuracy, "-", "supplement") for name, accuracy in (("s", 0.2), ("t", 0.4))]
+    blimp = {"x": 0.6, "y": 0.9, "overall": 0.7}
+    supplement = {"s": 0.2, "t": 0.4, "overall": 0.3}
+    wanted = {("blimp", name): value for name, value in blimp.items()}
+    wanted |= {("supplement", name): value for name, value in supplement.items()}
+    assert means(rows) == pytest.approx(wanted)
 
 
 def test_the_verb(models_root, data, tmp_path, capsys):
     models = [str(models_root / "run" / half) for half in ("generator", "discriminator")]
-    assert (
-        main(
-            [
-                "evaluate",
-                *models,
-                "--task",
-                "blimp",
-                "--data-dir",
-                str(data),
-                "--output-dir",
-                str(tmp_path / "out"),
-            ]
-        )
-        == 0
-    )
+    asked = ["--task", "blimp", "--data-dir", str(data), "--output-dir", str(tmp_path / "out")]
+    assert main(["evaluate", *models, *asked]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].split() == ["part", "phenomenon", *models]
     whole = json.loads((tmp_path / "out" / "blimp.json").read_text())
@@ -155,9 +108,8 @@ def test_the_verb(models_root, data, tmp_path, capsys):
     assert [line.split()[2:] for line in printed.splitlines()[1:-1]] == [
         line.split()[2:] for line in page.split("```")[1].splitlines()[2:-1]
     ]
-    assert str(tmp_path.parent) not in page + (tmp_path / "out" / "blimp.json").read_text(), (
-        "relative paths only"
-    )
+    written = page + (tmp_path / "out" / "blimp.json").read_text()
+    assert str(tmp_path.parent) not in written, "relative paths only"
 
 
 def test_the_real_files():

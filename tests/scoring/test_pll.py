@@ -36,7 +36,6 @@ from electrify.scoring.word_substitution import (
     Planted,
     Verdict,
     first_sentences,
-    judge,
     plant,
     planted_pairs,
     summary,
@@ -53,20 +52,15 @@ def run(models_root: Path) -> Path:
 
 def ids_of(folder: Path, text: str) -> list[int]:
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return [
-        tokenizer.cls_token_id,
-        *tokenizer(text, add_special_tokens=False)["input_ids"],
-        tokenizer.sep_token_id,
-    ]
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
 def test_a_masked_language_model_by_hand(run: Path, batch_tokens: int):
     folder = run / "generator"
-    model, tokenizer = (
-        ElectraForMaskedLM.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = ElectraForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     wanted = []
     for text in TEXTS:
         ids, total = ids_of(folder, text), 0.0
@@ -101,25 +95,17 @@ def test_one_pass_by_hand(run: Path, tmp_path: Path, kind: str):
     assert scorer.scores(TEXTS) == pytest.approx(wanted, abs=1e-4)
 
 
+WORDS_OF_TEXTS = st.lists(st.sampled_from(["the", "chef", "meal"]), min_size=1, max_size=6)
+
+
 @settings(max_examples=6, deadline=None)
-@given(
-    st.lists(
-        st.lists(st.sampled_from(["the", "chef", "meal", "cooked"]), min_size=1, max_size=6).map(
-            " ".join
-        ),
-        min_size=1,
-        max_size=6,
-    ),
-    st.data(),
-)
-def test_neighbours_in_a_batch_do_not_matter(models_root, texts, data):
+@given(st.lists(WORDS_OF_TEXTS.map(" ".join), min_size=1, max_size=6), st.integers(1, 200))
+def test_neighbours_in_a_batch_do_not_matter(models_root, texts, batch_tokens):
     """And every text is counted once."""
     for half in ("generator", "discriminator"):
         scorer = load_scorer(str(models_root / "run" / half))
         done: list[float] = []
-        together = scorer.scores(
-            texts, batch_tokens=data.draw(st.integers(1, 200)), after=done.append
-        )
+        together = scorer.scores(texts, batch_tokens=batch_tokens, after=done.append)
         assert sum(done) == pytest.approx(len(texts))
         assert together == pytest.approx([scorer.scores([text])[0] for text in texts], abs=1e-4)
 
@@ -131,19 +117,9 @@ def test_neighbours_in_a_batch_do_not_matter(models_root, texts, data):
 )
 def test_the_short_way_is_the_whole_way(config: Any):
     """Random models of other architectures: at one place of each row, the same logits."""
-    small = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "vocab_size": 40,
-        "pad_token_id": 0,
-    }
-    small |= (
-        {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32}
-        if config is DistilBertConfig
-        else {}
-    )
+    small: dict[str, Any] = SHAPE | {"vocab_size": 40, "pad_token_id": 0}
+    if config is DistilBertConfig:
+        small |= {"dim": 16, "n_heads": 2, "n_layers": 2, "hidden_dim": 32}
     torch.manual_seed(0)
     model = AutoModelForMaskedLM.from_config(config(**small)).eval()
     inputs = {
@@ -159,13 +135,6 @@ def test_the_short_way_is_the_whole_way(config: Any):
             logits_at(model, at_B, short=True, **inputs), whole, atol=1e-5, rtol=1e-4
         )
         assert model(**inputs).logits.shape == (3, 7, 40), "the hook is gone"
-
-
-def test_the_short_way_is_found_for_every_device(run: Path):
-    """It is tried before the model is moved."""
-    scorer = load_scorer(str(run / "generator"), device=torch.device("meta"))
-    assert scorer.short
-    assert next(scorer.model.parameters()).is_meta
 
 
 def test_a_head_that_needs_the_whole_row_gets_it():
@@ -193,13 +162,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "Longformer": PADDED | {"attention_window": 4},
     "Nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 16},
     "Bert": {},
-    "ModernBert": {
-        "pad_token_id": 0,
-        "cls_token_id": 2,
-        "sep_token_id": 3,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-    },
+    "ModernBert": {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3}
+    | {"bos_token_id": 2, "eos_token_id": 3},
     "DebertaV2": {},
 }
 
@@ -251,7 +215,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_planted_word_is_foreign_and_the_rest_is_untouched(seed: int):
     planted = plant(SENTENCES, count=3, seed=seed)
     assert 1 <= len(planted) <= 3
@@ -267,30 +231,14 @@ def test_a_planted_word_is_foreign_and_the_rest_is_untouched(seed: int):
 
 def test_summary_by_hand():
     p = Planted("a bcd ef", 2, 5, "xyz")
-    caught, missed, tie = (
-        Verdict(p, 0.5, (0.1, 0.2, 0.3)),
-        Verdict(p, 0.2, (0.1, 0.3)),
-        Verdict(p, 0.3, (0.3,)),
-    )
+    caught, missed = Verdict(p, 0.5, (0.1, 0.2, 0.3)), Verdict(p, 0.2, (0.1, 0.3))
+    tie = Verdict(p, 0.3, (0.3,))
     assert p.wrong == "bcd"
     assert (caught.caught, missed.caught, tie.caught) == (True, False, False)
-    text = summary(
-        [caught, missed, tie]
-    )  # guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3
+    # Guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3.
+    text = summary([caught, missed, tie])
     assert "1 of 3 sentences (guessing: 1)" in text
     assert "30.0% for planted words, 25.0% for the others" in text
-
-
-def test_the_verdict_is_that_of_detection(models_root: Path):
-    model = str(models_root / "run/discriminator")
-    planted = Planted("the chef cooked the meal", 4, 8, "cook")
-    (verdict,) = judge(model, [planted])
-    from electrify import detect
-
-    words = detect(model, [planted.text])[0].words
-    assert [w.token for w in words] == ["the", "chef", "cooked", "the", "meal"]
-    assert verdict.wrong == words[1].probability
-    assert verdict.others == tuple(w.probability for i, w in enumerate(words) if i != 1)
 
 
 # ------------------------------------------------------------------ minimal pairs

@@ -24,22 +24,11 @@ from electrify.flop_counts import recipe_flops
 from electrify.recipe import dump, override
 from electrify.studies import one_run
 from electrify.studies import run as run_module
-from electrify.studies import study as study_module
 from electrify.studies.measures import LAST_ONLY, measure_named, measured
 from electrify.studies.one_run import OUTCOME, pretrain_and_measure
 from electrify.studies.options import CompareConfig
-from electrify.studies.run import (
-    LOG,
-    Runner,
-    forecast,
-    result_of,
-)
-from electrify.studies.study import (
-    PRETRAIN,
-    Study,
-    plan_study,
-    read_results,
-)
+from electrify.studies.run import LOG, Runner, forecast, result_of
+from electrify.studies.study import PRETRAIN, Study, plan_study, read_results
 from electrify.tables import DISCRIMINATOR
 from electrify.train import run as pretraining
 from small import Process, electrify, records
@@ -155,7 +144,7 @@ def test_tasks_without_an_encoder(
     # Each word's most frequent tag: both words of "a cat" but not "a"; nothing of "dog".
     assert line.scores.keys() == {"conll2000:frozen", "conll2000:frozen-all"}
     assert 0 < line.median("conll2000:frozen") == line.median("conll2000:frozen-all") < 1
-    monkeypatch.setattr(study_module, "without_encoder", None)
+    monkeypatch.setattr(run_module, "without_encoder", None)
     again = Runner(study)
     assert again.results == {line.key: line}
     assert again.without_encoder() == [line]

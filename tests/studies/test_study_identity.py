@@ -114,25 +114,18 @@ def test_every_recipe_budget_and_seed_and_the_baselines(small_data: Path, tmp_pa
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"tasks": ("stsbb",)}, "stsb"),
         ({"tasks": ("glue",)}, "stands for several"),
         ({"tasks": ("stsb:frosen",)}, "not measured as 'frosen'; did you mean 'frozen'"),
-        ({"tasks": ("blimp:frozen",)}, "blimp is not measured as 'frozen'"),
         ({"tasks": ("cola:cosine",)}, "cola is not measured as 'cosine'"),
-        ({"tasks": ("squad1:frozen",)}, "squad1 is not measured as 'frozen'"),
         ({"tasks": ("planted", "planted:mlm")}, "planted:mlm: a run of objective rtd leaves no"),
         ({"tasks": ("planted",), "data_dir": None}, "its held-out part gives only"),
-        ({"tasks": ("stsb",)}, "STS-B"),
         ({"tasks": ("supplement",)}, "supplement: no .jsonl file"),
         ({"tasks": ("blimp", "BLiMP:")}, "blimp is given twice"),
         ({"budgets": (1e3,)}, "bert-tiny:.*warmup_steps"),
         ({"data_dir": "nowhere"}, "--data-dir nowhere: no folder"),
-        ({"data_dir": None}, "--data-dir is missing"),
         ({"recipes": ("bert-tiny", "bert-tiny")}, "twice"),
         ({"recipes": (f"bert-tiny:{TINY},seed=7",)}, "seed is set by --seed"),
         ({"recipes": (f"bert-tiny:{TINY},mask_rate=nan",)}, "mask_rate"),
-        ({"recipes": ("bert-tinny",)}, "bert-tiny"),
-        ({"data": "nowhere"}, "nowhere"),
     ],
 )
 def test_mistakes_are_found_before_the_first_run(
@@ -177,17 +170,7 @@ def identity_of(recipe: str, **fields: Any) -> str:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("learning_rate", 2e-3),
-        ("clip", "apart"),
-        ("mask_rate_end", 0.1),
-        ("correction", "gate"),
-        ("layer_norm_eps", 1e-6),
-        ("seq_length_schedule", {32: 0.25}),
-        ("non_finite", "skip"),
-        ("spike_sigmas", 2.0),
-        ("eval_rows", 64),
-    ],
+    [("learning_rate", 2e-3), ("correction", "gate"), ("non_finite", "skip"), ("eval_rows", 64)],
 )
 def test_a_field_with_another_value_is_another_recipe(name: str, value: Any) -> None:
     assert identity_of("corrective-tiny", **{name: value}) != identity_of("corrective-tiny")
@@ -282,9 +265,6 @@ def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
     examples.write_text(examples.read_text().replace("the cat sees", "a cat sees"))
     with pytest.raises(UserError, match="or other examples"):
         plan_study(config(small_data, tmp_path))
-    path.write_text("mine: 1\n")
-    with pytest.raises(UserError, match="not the plan of a study"):
-        plan_study(config(small_data, tmp_path))
 
 
 def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
@@ -312,8 +292,7 @@ def test_a_score_of_ones_own(small_data: Path, tmp_path: Path) -> None:
         ("families: {a: {blimp: 0.9, planted: 1}}", {}, "the score needs --tasks planted"),
         ("families: {a: {blimp: 0.9}}", {"baselines": False}, "needs --baselines"),
         ("families: {a: {blimp: high}}", {}, "is not a score"),
-        ("families: {a: {blimp: 0.9}, b: {}}", {}, "each family needs tasks"),
-        ("families: {a: {blimp: 0.9}, b: {blimp: 0.9}}", {}, "each task one family"),
+        ("families: {a: {blimp: 0.9}, b: {}}", {}, "is not a score"),
         ("families: {a: {blimp: 0.9}}\nfloors: {cola: 0.1}", {}, "cola has a floor and no family"),
     ],
 )
@@ -337,30 +316,6 @@ def test_the_declared_score_names_measures() -> None:
     assert declared.of(ceilings, random) == pytest.approx(1)
     assert declared.of(random | {"stsb": 0.653}, random) == pytest.approx(0)
     assert declared.of(full, random) > 1
-
-
-def test_the_order_and_the_spelling_of_tasks_change_no_study(
-    small_data: Path, tmp_path: Path
-) -> None:
-    """Nor does a supplement beside BLiMP, of which no task is made."""
-    one = {"recipes": (f"bert-tiny:{TINY}",)}
-    first = plan_study(config(small_data, tmp_path, **one, tasks=("blimp", "blimp:mlm")))
-    first.out.mkdir()
-    write_study(first)
-    supplement = tmp_path / "tasks" / "blimp" / "supplement"
-    supplement.mkdir()
-    pair = {"sentence_good": "does it see ?", "sentence_bad": "does it sees ?"}
-    (supplement / "turns.jsonl").write_text(json.dumps(pair) + "\n")
-    again = plan_study(config(small_data, tmp_path, **one, tasks=("BLiMP:mlm", "blimp:")))
-    assert again.tasks == ["blimp:mlm", "blimp"]
-    assert again.trials == first.trials
-
-
-def test_a_folder_of_the_user_is_refused(small_data: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not ours to write into"):
-        plan_study(config(small_data, tmp_path))
 
 
 def test_what_a_task_says_of_its_examples_belongs_to_a_study(
@@ -415,19 +370,3 @@ def test_scores_of_several_attempts_are_joined() -> None:
     killed = attempt({PRETRAIN: "killed"}, steps=0)
     assert merged(had, killed) == replace(had, failed={"c": "no disk", PRETRAIN: "killed"})
     assert merged(killed, had) == had
-
-
-def test_results_of_two_folders_are_joined(small_data: Path, tmp_path: Path) -> None:
-    """What was finished in one of them is not run again because it failed in the other."""
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    good = line(study, 0)
-    for bad in (
-        Result(*good.key, failed={PRETRAIN: "no room"}),
-        line(study, 0, scores={}, failed={"blimp": "no data"}, seconds=9.0),
-    ):
-        for lines in ([good, bad], [bad, good]):
-            write_results(study.out, lines)
-            found = read_results(study.out)[good.key]
-            assert (found.scores, found.seconds) == (good.scores, good.seconds)
-            assert study.finished(read_results(study.out)) == {good.key}

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from electrify.finetuning.plot import named
 from electrify.studies.options import with_unit
 from electrify.studies.plot import drawn, fill
 from electrify.studies.report import (
@@ -20,7 +19,6 @@ from electrify.studies.report import (
     PLAIN,
     SCORE,
     WON,
-    Curve,
     Row,
     Table,
     in_csv,
@@ -84,7 +82,7 @@ def test_the_numbers() -> None:
         1e15: [exactly(2.0), exactly(1.0)],
     }
     assert row(table, "late", 1e15, SCORE).difference == exactly(-1.0)
-    assert row(table, "late", 1e15, SCORE).lead == exactly(1.0)
+    assert row(table, "late", 1e15, SCORE).lead == 1.0
     for task in ("a", SCORE):
         assert row(table, "first", 1e15, task).difference is None
 
@@ -108,7 +106,7 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
     # Student's quantile of two degrees of freedom times the error of -1, -1, 0.
     half = 4.303 * (1 / 3) ** 0.5 / 3**0.5
     assert other.difference.high - other.difference.value == pytest.approx(half, rel=1e-3)
-    assert not other.difference.excludes_zero
+    assert not other.difference.excludes(0)
 
 
 def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
@@ -129,15 +127,6 @@ def test_one_seed_gives_no_interval_of_a_crossing() -> None:
     assert (found.crosses.low, found.crosses.high) == (-math.inf, math.inf)
     assert found.since("FLOPs").endswith(" on (one seed)")
     assert replace(found, seeds=5).since("FLOPs").endswith(" on (below the range to beyond it)")
-
-
-def test_a_name_that_was_cut_is_explained() -> None:
-    names = ["first:" + "x" * 40 + end for end in "ab"]
-    results = [result(name, 1e14, seed, a=0.5) for name in names for seed in range(2)]
-    page = markdown(table_of(results, recipes=names, tasks=["a"]))
-    for number, name in zip(("", " #2"), names, strict=True):
-        assert f"- {name[:36]} ...{number} stands for {name}\n" in page
-    assert "stands for" not in markdown(made())
 
 
 def test_where_the_curves_cross() -> None:
@@ -197,7 +186,7 @@ def test_one_significant_task_of_many_is_marked_after_holm_only() -> None:
     for table, marked in ((few, True), (many, False)):
         found = row(table, "late", 1e14, "task0")
         assert found.difference is not None
-        assert found.difference.excludes_zero
+        assert found.difference.excludes(0)
         assert 0.006 < found.chance < 0.05
         assert found.significant == marked
         assert found.shown(marks=True).startswith("**") == marked
@@ -237,7 +226,7 @@ def test_tasks_won_do_not_depend_on_other_recipes() -> None:
     for table in (alone, beside):
         won = row(table, "late", 1e14, WON)
         assert won.by_seed == {0: 1.5, 1: 1.5, 2: 1.5}
-        assert (won.mean, won.lead, won.metric) == (exactly(1.5), exactly(0.0), "of 3")
+        assert (won.mean, won.lead, won.metric) == (exactly(1.5), 0.0, "of 3")
         assert table.row("first", 1e14, WON) is None
     assert row(beside, "between", 1e14, WON).by_seed == {0: 1.5, 2: 1.5}
     assert row(alone, "late", 1e14, SCORE).difference == exactly(0.0)
@@ -255,17 +244,7 @@ def test_a_name_that_a_spreadsheet_would_calculate() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "written"),
-    [
-        (1e15, "1e+15"),
-        (4e13, "4e+13"),
-        (2.0, "2"),
-        (2.5, "2.5"),
-        (0.1, "0.1"),
-        (100_000.0, "100000"),
-        (1_234_567.0, "1234567"),
-        (1_234_568.0, "1234568"),
-        (1.2345678e17, "1.2345678e+17"),
-    ],
+    [(1e15, "1e+15"), (2.5, "2.5"), (1_234_568.0, "1234568"), (1.2345678e17, "1.2345678e+17")],
 )
 def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
     """Two that differ in their seventh digit are two in the CSV, too, and the others read as
@@ -294,12 +273,8 @@ def test_the_report(tmp_path: Path) -> None:
     assert "b: late reaches the 40.0 of first at least 10.0 times cheaper" in page
     rows = list(csv.DictReader(io.StringIO(in_csv(table))))
     assert len(rows) == len(table.rows) == 14 + 7 + 6 + 3
-    won = [row for row in rows if row["task"] == "tasks won"]
-    assert [(row["recipe"], row["mean"], row["metric"]) for row in won] == [
-        ("late", "1.0", "of 2"),
-        ("late", "1.0", "of 2"),
-        ("late", "2.0", "of 2"),
-    ]
+    won = [row["mean"] for row in rows if row["task"] == WON]
+    assert won == ["1.0", "1.0", "2.0"]
     ranks = [row for row in rows if row["metric"] == "rank"]
     assert [float(row["mean"]) for row in ranks] == [1.5, 1.5, 1.5, 1.5, 2.0, 1.0]
     assert {row["seeds"] for row in ranks} == {"3"}
@@ -337,36 +312,7 @@ def test_long_names_are_cut_and_stay_apart() -> None:
     table = table_of([result(n, 1.0, 0, a=0.1) for n in names], recipes=names, tasks=["a"])
     assert len(set(table.shown.values())) == 3
     assert max(map(len, table.shown.values())) < 45
-
-
-def test_where_a_crossing_lies_in_words() -> None:
-    inf = math.inf
-
-    def words(at: Interval, *, always: bool, grows: float = 1.0) -> str:
-        nowhere = Interval(inf, inf, inf)
-        return Curve("late", "a", 0.1, always, grows, 3, at, 0.5, nowhere, 0.0).since("FLOPs")
-
-    never = Interval(inf, -inf, inf)
-    for at, grows, more in ((Interval(-inf, -inf, -inf), 1.0, "more"), (never, -1.0, "less")):
-        assert words(at, always=True, grows=grows) == (
-            f"at every budget, by {more} at the largest than at the smallest: where they cross is "
-            "not within the range"
-        )
-    assert "otherwise in between" in words(never, always=False)
-    found = words(Interval(2e14, 1e14, inf), always=False)
-    assert found == "from 2e+14 FLOPs on (1e+14 to beyond it)"
-
-
-def test_a_lead_that_changes_twice_is_not_called_a_lead_everywhere() -> None:
-    results = []
-    for budget, ahead in zip(BUDGETS, (-0.1, 0.3, -0.05), strict=True):
-        for seed in range(3):
-            results.append(result("first", budget, seed, a=0.5))
-            results.append(result("late", budget, seed, a=0.5 + ahead + 0.001 * seed))
-    table = table_of(results, recipes=["first", "late"], tasks=["a"])
-    (found,) = table.curves
-    assert not found.always
-    assert "every budget" not in found.since("FLOPs")
+    assert f"- {names[0][:36]} ... stands for {names[0]}\n" in markdown(table)
 
 
 def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
@@ -377,7 +323,6 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
     page = markdown(table)
     assert "## 10 epochs" in page
     assert "b: late reaches the 40.0 of first with at least 10.0 times less text" in page
-    assert "epochs" in page
     assert "FLOPs" not in page + text(table)
     assert json.loads(in_json(table))["equal"] == "epochs"
     assert with_unit(1, "epochs") == "1 epoch"
@@ -389,10 +334,7 @@ def test_budgets_of_text_are_called_so(tmp_path: Path) -> None:
 def test_the_figures_on_held_out_text() -> None:
     """Means over the seeds."""
     results = [
-        replace(
-            result("first", 1e14, seed, a=0.5),
-            validation={"mlm": 3.0 + 0.1 * seed},
-        )
+        replace(result("first", 1e14, seed, a=0.5), validation={"mlm": 3.0 + 0.1 * seed})
         for seed in range(3)
     ]
     table = table_of(results, recipes=["first"], tasks=["a"])
@@ -436,16 +378,6 @@ def test_rows_of_a_single_budget() -> None:
     assert [x for x, _ in drawn_at[2]] == pytest.approx([10.0, 20.0, 30.0])
     assert drawn_at[3] == [[pytest.approx(60.0), 1]], "one seed has no interval"
     assert task.lines[-1].get_label() == "untrained"
-    results += [result("late", 1e14, 1, a=0.7)]
-    figure = figures.Figure()
-    fill(figure, table_of(results, recipes=["first", "late"], tasks=["a"]), "flops")
-    won = figure.axes[1]
-    assert won.get_title() == "tasks won against first, of 1"
-    assert [line.get_xydata().tolist() for line in won.lines] == [
-        [[1.0, 1], [1.0, 1]],  # the interval: both seeds won
-        *([[1.0, 1]], [[1.0, 1.25], [1.0, 1.25]]),
-        [[0.5, 0], [0.5, 1]],  # half of the tasks
-    ]
 
 
 def test_a_band_ends_before_a_single_seed() -> None:
@@ -467,11 +399,6 @@ def test_a_name_is_not_a_formula() -> None:
     name = r"$\frac$"
     results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
     assert drawn(table_of(results, recipes=[name], tasks=["a"]), against="flops")
-
-
-def test_matplotlib_hides_no_name() -> None:
-    assert named("_mine") == " _mine"
-    assert named("a\x1bb") == r"a\x1bb"
 
 
 def test_equal_recipes_are_neither_ahead_nor_behind() -> None:

@@ -4,9 +4,8 @@ no folder of the machine is named."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ import yaml
 
 from ..architectures.exported import ExportedModel
 from ..console import inert
+from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
 from ..tables import DISCRIMINATOR, Exported, Logits, asked_of, beside, generator_words, is_untaught
 from ..train import GENERATOR_STAGE, METRICS
 from ..train.log import read
+from .places import may_be_on_hub
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LOGITS = {  # a line of code for what the head says
     "token": "print({}.argmax(-1))  # for each token: the id of the token that should be there",
     "replaced": "print({}.sigmoid())  # for each token: probability that it was replaced",
@@ -31,7 +31,6 @@ MACHINE = (
     *("tokenizers", "electrify", "commit"),
 )
 """Of what run.json holds about the machine."""
-REST = "The recipe, the corpus in full and the machine are in [electrify.json](electrify.json)."
 NOT_RESULTS = {"kind", "step", "tokens", "epoch", "seconds", "time"}
 MOST_NAMED = 5
 AUTO = (
@@ -55,13 +54,11 @@ def model_card(
     config: Recipe,
     facts: Mapping[str, Any],
     state: Mapping[str, Any] | None,
-    records: list[dict[str, Any]] | None = None,
 ) -> str:
     """README.md of one network.
 
     part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
-    that of the exported checkpoint, None at the end of a run. records: the last ones of the run's
-    log, which is read without them.
+    that of the exported checkpoint, None at the end of a run.
     """
     reached = config
     if state is not None and state["step"] <= last_asked(config):
@@ -74,78 +71,33 @@ def model_card(
         shown = replace(shown, title="encoder")
     if model.head.kind == "token" and model.architecture.token_note:
         shown = replace(shown, fills=False)
-    learned = learning(run, config, part=part, state=state, records=records)
+    c, stage = config.corruption, _log_of(run / GENERATOR_STAGE)
+    # Such a generator learned in the first stage, or not at all.
+    frozen = part in c.row.leaves and c.generator_training == "frozen"
+    records = stage if frozen else _log_of(run)
+    if state is not None and not frozen:
+        records = [r for r in records if r["step"] <= state["step"]]
+    used = records[-1] if records else {}
+    if state is not None and not frozen and used.get("step") != state["step"]:
+        used = {"step": state["step"]}  # saved between two lines of the log
+    began = [inert(start_name(s)) for s in (getattr(config.train, n) for n in STARTS) if s]
+    origin = f"in a run that started from {' and '.join(began)}" if began else "from raw text"
+    if stage and not frozen:
+        origin += f", after {stage[-1]['step']:,} updates of the generator alone"
+    origin = f"Trained with electrify {origin}."
+    if frozen and not stage:
+        origin = "It is as it was in the folder from which the run took it."
+    valid = [r for r in records if r["kind"] == "valid"]
     sections = [
-        _metadata(config, shown, start=began_in(config, part)),
+        _metadata(config, part, shown),
         f"# {inert(run.resolve().name)}: {shown.title}",
-        " ".join(filter(None, (shown.purpose, note, learned.origin))),
+        " ".join(filter(None, [shown.purpose, note, origin])),
         _use(model, says=None if unlearned else shown.logits, fills=shown.fills),
-        _section("Training", f"{_rows(_training(model, learned))}\n\n{REST}"),
-        _validation(learned.valid),
-        _corpus(facts) if learned.used else "",
+        _training(model, used),
+        _validation(valid[-1]) if valid else "",
+        _corpus(facts) if used else "",
     ]
     return "\n\n".join(s for s in sections if s) + "\n"
-
-
-# ------------------------------------------------------------------ how a network has learned
-
-
-@dataclass(frozen=True)
-class Learned:
-    """How a network has learned."""
-
-    used: Mapping[str, Any] = field(default_factory=dict)
-    """What the run in which it learned has used; empty if it learned in none."""
-    valid: Mapping[str, Any] | None = None
-    """The last validation of that run."""
-    first_stage: str | None = None
-    """What it had learned from before, in a first stage."""
-    origin: str = "Trained from raw text with electrify."
-
-
-def learning(
-    run: Path,
-    config: Recipe,
-    *,
-    part: str,
-    state: Mapping[str, Any] | None,
-    records: list[dict[str, Any]] | None = None,
-) -> Learned:
-    """How the network `part` has learned; the arguments of `model_card`. A frozen generator has
-    learned in the first stage, or not at all."""
-    t = config.train
-    stage = log_of(run / GENERATOR_STAGE)
-    of_generator = part in config.corruption.row.leaves
-    if of_generator and config.corruption.generator_training == "frozen":
-        if t.init_generator:
-            name = inert(start_name(t.init_generator))
-            return Learned(origin=f"It is as it was in {name}, from which the run took it.")
-        return Learned(stage[-1] if stage else {}, _last_validation(stage))
-    records = [
-        r
-        for r in (log_of(run) if records is None else records)
-        if r["kind"] != "event" and (state is None or r["step"] <= state["step"])
-    ]
-    begins_there = t.generator_steps and (of_generator or t.discriminator_start == "generator")
-    learned = Learned(
-        _used(records, state),
-        _last_validation(records),
-        _of_first_stage(stage[-1]) if begins_there and stage else None,
-    )
-    if start := began_in(config, part):
-        origin = f"Trained further with electrify from {inert(start_name(start))}."
-    elif config.model.tie != "none" and (start := t.init_generator or t.init_discriminator):
-        shared = "what it shares with the network beside it"
-        origin = f"Trained with electrify; {shared} began as in {inert(start_name(start))}."
-    else:
-        return learned
-    return replace(learned, origin=origin)
-
-
-def began_in(config: Recipe, part: str) -> str | None:
-    """The folder or Hub id whose weights the network `part` had at the start of its run."""
-    t = config.train
-    return t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
 
 
 def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str | None:
@@ -169,44 +121,24 @@ def so_far(config: Recipe, *, part: str, state: Mapping[str, Any] | None) -> str
     return f"At this checkpoint it is still a masked language model. {waits} update {begins:,}."
 
 
-def log_of(run: Path) -> list[dict[str, Any]]:
+def _log_of(run: Path) -> list[dict[str, Any]]:
     """The records of training and validation in a run's log; none if there is no log."""
     path = run / METRICS
-    return [r for r in read(path) if r.get("kind") in ("train", "valid")] if path.is_file() else []
-
-
-def _last_validation(records: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return next((r for r in reversed(records) if r["kind"] == "valid"), None)
-
-
-def _used(records: list[dict[str, Any]], state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the run has used: by the last line of its log, or by a checkpoint after that line."""
-    last = records[-1] if records else {}
-    if state is None or last.get("step") == state["step"]:
-        return last
-    since, _ = state["window"].get("tokens", (0, 0))
-    tokens = int(state["tokens"] + since)
-    return {"step": state["step"], "seconds": state["seconds"], "tokens": tokens}
-
-
-def _of_first_stage(last: Mapping[str, Any]) -> str:
-    """What the generator of a run of two stages had learned from before the second, by the last
-    record of the first."""
-    tokens, took = number(last.get("tokens")), wall_time(last.get("seconds"))
-    seen = (f"{last['step']:,} updates of the generator alone", tokens and f"{tokens} tokens", took)
-    return ", ".join(filter(None, seen))
+    return [r for r in read(path) if r["kind"] != "event"] if path.is_file() else []
 
 
 # ------------------------------------------------------------------ sections
 
 
-def _metadata(config: Recipe, shown: Exported, *, start: str | None) -> str:
+def _metadata(config: Recipe, part: str, shown: Exported) -> str:
+    t = config.train
+    start = t.init_generator if part in config.corruption.row.leaves else t.init_discriminator
     fields = {
         "library_name": "transformers",
         "pipeline_tag": "fill-mask" if shown.fills else "feature-extraction",
         "tags": ["electrify", config.model.architecture, config.objective.row.tag],
     }
-    if start and HUB_ID.fullmatch(start) and not Path(start).exists():
+    if start and is_of_hub(start):
         fields["base_model"] = start
     return f"---\n{yaml.safe_dump(fields, sort_keys=False)}---"
 
@@ -214,7 +146,7 @@ def _metadata(config: Recipe, shown: Exported, *, start: str | None) -> str:
 def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
     """The encoder that a run is for, as the card presents it."""
     row, corruptor = config.objective.row, config.corruption.row
-    width = facts.get("shapes", {}).get("generator", {}).get("hidden_size")
+    width = facts["shapes"].get("generator", {}).get("hidden_size")
     purpose = corruptor.card.format(
         asked=asked_of(config.objective)
         or "without a task of its own, since its losses have weight 0",
@@ -227,80 +159,71 @@ def _kept(config: Recipe, facts: Mapping[str, Any]) -> Exported:
 
 def _use(model: ExportedModel, *, says: Logits | None, fills: bool) -> str:
     """Code that loads the folder, and notes. says: None where the head has learned nothing."""
-    known, kind = model.architecture, model.head.kind
+    known, binary = model.architecture, model.head.kind == "binary"
     if says is None:
         states = "print(model(**inputs).last_hidden_state)  # a vector for each token"
         code = [*_reading("AutoModel"), INPUTS, states]
     elif fills:
         code = FILLING
     else:
-        binary = kind == "binary"
         reading = (binary and known.binary_reading) or _reading(model.table().name)
         logits = known.binary_code if binary else "model(**inputs).logits"
         code = [*reading, INPUTS, LOGITS[says].format(logits)]
-    notes = {"binary": known.binary_note, "token": known.token_note} if says else {}
-    said = (notes.get(kind), AUTO, known.binary_tuning if kind == "binary" else "")
-    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), " ".join(filter(None, said)))
+    note = known.binary_note if binary else known.token_note
+    notes = [says and note, AUTO, binary and known.binary_tuning]
+    return "## Use\n```python\n{}\n```\n{}".format("\n".join(code), " ".join(filter(None, notes)))
 
 
 def _reading(name: str) -> list[str]:
     """Code for a class of the library."""
     loads = f'AutoTokenizer.from_pretrained("FOLDER"), {name}.from_pretrained("FOLDER")'
-    return [
-        f"from transformers import AutoTokenizer, {name}",
-        "",
-        f"tokenizer, model = {loads}",
-    ]
+    imports = f"from transformers import AutoTokenizer, {name}"
+    return [imports, "", f"tokenizer, model = {loads}"]
 
 
-def _training(model: ExportedModel, learned: Learned) -> dict[str, Any]:
-    shape, last = model.encoder.shape, learned.used
+def _training(model: ExportedModel, used: Mapping[str, Any]) -> str:
+    """The shape, and what the run has used by a line of its log."""
+    shape = model.encoder.shape
     sizes = (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads)
-    return {
+    rows = {
         "parameters": f"{sum(p.numel() for p in model.parameters().values()):,}",
         "layers, width, heads": ", ".join(map(str, sizes)),
         "vocabulary": f"{shape.vocab_size:,}",
         "longest sequence": shape.max_position_embeddings,
-        "updates": number(last.get("step")),
-        "tokens seen": number(last.get("tokens")),
-        "passes over the corpus": number(last.get("epoch")),
-        "wall time": wall_time(last.get("seconds")),
-        "first stage": learned.first_stage,
     }
+    names = {"step": "updates", "tokens": "tokens seen", "epoch": "passes over the corpus"}
+    rows |= {said: number(used[name]) for name, said in names.items() if name in used}
+    rows |= {"wall time": duration(used["seconds"])} if "seconds" in used else {}
+    rest = "The recipe, the corpus in full and the machine are in [electrify.json](electrify.json)."
+    return f"## Training\n{_rows(rows)}\n\n{rest}"
 
 
-def _validation(valid: Mapping[str, Any] | None) -> str:
+def _validation(valid: Mapping[str, Any]) -> str:
     """The last validation, under the names of metrics.jsonl."""
-    figures = {f"`{k}`": number(v) for k, v in (valid or {}).items() if k not in NOT_RESULTS}
-    rows = _rows(figures)
-    if valid is None or not rows:
-        return ""
+    rows = {f"`{name}`": number(value) for name, value in valid.items() if name not in NOT_RESULTS}
     after = f"after {valid['step']:,} updates; losses in nats."
-    return f"## Validation\nOn held-out documents of the same corpus {after}\n\n{rows}"
+    return f"## Validation\nOn held-out documents of the same corpus {after}\n\n{_rows(rows)}"
 
 
 def _corpus(facts: Mapping[str, Any]) -> str:
     """The texts in a sentence, and what a reader must find out."""
-    counts = facts.get("corpus", {}).get("counts", {})
+    counts = facts["corpus"]["counts"]
+    kinds = [kind for kind in ("documents", "words", "tokens") if kind in counts]
     names = [source["name"] for source in _sources(facts)]
-    read = ", ".join(
-        f"{number(counts.get(key))} {key}"
-        for key in ("documents", "words", "tokens")
-        if number(counts.get(key))
-    )
     more = f" and {len(names) - MOST_NAMED:,} more" * (len(names) > MOST_NAMED)
     of = f" of {', '.join(map(inert, names[:MOST_NAMED]))}{more}" if names else ""
+    read = ", ".join(f"{number(counts[kind])} {kind}" for kind in kinds)
     unknown = "Its languages and licence are unknown: name them here before you publish the model."
-    return f"## Corpus\n{read}{of}. {unknown}" if read else ""
+    return f"## Corpus\n{read}{of}. {unknown}"
 
 
 def _sources(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The sources of the corpus, which name no folder of the machine."""
-    sources = [s for s in facts.get("corpus", {}).get("sources", []) if s.get("name")]
-    return [s | {"name": _relative(str(s["name"]))} for s in sources]
+    sources = facts["corpus"]["sources"]
+    return [s | {"name": _without_folder(s["name"])} for s in sources if s["name"]]
 
 
-def _relative(name: str) -> str:
+def _without_folder(name: str) -> str:
     return Path(name).name if Path(name).is_absolute() else name
 
 
@@ -308,36 +231,30 @@ def details(config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a card leaves to electrify.json: the recipe, the corpus and the machine of the run."""
     starts = {name: getattr(config.train, name) for name in STARTS}
     recipe = override(config, {name: start_name(start) for name, start in starts.items() if start})
-    machine, values = facts.get("machine", {}), values_of(recipe)
-    decisive = facts.get("recipe", values)  # without how often something is saved or logged
+    machine, values = facts["machine"], values_of(recipe)
     return {
-        "recipe": {name: value for name, value in values.items() if name in decisive},
-        "corpus": {"counts": facts.get("corpus", {}).get("counts", {}), "sources": _sources(facts)},
-        "tokenizer": facts.get("tokenizer_sha256"),
+        # Without how often something is saved or logged.
+        "recipe": {name: value for name, value in values.items() if name in facts["recipe"]},
+        "corpus": {"counts": facts["corpus"]["counts"], "sources": _sources(facts)},
+        "tokenizer": facts["tokenizer_sha256"],
         "machine": {name: machine[name] for name in MACHINE if machine.get(name) is not None},
     }
 
 
-def _section(title: str, body: str) -> str:
-    return f"## {title}\n{body}" if body else ""
-
-
 def _rows(fields: Mapping[str, Any]) -> str:
-    """A table of the known fields."""
-    known = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
-    return "\n".join(["| | |", "|---|---|", *known]) if known else ""
+    """A table."""
+    rows = [f"| {k} | {inert(str(v))} |" for k, v in fields.items() if v is not None]
+    return "\n".join(["| | |", "|---|---|", *rows])
 
 
-def wall_time(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.2f} h"
+def is_of_hub(start: str) -> bool:
+    """Whether a run started from a model of the Hub."""
+    return may_be_on_hub(start) and not Path(start).exists()
 
 
 def start_name(start: str) -> str:
     """Where a run started from: a Hub id, or the last name of a folder."""
-    own = HUB_ID.fullmatch(start) and not start.startswith(".") and not Path(start).exists()
-    return start if own else Path(start).name
+    return start if is_of_hub(start) else Path(start).name
 
 
 def number(value: Any) -> str | None:

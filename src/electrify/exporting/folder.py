@@ -31,7 +31,7 @@ from ..errors import UserError, need
 from ..files import json_text, must_be_ours, read_json, written
 from ..progress import say
 from ..recipe import Recipe, load
-from ..tables import DISCRIMINATOR, meaning_of, network_names
+from ..tables import DISCRIMINATOR, meaning_of
 from ..text.tokenizer import (
     TOKENIZER_FILES,
     copy_tokenizer,
@@ -61,23 +61,20 @@ def export_run(
     *,
     config: Recipe,
     facts: dict[str, Any],
-    records: list[dict[str, Any]],
 ) -> dict[str, Path]:
     """Writes RUN/discriminator and, where there is one, RUN/generator at the end of a run. Returns
     the folders by network.
 
     built: the networks in memory; None if they are sharded, then those of the newest checkpoint.
-    facts: what run.json holds. records: the last ones of the log, one of each kind.
+    facts: what run.json holds.
     Raises UserError if a folder of that name is not an export of ours, ExportError if transformers
     does not compute the same.
     """
     if built is None:
         newest = checkpoint.folder_of(run, config.train.max_steps)
         built, _ = _restored(config, facts, *checkpoint.load(newest))
-    for name in built.exports:
-        _must_be_free(run / name, identity_of(name, config, facts))
     return {
-        name: _write(run, built, name, run / name, config=config, facts=facts, records=records)
+        name: _write(run, built, name, run / name, config=config, facts=facts)
         for name in built.exports
     }
 
@@ -93,7 +90,6 @@ def export(
     """
     run, output_dir = Path(run), Path(output_dir)
     config, facts = read_run(run)
-    _must_be_free(output_dir, identity_of(part, config, facts))
     built, state = _found(run, step, config, facts)
     need(
         part in built.exports,
@@ -127,11 +123,9 @@ def _found(
         return _restored(config, facts, *checkpoint.load(checkpoint.folder_of(run, step)))
     found = checkpoint.newest(run)
     if found is None:
-        left = [name for name in network_names() if (run / name).exists()]
-        advice = f"copy what it exported at its end ({', '.join(left)})"
-        if DISCRIMINATOR not in left:
-            advice = "continue the run until it has saved one"
-        raise UserError(f"{run} has no complete checkpoint to export", advice)
+        raise UserError(
+            f"{run} has no complete checkpoint to export", "continue the run until it has saved one"
+        )
     return _restored(config, facts, *found[1:])
 
 
@@ -174,18 +168,6 @@ def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str
     }
 
 
-def _must_be_free(target: Path, identity: Mapping[str, Any]) -> None:
-    """Raises UserError unless the folder is new, empty, or an earlier export of this network."""
-    must_be_ours(target, MARK)
-    earlier = mark_of(str(target)) if target.is_dir() else {}
-    same = all(earlier.get(key) == identity[key] for key in ("part", "run"))
-    need(
-        not earlier or same,
-        f"{target} holds another model ({earlier.get('part')})",
-        "choose another --output-dir",
-    )
-
-
 def _write(
     run: Path,
     built: Built,
@@ -195,21 +177,27 @@ def _write(
     config: Recipe,
     facts: dict[str, Any],
     state: Mapping[str, Any] | None = None,
-    records: list[dict[str, Any]] | None = None,
 ) -> Path:
     """Written into a hidden folder beside the target, checked there, and renamed. state: that of a
-    checkpoint. records: as in `export_run`; without them the log is read."""
+    checkpoint."""
     model, special = built.exports[part], special_ids(facts)
+    identity = identity_of(part, config, facts)
+    must_be_ours(target, MARK)
+    earlier = mark_of(str(target)) if target.is_dir() else {}
+    need(
+        not earlier or all(earlier.get(key) == identity[key] for key in ("part", "run")),
+        f"{target} holds another model ({earlier.get('part')})",
+        "choose another --output-dir",
+    )
     with written(target.resolve()) as new:
         new.mkdir(parents=True)
         _copy_tokenizer(run, new, model=model)
         write_model(new, model, special=special, **dropout_of(config.model, part))
         check_folder(new, model, special)
-        text = card.model_card(
-            run, part=part, model=model, config=config, facts=facts, state=state, records=records
-        )
+        how = {"part": part, "model": model, "config": config, "facts": facts, "state": state}
+        text = card.model_card(run, **how)
         (new / CARD).write_text(text, encoding="utf-8")
-        mark = identity_of(part, config, facts) | card.details(config, facts)
+        mark = identity | card.details(config, facts)
         (new / MARK).write_text(f"{json_text(mark, indent=1)}\n", encoding="utf-8")
         # What the user has put beside a model stays when the model is replaced.
         for path in target.iterdir() if target.is_dir() else ():

@@ -11,7 +11,6 @@ from textwrap import shorten
 from typing import Any
 
 import torch
-from huggingface_hub.errors import LocalEntryNotFoundError
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -100,11 +99,6 @@ def load_config(path: str, *, causal: bool = False) -> Any:
 
 def unloadable(path: str, error: Exception) -> UserError:
     """The library's complaint about a configuration as one sentence."""
-    if isinstance(error.__cause__, LocalEntryNotFoundError) and not Path(path).is_dir():
-        return UserError(
-            f"{path}: there is no such folder, and the Hub, where a model of this name may be, "
-            "cannot be reached. Name a folder, or repeat the command with a network"
-        )
     return UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(error)}")
 
 

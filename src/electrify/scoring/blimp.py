@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -25,8 +25,6 @@ from ..text.tables import rows
 from .options import EvaluateConfig
 
 if TYPE_CHECKING:
-    import torch
-
     from .pll import Scorer
 
 SCORES = "blimp.json"
@@ -34,15 +32,17 @@ PAGE = "blimp.md"
 # The files name thirteen terms, the paper has twelve phenomena: its table counts the two paradigms
 # of selection among argument structure.
 PHENOMENON = {"s-selection": "argument_structure"}
-# Where BLiMP and its supplement lie in a folder, and in one that holds BabyLM's evaluation data.
-PLACES = (
-    {"blimp": "blimp", "supplement": "blimp/supplement"},
-    {"blimp": "", "supplement": "supplement"},
-)
-SELECTED = tuple(
-    {part: f"{data}{part}_filtered" for part in ("blimp", "supplement")}
-    for data in ("", "full_eval/", "babylm/", "babylm/full_eval/")
-)
+# Where BLiMP and its supplement may lie; the first place that has files counts. A folder may hold
+# both, or lie above it, or hold BabyLM's evaluation data.
+SELECTED = "blimp_filtered"
+ABOVE = ("", "full_eval/", "babylm/", "babylm/full_eval/")
+PLACES = {
+    "blimp": ("blimp", "", *(f"{above}{SELECTED}" for above in ABOVE)),
+    "supplement": (
+        *("blimp/supplement", "supplement"),
+        *(f"{above}supplement_filtered" for above in ABOVE),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -80,35 +80,25 @@ class Accuracy:
 
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
-    """The paradigms of a folder and of its `supplement/`, in the order of their names, each with
-    its first `limit` pairs: those of the first of `PLACES` and `SELECTED` that has any. (A blimp/
-    without pairs may be the --output-dir of an earlier call.) BLiMP without a supplement has that
-    of the first of `SELECTED` that has one.
+    """The paradigms of BLiMP and of its supplement in a folder (`PLACES`), in the order of their
+    names, each with its first `limit` pairs. (A blimp/ without pairs may be the --output-dir of an
+    earlier call.)
 
     Raises UserError naming file and line.
     """
     root = Path(data_dir)
-    found = next((files for place in (*PLACES, *SELECTED) if (files := _files(root, place))), [])
+    found: list[tuple[str, Path]] = []
+    for part, places in PLACES.items():
+        there = (sorted((root / place).glob("*.jsonl")) for place in places)
+        found += [(part, path) for path in next(filter(None, there), [])]
     need(
         bool(found),
-        f"{data_dir}: no .jsonl file there, nor in blimp/ or blimp_filtered/; --data-dir must hold "
+        f"{data_dir}: no .jsonl file there, nor in blimp/ or {SELECTED}/; --data-dir must hold "
         "the files of BLiMP, one a paradigm",
     )
-    if all(part == "blimp" for part, _ in found):
-        alone = ({"supplement": place["supplement"]} for place in SELECTED)
-        found += next((files for place in alone if (files := _files(root, place))), [])
-    if found[0][1].parent.name == "blimp_filtered":
-        say(f"{found[0][1].parent}: BabyLM's selection of BLiMP's pairs, with scores of its own")
+    if (folder := found[0][1].parent).name == SELECTED:
+        say(f"{folder}: BabyLM's selection of BLiMP's pairs, with scores of its own")
     return [_paradigm(path, part, limit) for part, path in found]
-
-
-def _files(root: Path, place: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """The files of pairs in the folders of some parts, each with its part."""
-    return [
-        (part, path)
-        for part, where in place.items()
-        for path in sorted((root / where).glob("*.jsonl"))
-    ]
 
 
 def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
@@ -134,20 +124,33 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
 
     from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
-    from .pll import load_scorer
+    from .pll import computing, load_scorer
 
-    device = pick_device(options.device)
+    device, tokens = pick_device(options.device), options.batch_tokens
     scorers = [
         load_scorer(model, device=device, architecture=options.architecture)
         for model in dict.fromkeys(options.models)
     ]
+
+    def accuracies() -> list[Accuracy]:
+        widest = max((s.model for s in scorers), key=lambda model: model.config.hidden_size)
+        total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
+        with (
+            computing(options.threads, widest, device, tokens=tokens),
+            Progress(total, title="blimp", unit="sentences") as bar,
+        ):
+            each = [judge(s, paradigms, batch_tokens=tokens, progress=bar) for s in scorers]
+        return [row for rows in each for row in rows]
+
     if options.output_dir is None:
-        return _accuracies(scorers, paradigms, options, device)
+        return accuracies()
     out = Path(options.output_dir)
     # Relative, so that both folders can be moved together; an id of the Hub stays as it is.
     labels = {
-        model: os.path.relpath(model, out) if Path(model).is_dir() else model
-        for model in (scorer.name for scorer in scorers)
+        scorer.name: os.path.relpath(scorer.name, out)
+        if Path(scorer.name).is_dir()
+        else scorer.name
+        for scorer in scorers
     }
     identity = {
         "models": sorted(labels.values()),
@@ -155,13 +158,13 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         "max_eval_samples": options.max_eval_samples,
     }
     with claim(out, SCORES):
-        known = read_json(out / SCORES) if (out / SCORES).is_file() else identity
+        known = read_json(out / SCORES) if (out / SCORES).is_file() else {}
         need(
-            all(known.get(key) == value for key, value in identity.items()),
+            not known or known.items() >= identity.items(),
             f"{out / SCORES} holds the scores of other models, pairs or options. Choose another "
             "--output-dir",
         )
-        rows = _accuracies(scorers, paradigms, options, device)
+        rows = accuracies()
         labelled = [replace(row, model=labels[row.model]) for row in rows]
         kinds = {labels[scorer.name]: scorer.kind for scorer in scorers}
         found = identity | {"scored_as": kinds, "paradigms": [asdict(row) for row in labelled]}
@@ -169,29 +172,6 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
         page = "# BLiMP\n\nAccuracy in percent; paradigms count alike."
         write(out / PAGE, f"{page}\n\n```\n{table(labelled)}\n```\n")
     return rows
-
-
-def _accuracies(
-    scorers: Sequence[Scorer],
-    paradigms: Sequence[Paradigm],
-    options: EvaluateConfig,
-    device: torch.device,
-) -> list[Accuracy]:
-    """Every model on every paradigm."""
-    from ..train.machine import choose, computing_with
-
-    width = max(scorer.model.config.hidden_size for scorer in scorers)
-    size = options.batch_tokens
-    threads = choose(options.threads, device=device, width=width, tokens=size, bf16=False)
-    if threads.text():
-        say(threads.text())
-    total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
-    with computing_with(threads), Progress(total, title="blimp", unit="sentences") as progress:
-        return [
-            row
-            for scorer in scorers
-            for row in judge(scorer, paradigms, batch_tokens=size, progress=progress)
-        ]
 
 
 def judge(

@@ -1,5 +1,5 @@
 """Detection: gives each token of a text its probability of being replaced, in one forward pass of a
-discriminator, and shows it as coloured text, as lines, or as JSON.
+discriminator, and shows it as a table or as JSON.
 
 Shape suffixes: B windows, L tokens of a window.
 """
@@ -7,25 +7,23 @@ Shape suffixes: B windows, L tokens of a window.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 import torch
 
-from ..architectures import exported_as
-from ..architectures.architecture import Architecture
 from ..console import harmless
-from ..errors import UserError, need
-from ..exporting.loading import load_config, load_tokenizer, load_weights, tokenised
-from ..exporting.places import mark_of
+from ..errors import need
+from ..exporting.loading import made_for, tokenised
 from ..progress import say
-from ..tables import class_at
 from ..text.report import note_on_unknown
-from ..train.machine import Threads, choose, computing_with
 from ..values import given_texts
 from .options import DetectConfig
+from .pll import Scorer, computing, load_scorer
+from .windows import in_batches, windows_of
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -33,12 +31,6 @@ MANY_TOKENS = 20_000
 # The most of a forward pass, unless the user says how many windows: memory grows with its slots.
 MOST_WINDOWS = 16
 MOST_SLOTS = 8192
-# Windows overlap by a quarter: a token at the edge of one window, where it lacks neighbours on one
-# side, is judged in the window where it has both.
-OVERLAP = 4
-MOST_NAMED = 20
-
-Window = tuple[int, int, int]  # the number of a text, and the tokens of it from start to stop
 
 
 @dataclass(frozen=True)
@@ -61,19 +53,8 @@ class Detection:
     words: tuple[Piece, ...] = ()
 
 
-@dataclass(frozen=True)
-class Detector:
-    """A discriminator that is loaded."""
-
-    model: str
-    network: Any
-    tokenizer: Any
-    architecture: Architecture
-    """Reads the logits of the network."""
-
-
 def detect(
-    detector: Detector,
+    detector: Scorer,
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
@@ -86,172 +67,81 @@ def detect(
     a quarter. batch_size: windows of a forward pass; None: up to 16, and fewer long ones. threads:
     a number, or auto. Raises UserError if a text has no tokens.
     """
-    model = detector.model
-    options = DetectConfig(
-        model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
-    )
+    model = detector.name
+    how = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
+    DetectConfig(model=model, **how)  # says what is wrong with them
     texts = given_texts(texts)
-    discriminator, tokenizer, known = detector.network, detector.tokenizer, detector.architecture
-    positions = known.shape_of(discriminator.config).max_position_embeddings
+    positions = made_for(detector.model)
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
         f"max_seq_length must be 8 to {positions} (the positions of {model}), not {length}",
     )
-    encoded = [
-        encode(tokenizer, text, f"text {i}" if len(texts) > 1 else "the text")
-        for i, text in enumerate(texts, 1)
-    ]
-    if note := note_on_unknown(model, tokenizer, texts):
-        say(note)
-    windows = [
-        (i, start, stop)
-        for i, found in enumerate(encoded)
-        for start, stop in windows_of(len(found["input_ids"]), size=length - 2)
-    ]
-    chosen = Threads(torch.get_num_threads(), "own")
-    if options.threads != "auto" or sum(stop - start for _, start, stop in windows) >= MANY_TOKENS:
-        chosen = choose(
-            options.threads,
-            device=torch.device("cpu"),
-            width=discriminator.config.hidden_size,
-            tokens=batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS),
-            bf16=False,
+    encoded = [tokenised(detector.tokenizer, text) for text in texts]
+    for text, found in zip(texts, encoded, strict=True):
+        need(
+            bool(text.strip() and found["input_ids"]),
+            f"there is no token that the model's tokenizer knows in the text {text.strip()[:40]!r}",
         )
-        if chosen.text():
-            say(chosen.text())
-    with computing_with(chosen):
-        ids = [found["input_ids"] for found in encoded]
-        batches = batches_of(windows, batch_size)
-        probabilities = read_windows(discriminator, tokenizer, known, ids, batches)
+    if note := note_on_unknown(model, detector.tokenizer, texts):
+        say(note)
+    ids = [found["input_ids"] for found in encoded]
+    tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
+    few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
+    cpu = torch.device("cpu")
+    with nullcontext() if few else computing(threads, detector.model, cpu, tokens=tokens):
+        probabilities = read_windows(detector, ids, length, batch_size)
     finite = all(bool(p.isfinite().all()) for p in probabilities)
     need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
-    names = tokenizer.original.convert_ids_to_tokens
+    names = detector.tokenizer.original.convert_ids_to_tokens
     return [
         joined(text, found, names(found["input_ids"]), p.tolist())
         for text, found, p in zip(texts, encoded, probabilities, strict=True)
     ]
 
 
-def load_detector(model: str, architecture: str | None = None) -> Detector:
+def load_detector(model: str, architecture: str | None = None) -> Scorer:
     """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
     imported.
 
-    Raises UserError if the replaced-token head is missing; the library would fill it with random
-    numbers.
+    Raises UserError if the replaced-token head is missing.
     """
-    if architecture:
-        class_at(architecture)  # now `exported_as` knows it
-    config, mark = load_config(model), mark_of(model)
-    advice = "detection needs a discriminator: use the discriminator/ folder of a run"
+    detector = load_scorer(model, architecture=architecture, detects=True)
+    other = {
+        "mlm": "it is a masked language model",
+        "electric": "its logits are energies (objective electric)",
+    }
     need(
-        mark.get("objective") != "mlm",
-        f"{model} is a masked language model (objective mlm). Detection needs a run of another "
-        "recipe, such as electra or corrective",
+        detector.kind == "rtd",
+        f"{model}: {other.get(detector.kind)}. Detection needs a discriminator, such as the "
+        "discriminator/ folder of a run of electra or corrective",
     )
-    known = exported_as(config.model_type)
-    if known is None:
-        own = mark.get("architecture")
-        raise UserError(
-            f"{model}: a {config.model_type!r} model has no replaced-token head; {advice}"
-            if own is None
-            else f"{model} has an architecture of your own. Give --architecture {own}"
-        )
-    need(
-        mark.get("logits") != "energy",
-        f"{model}: its logits are energies (objective {mark.get('objective')}), not log-odds of a "
-        f"replacement; {advice} with objective rtd",
-    )
-    known = known.for_classes(config.architectures or ())
-    table = known.table(known.shape_of(config), "binary")
-    discriminator, missing = load_weights(known.network_class(table.name), model, config)
-    lacking = {name for row in table.head for name in row.theirs} & set(missing)
-    need(
-        not lacking and known.has_head(config, "binary"),
-        f"{model}: the checkpoint has no replaced-token head (a generator, or a fine-tuned model)",
-        advice,
-    )
-    need(
-        not missing,
-        f"{model}: the checkpoint lacks {len(missing)} weights of the encoder: "
-        f"{', '.join(missing[:8])}",
-    )
-    tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
-    framed = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
-    need(
-        framed and tokenizer.is_fast,
-        f"{model}: its tokenizer has no [CLS] and [SEP], or knows no offsets",
-    )
-    return Detector(model, discriminator, tokenizer, known)
-
-
-def encode(tokenizer: Any, text: str, name: str) -> Any:
-    """The ids, offsets and words of a text. Raises UserError if it has no tokens."""
-    need(bool(text.strip()), f"{name} is empty")
-    found = tokenised(tokenizer, text)
-    shown = repr(text.strip()[:40])
-    need(
-        bool(found["input_ids"]),
-        f"{name} has no token that the model's tokenizer knows: {shown}",
-    )
-    return found
+    need(detector.tokenizer.is_fast, f"{model}: its tokenizer knows no offsets")
+    return detector
 
 
 # ------------------------------------------------------------------ windows
 
 
-def windows_of(n: int, *, size: int) -> list[tuple[int, int]]:
-    """Windows [start, stop) that cover all n tokens. Each is `size` long (or n, the only one of a
-    short text) and shares a quarter with the next."""
-    if n <= size:
-        return [(0, n)]
-    step = max(1, size - size // OVERLAP)
-    starts = [*range(0, n - size, step), n - size]
-    return [(start, start + size) for start in starts]
-
-
-def batches_of(windows: list[Window], batch_size: int | None) -> Iterator[list[Window]]:
-    """The windows, the shortest first. batch_size: at once; None: at most MOST_WINDOWS with their
-    special tokens in MOST_SLOTS, or a single one."""
-    windows = sorted(windows, key=lambda w: w[2] - w[1])
-    lengths = [stop - start + 2 for _, start, stop in windows]
-    at = 0
-    while at < len(windows):
-        fit = (n for n in range(MOST_WINDOWS, 1, -1) if n * lengths[at : at + n][-1] <= MOST_SLOTS)
-        size = batch_size or next(fit, 1)
-        yield windows[at : at + size]
-        at += size
-
-
 def read_windows(
-    discriminator: Any,
-    tokenizer: Any,
-    architecture: Architecture,
-    ids: list[list[int]],
-    batches: Iterable[list[Window]],
+    detector: Scorer, ids: list[list[int]], length: int, batch_size: int | None
 ) -> list[torch.Tensor]:
-    """The probability of each token of each text, from the window that surrounds it best."""
+    """The probability of each token of each text, from the window that surrounds it best. length:
+    tokens of a window; batch_size: windows at once, None: MOST_WINDOWS, with MOST_SLOTS at most."""
+    windows = [
+        (i, *window)
+        for i, of_text in enumerate(ids)
+        for window in windows_of(len(of_text), size=length - 2)
+    ]
     probabilities = [torch.zeros(len(of_text)) for of_text in ids]
-    depths = [torch.full((len(of_text),), -1) for of_text in ids]
-    for batch in batches:
-        rows = [
-            [tokenizer.cls_token_id, *ids[i][start:stop], tokenizer.sep_token_id]
-            for i, start, stop in batch
-        ]
-        longest = max(map(len, rows))
-        pad = [tokenizer.pad_token_id]
-        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
-        mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-        with torch.inference_mode():
-            output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
-            p_BL = architecture.binary_logits(output).sigmoid()
-        for (i, start, stop), p_L in zip(batch, p_BL, strict=True):
-            # A token sees more of its surroundings the farther it is from the edges of its window.
-            place = torch.arange(stop - start)
-            inside = torch.minimum(place, place.flip(0))
-            better = inside > depths[i][start:stop]
-            probabilities[i][start:stop][better] = p_L[1 : 1 + stop - start][better]
-            depths[i][start:stop][better] = inside[better]
+    most = {"most": MOST_WINDOWS, "slots": MOST_SLOTS}
+    if batch_size:
+        most = {"most": batch_size, "slots": sys.maxsize}
+    for batch in in_batches(windows, lambda w: w[2] - w[1] + 2, **most):
+        rows = [detector.framed(ids[i][start:stop]) for i, start, stop, *_ in batch]
+        p_BL = detector.binary_logits(rows).sigmoid()
+        for (i, start, _, first, last), p_L in zip(batch, p_BL, strict=True):
+            probabilities[i][first:last] = p_L[1 + first - start : 1 + last - start]
     return probabilities
 
 
@@ -281,50 +171,17 @@ def joined(text: str, found: Any, names: list[str], probabilities: list[float]) 
 def show_detection(
     detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
 ) -> None:
-    """Coloured text on a terminal (not with NO_COLOR), otherwise a table of tab-separated
-    columns: the word or token, its probability of being replaced, and whether that reaches the
-    threshold."""
+    """A table of tab-separated columns: the word or token, its probability of being replaced, and
+    whether that reaches the threshold; or JSON."""
     pieces = detection.words if unit == "word" else detection.tokens
     if as_json:
         marked = [asdict(word) for word in detection.words if word.probability >= threshold]
         # Escaped throughout, so that no character of the text can control a terminal.
         said = asdict(detection) | {"threshold": threshold, "marked": marked}
         out.write(json.dumps(said) + "\n")
-    elif out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        show_coloured(detection.text, pieces, out, threshold=threshold)
     else:
         out.write(f"{unit}\tprobability\treplaced\n")
         for piece in pieces:
             replaced = "yes" if piece.probability >= threshold else "no"
             out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
     out.flush()
-
-
-def show_coloured(text: str, pieces: tuple[Piece, ...], out: TextIO, *, threshold: float) -> None:
-    """The text on backgrounds from none at 0 to red at 1, bold and underlined from the threshold,
-    and a line that names these pieces."""
-    from rich.console import Console
-    from rich.text import Text
-
-    shown = Text()
-    at = 0
-    for piece in sorted(pieces, key=lambda p: p.start):
-        if piece.end <= at:
-            continue
-        shown.append(harmless(text[at : max(at, piece.start)], keep="\n\t"))
-        strong = piece.probability >= threshold
-        fade = round(255 * (1 - piece.probability))
-        style = "bold underline " * strong + f"black on rgb(255,{fade},{fade})"
-        plain = piece.probability < 0.05 and not strong
-        inside = harmless(text[max(at, piece.start) : piece.end], keep="\n\t")
-        shown.append(inside, style="" if plain else style)
-        at = piece.end
-    shown.append(harmless(text[at:].rstrip(), keep="\n\t"))
-    marked = [p for p in pieces if p.probability >= threshold]
-    legend = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:MOST_NAMED])
-    if len(marked) > MOST_NAMED:
-        legend += f" and {len(marked) - MOST_NAMED} more"
-    said = f"replaced with probability of at least {threshold:g}: {legend or 'nothing'}"
-    console = Console(file=out, highlight=False, markup=False, emoji=False)
-    console.print(shown, soft_wrap=True)
-    console.print(Text(said, style="dim"), soft_wrap=True)

@@ -18,8 +18,8 @@ Shape suffixes: B rows of a batch, L tokens, N scored tokens of a batch, V vocab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -38,11 +38,12 @@ from ..exporting.loading import (
     tokenised,
 )
 from ..exporting.places import mark_of
+from ..progress import say
 from ..tables import class_at
+from ..train.machine import choose, computing_with
+from .windows import in_batches, windows_of
 
 Kind = Literal["mlm", "rtd", "electric"]
-OVERLAP = 4
-"""Windows share this part of their tokens with the next one: a quarter."""
 
 
 class Row(NamedTuple):
@@ -70,6 +71,10 @@ class Scorer:
     """The architecture that reads the logits of a binary head; None for a masked language model."""
     short: bool = False
     """Whether a masked language model's head can be run on the masked positions only."""
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
     def scores(
         self,
@@ -106,9 +111,8 @@ class Scorer:
         longest = min(max_seq_length or self.longest, self.longest)
         ids = [tokenised(self.tokenizer, text)["input_ids"] for text in texts]
         rows = list(self._rows(ids, longest - 2))
-        rows.sort(key=lambda row: len(row.ids))
         scores = torch.zeros(sum(map(len, ids)), dtype=torch.float64)
-        for batch in _batches(rows, batch_tokens):
+        for batch in in_batches(rows, lambda row: len(row.ids), slots=batch_tokens):
             places_N = torch.tensor([place for row in batch for place in row.out])
             scores[places_N] = self._score(batch).double().cpu()
             after(len(texts) * len(batch) / len(rows))
@@ -121,74 +125,62 @@ class Scorer:
         )
         return by_text
 
+    def framed(self, ids: list[int]) -> list[int]:
+        return [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
+
     def _rows(self, texts: Iterable[list[int]], size: int) -> Iterator[Row]:
         """size: tokens of a window without the special ones."""
         number = 0
         for ids in texts:
             for start, stop, first, last in windows_of(len(ids), size=size):
-                window = [
-                    self.tokenizer.cls_token_id,
-                    *ids[start:stop],
-                    self.tokenizer.sep_token_id,
-                ]
+                window = self.framed(ids[start:stop])
                 step = 1 if self.kind == "mlm" else max(1, last - first)
                 for a in range(first, last, step):
                     at = range(1 + a - start, 1 + a + step - start)
                     yield Row(window, at, range(number + a, number + a + step))
             number += len(ids)
 
+    def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+        """Ids and where they are real, [B, L]."""
+        longest, pad = max(map(len, rows)), [self.tokenizer.pad_token_id]
+        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
+        real_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+        return ids_BL.to(self.device), real_BL.to(self.device)
+
+    @torch.inference_mode()
+    def binary_logits(self, rows: Sequence[list[int]]) -> Tensor:
+        """What a binary head says of each token, [B, L]."""
+        assert self.architecture is not None
+        ids_BL, real_BL = self._padded(rows)
+        output = self.model(input_ids=ids_BL, attention_mask=real_BL.long())
+        return self.architecture.binary_logits(output).float()
+
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Tensor:
         """The scores of the tokens that the rows are for, [N]."""
-        device = next(self.model.parameters()).device
-        longest = max(len(row.ids) for row in batch)
-        pad = [self.tokenizer.pad_token_id]
-        ids_BL = torch.tensor(
-            [row.ids + pad * (longest - len(row.ids)) for row in batch], device=device
-        )
-        length_B = torch.tensor([len(row.ids) for row in batch], device=device)
-        mask_BL = torch.arange(longest, device=device) < length_B[:, None]
-        inputs = {"attention_mask": mask_BL.long()}
-        row_N = torch.tensor([b for b, row in enumerate(batch) for _ in row.at], device=device)
-        at_N = torch.tensor([place for row in batch for place in row.at], device=device)
+        rows = [row.ids for row in batch]
+        row_N = torch.tensor([b for b, row in enumerate(batch) for _ in row.at], device=self.device)
+        at_N = torch.tensor([place for row in batch for place in row.at], device=self.device)
         if self.architecture is not None:
-            output = self.model(input_ids=ids_BL, **inputs)
-            logits_N = self.architecture.binary_logits(output).float()[row_N, at_N]
+            logits_N = self.binary_logits(rows)[row_N, at_N]
             return -logits_N if self.kind == "electric" else F.logsigmoid(-logits_N)
-        masked_BL = ids_BL.index_put(
-            (row_N, at_N), torch.tensor(self.tokenizer.mask_token_id, device=device)
-        )
-        logits_NV = logits_at(
-            self.model, at_N, short=self.short, input_ids=masked_BL, **inputs
-        ).float()
+        ids_BL, real_BL = self._padded(rows)
+        mask = torch.tensor(self.tokenizer.mask_token_id, device=self.device)
+        inputs = {"input_ids": ids_BL.index_put((row_N, at_N), mask)}
+        inputs["attention_mask"] = real_BL.long()
+        logits_NV = logits_at(self.model, at_N, short=self.short, **inputs).float()
         return -F.cross_entropy(logits_NV, ids_BL[row_N, at_N], reduction="none")
 
 
-def windows_of(n: int, *, size: int) -> list[tuple[int, int, int, int]]:
-    """Windows that cover n tokens: start and stop of each, and the first and the end of the tokens
-    that are scored in it. Neighbours share a quarter, of which each scores the half that is farther
-    from its edge."""
-    if n <= size:
-        return [(0, n, 0, n)]
-    step = max(1, size - size // OVERLAP)
-    starts = [*range(0, n - size, step), n - size]
-    middles = [(a + size + b) // 2 for a, b in pairwise(starts)]
-    return [
-        (start, start + size, first, last)
-        for start, first, last in zip(starts, [0, *middles], [*middles, n], strict=True)
-    ]
-
-
-def _batches(rows: list[Row], batch_tokens: int) -> Iterator[list[Row]]:
-    """The rows, the shortest first, in batches of at most `batch_tokens` slots, or of a single
-    row."""
-    at = 0
-    while at < len(rows):
-        guess = max(1, batch_tokens // len(rows[at].ids))
-        last = rows[min(len(rows), at + guess) - 1]  # the longest of these, and of any fewer
-        size = max(1, batch_tokens // len(last.ids))
-        yield rows[at : at + size]
-        at += size
+@contextmanager
+def computing(threads: str, model: Any, device: torch.device, *, tokens: int) -> Iterator[None]:
+    """A context with the threads of the option --threads. tokens: of a forward pass."""
+    width = model.config.hidden_size
+    chosen = choose(threads, device=device, width=width, tokens=tokens, bf16=False)
+    if chosen.text():
+        say(chosen.text())
+    with computing_with(chosen):
+        yield
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:
@@ -231,47 +223,56 @@ def is_short(model: Any, *, vocab_size: int) -> bool:
 
 
 def load_scorer(
-    model: str, *, device: torch.device | None = None, architecture: str | None = None
+    model: str,
+    *,
+    device: torch.device | None = None,
+    architecture: str | None = None,
+    detects: bool = False,
 ) -> Scorer:
     """The scorer for a folder or Hub id. Its kind follows from the model's head (electrify.json
     tells energies from replaced-token logits). architecture: one's own, `module:Class`, which is
-    imported.
+    imported. detects: a folder that names no class is read by its replaced-token head
+    (Microsoft's DeBERTaV3).
 
-    Raises UserError if the weights of a head are missing, or if the tokenizer has no [MASK], [CLS]
-    or [SEP].
+    Raises UserError if the weights of a head are missing, which the library would fill with random
+    numbers, or if the tokenizer has no [MASK], [CLS] or [SEP].
     """
     if architecture:
         class_at(architecture)  # now `exported_as` knows it
-    config = load_config(model)
-    logits = mark_of(model).get("logits")
+    config, mark = load_config(model), mark_of(model)
+    logits = mark.get("logits")
     need(
         logits != "choice",
         f"{model}: its head compares a few candidates and gives no probability. Take the "
         "discriminator/ or the generator/ folder of its run",
     )
-    known = exported_as(config.model_type)
-    named = config.architectures or ()
-    detecting = known and known.for_classes(named)
-    if detecting and not (
-        detecting.classes["binary"] in named and detecting.has_head(config, "binary")
-    ):
-        detecting = None
+    known, named = exported_as(config.model_type), config.architectures or ()
+    need(
+        known is not None or not detects or "architecture" not in mark,
+        f"{model} has an architecture of your own. Give --architecture {mark.get('architecture')}",
+    )
     kind: Kind = "mlm"
     network: Any = transformers.AutoModelForMaskedLM
-    if detecting:
+    reader = known.for_classes(named) if known else None
+    binary = reader.classes["binary"] if reader else ""
+    asked = binary in named or (detects and not named)
+    if reader is not None and asked and reader.has_head(config, "binary"):
         kind = "electric" if logits == "energy" else "rtd"
-        network = detecting.network_class(detecting.classes["binary"])
-    elif known and known.classes["token"] in named:
-        # Ours if the folder says that it has what the library would leave out.
-        network = known.for_config(config.to_dict()).network_class(known.classes["token"])
+        network = reader.network_class(binary)
+    else:
+        reader = None
+        if known and known.classes["token"] in named:
+            # Ours if the folder says that it has what the library would leave out.
+            network = known.for_config(config.to_dict()).network_class(known.classes["token"])
     loaded, missing = load_weights(network, model, config)
-    if missing and not named and known:
+    if missing and not named and known and reader is None:
         # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.
         loaded, missing = load_weights(network, model, known.as_read(config))
     need(
         not missing,
-        f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...): a "
-        "score needs the head that it was pre-trained with",
+        f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...). It has "
+        f"no {'replaced-token head' if reader else 'language-model head'}, or not all of it",
+        "take the discriminator/ or the generator/ folder of a run",
     )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)
     names = ("cls_token", "sep_token", *(["mask_token"] if kind == "mlm" else []))
@@ -279,6 +280,4 @@ def load_scorer(
     need(not lacking, f"{model}: its tokenizer has no {' and no '.join(lacking)}")
     short = kind == "mlm" and is_short(loaded, vocab_size=config.vocab_size)  # on the CPU
     loaded.to(device or torch.device("cpu"))
-    return Scorer(
-        model, kind, loaded, tokenizer, positions_of(loaded), detecting or None, short=short
-    )
+    return Scorer(model, kind, loaded, tokenizer, positions_of(loaded), reader, short=short)

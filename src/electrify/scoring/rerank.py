@@ -252,14 +252,12 @@ def rerank(options: RerankConfig) -> Reranked:
     if options.output_file is not None and Path(options.output_file).exists():
         need(options.overwrite, f"{options.output_file} exists. Choose another, or --overwrite")
 
-    from ..train.machine import choose, computing_with, pick_device
-    from .pll import load_scorer
+    from ..train.machine import pick_device
+    from .pll import computing, load_scorer
 
-    device = pick_device(options.device)
+    device, tokens = pick_device(options.device), options.batch_tokens
     scorer = load_scorer(options.model, device=device, architecture=options.architecture)
-    width, tokens = scorer.model.config.hidden_size, options.batch_tokens
-    threads = choose(options.threads, device=device, width=width, tokens=tokens, bf16=False)
-    with computing_with(threads):
+    with computing(options.threads, scorer.model, device, tokens=tokens):
         weight, bonus = options.weight, options.length_bonus
         if development:
             weight, bonus = tuned(Lists.scored(development, scorer, batch_tokens=tokens))

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..finetuning.plot import named, our_style
 from .budgets import BASELINES
 from .report import MEANS, WON, Row, Table
@@ -124,14 +126,9 @@ def _curves(axis: Any, table: Table, panel: str, against: str) -> None:
         x = [_cost(table, row, against) for row in rows]
         axis.plot(x, [scale * row.mean.value for row in rows], label=name, **look)
         # Intervals as a band between those neighbours that have one; a single seed has none.
-        known = [math.isfinite(row.mean.low) for row in rows]
-        low, high = (
-            [
-                scale * getattr(row.mean, end) if has else math.nan
-                for row, has in zip(rows, known, strict=True)
-            ]
-            for end in ("low", "high")
-        )
+        ends = np.array([(row.mean.low, row.mean.high) for row in rows]).reshape(-1, 2).T
+        low, high = scale * np.where(np.isfinite(ends), ends, math.nan)
+        known = np.isfinite(low)
         axis.fill_between(x, low, high, where=known, color=look["color"], alpha=0.15, lw=0)
         for at, row in zip(x, rows, strict=True):
             seeds = [scale * value for value in row.by_seed.values()]

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -71,14 +72,13 @@ class Row:
     """Whether the difference is: on tasks together with those of all other tasks (Holm)."""
 
     @property
-    def lead(self) -> Interval | None:
+    def lead(self) -> float:
         """By how much it is better than the first recipe: below 0 in ranks, above half of the tasks
         won."""
         if self.task == WON:
-            return self.mean - int(self.metric.removeprefix("of ")) / 2
-        if self.task == SCORE and self.difference:
-            return -self.difference
-        return self.difference
+            return self.mean.value - int(self.metric.removeprefix("of ")) / 2
+        value = self.difference.value if self.difference else 0.0
+        return -value if self.task == SCORE else value
 
     def shown(self, *, marks: bool) -> str:
         """`67.1 ± 1.2` of a fraction, `1.67 ± 0.72` of a rank, `5.8 ± 1.2 of 9`. marks: bold where
@@ -88,9 +88,9 @@ class Row:
         text = f"{scale * self.mean.value:.{digits}f}"
         text += f" ± {half:.{digits}f}" if math.isfinite(half) else ""
         text += f" {self.metric}" if self.task == WON else ""
-        if not marks or self.lead is None or not self.significant:
+        if not marks or not self.significant:
             return text
-        return f"**{text}**" if self.lead.value > 0 else f"*{text}*"
+        return f"**{text}**" if self.lead > 0 else f"*{text}*"
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def table_of(
     budgets = sorted({r.budget for r in trained})
     values = [*_means(results, tasks, score), *_scores(results, tasks)]
     rows = _rows(values, recipes[0])
-    curves = [_curve(*pair) for pair in _pairs(rows, budgets, recipes, [DECLARED, *tasks])]
+    curves = list(_curves(rows, budgets, recipes, [DECLARED, *tasks]))
     for budget in budgets:
         measured = [row for row in rows if row.budget == budget and row.task in tasks]
         rows += _ranked(measured, budget, recipes[0])
@@ -296,69 +296,60 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
         )
         lead = None if recipe == first else paired(own, theirs)
         average = mean(list(own.values()) or [rank])
-        certain = lead is not None and lead.excludes_zero
+        certain = lead is not None and lead.excludes(0)
         yield Row(recipe, budget, SCORE, "rank", own, average, lead, significant=certain)
         if recipe != first and first in scores:
             pair = ({t: row.by_seed for t, row in scores[n].items()} for n in (recipe, first))
             if len(won := tasks_won(*pair)) > 1:  # of one seed it would look like a result
                 average = mean(list(won.values()))
-                certain = (average - len(tasks) / 2).excludes_zero
+                certain = average.excludes(len(tasks) / 2)
                 metric = f"of {len(tasks)}"
                 yield Row(recipe, budget, WON, metric, won, average, significant=certain)
 
 
-def _pairs(
+def _curves(
     rows: Iterable[Row], budgets: Sequence[float], recipes: Sequence[str], tasks: Sequence[str]
-) -> Iterator[tuple[list[Row], list[Row]]]:
-    """The rows by budget of each further recipe and of the first one, on each task where both have
-    all budgets. Needs two budgets."""
+) -> Iterator[Curve]:
+    """The curves of each further recipe against the first one, on each task where both have all
+    budgets. Needs two budgets."""
     found = {(row.recipe, row.task, row.budget): row for row in rows}
-    for recipe in recipes[1:] if len(budgets) > 1 else ():
-        for task in tasks:
-            names = (recipe, recipes[0])
-            pair = [[found.get((name, task, b)) for b in budgets] for name in names]
-            ours, theirs = ([row for row in curve if row] for curve in pair)
-            if len(ours) == len(theirs) == len(budgets):
-                yield ours, theirs
-
-
-def _curve(ours: Sequence[Row], theirs: Sequence[Row]) -> Curve:
-    """The curve of a recipe from its rows and those of the first one, by budget."""
-    differences = [
-        [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
-        for a, b in zip(ours, theirs, strict=True)
-    ]
-    budgets, score = [row.budget for row in ours], theirs[-1].mean.value
-    means = [statistics.fmean(found) if found else 0.0 for found in differences]
-    crosses, ahead = Interval(math.inf, -math.inf, math.inf), 0.0
-    if all(differences):
-        crosses, ahead = crossing(budgets, differences), means[-1]
-    reaches = reached(budgets, [list(row.by_seed.values()) for row in ours], score)
-    return Curve(
-        ours[0].recipe,
-        ours[0].task,
-        ahead,
-        all(mean * ahead > 0 for mean in means),
-        round(abs(means[-1]) - abs(means[0]), 12),
-        max(map(len, differences)),
-        crosses,
-        score,
-        reaches,
-        budgets[-1] / max(reaches.value, budgets[0]),
-    )
+    for recipe, task in product(recipes[1:] if len(budgets) > 1 else (), tasks):
+        ours, theirs = ([found.get((n, task, b)) for b in budgets] for n in (recipe, recipes[0]))
+        pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a and b]
+        if len(pairs) < len(budgets):
+            continue
+        differences = [
+            [a.by_seed[s] - b.by_seed[s] for s in sorted(a.by_seed.keys() & b.by_seed.keys())]
+            for a, b in pairs
+        ]
+        means = [statistics.fmean(of) if of else 0.0 for of in differences]
+        crosses, ahead = Interval(math.inf, -math.inf, math.inf), 0.0
+        if all(differences):
+            crosses, ahead = crossing(budgets, differences), means[-1]
+        score = pairs[-1][1].mean.value
+        reaches = reached(budgets, [list(a.by_seed.values()) for a, _ in pairs], score)
+        yield Curve(
+            recipe,
+            task,
+            ahead,
+            always=all(mean * ahead > 0 for mean in means),
+            grows=round(abs(means[-1]) - abs(means[0]), 12),
+            seeds=max(map(len, differences)),
+            crosses=crosses,
+            score=score,
+            reached=reaches,
+            times=budgets[-1] / max(reaches.value, budgets[0]),
+        )
 
 
 def _costs(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, float | None]]:
     grouped: dict[tuple[str, float], list[Result]] = {}
-    for r in results:
+    for r in (r for r in results if r.steps):
         grouped.setdefault((r.entry, r.budget), []).append(r)
+    names = ("flops", "tokens", "seconds")
     return {
-        key: {
-            name: statistics.median(float(getattr(r, name)) for r in found)
-            for name in ("flops", "tokens", "seconds")
-        }
+        key: {name: statistics.median(float(getattr(r, name)) for r in of) for name in names}
         for key, of in grouped.items()
-        if (found := [r for r in of if r.steps])
     }
 
 
@@ -434,10 +425,8 @@ def markdown(table: Table) -> str:
         "",
     ]
     for budget, (head, *rows) in tables(table, marks=True):
-        lines += [f"## {budget}", ""]
-        lines += ["| " + " | ".join(map(inert, head)) + " |"]
-        lines += ["|---|" + "---:|" * (len(head) - 1)]
-        lines += ["| " + " | ".join([inert(row[0]), *row[1:]]) + " |" for row in rows] + [""]
+        shown = [[inert(name), *cells] for name, *cells in rows]
+        lines += [f"## {budget}", "", *_table(list(map(inert, head)), shown), ""]
     cut = [(short, name) for name, short in table.shown.items() if short != name]
     lines += [f"- {inert(short)} stands for {inert(name)}" for short, name in cut]
     lines += [f"- {inert(line)}" for line in sentences(table)]
@@ -452,20 +441,27 @@ def _named(table: Table) -> str:
     return f"mean over families of (score - floor) / (ceiling - floor): {families}"
 
 
+def _table(head: list[str], rows: Iterable[list[str]], *, texts: int = 1) -> list[str]:
+    """The lines of a table, numbers right of the first `texts` columns."""
+    rule = "|" + "---|" * texts + "---:|" * (len(head) - texts)
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return [first, rule, *others]
+
+
 def _pretraining(table: Table) -> list[str]:
     """The figures of pre-training at the largest budget, as a table. Those of different objectives
     are not comparable, so none is bold."""
-    lines = []
+    last, rows = table.budgets[-1:], []
     for row in table.rows:
-        if row.task == HELD_OUT and row.budget == table.budgets[-1] and row.recipe in table.shown:
+        if row.task == HELD_OUT and [row.budget] == last and row.recipe in table.shown:
             m = row.mean
             bounds = f"{m.low:.3f} to {m.high:.3f}" if math.isfinite(m.high - m.low) else "one seed"
             name = inert(table.shown[row.recipe])
-            lines.append(f"| {name} | {inert(row.metric)} | {m.value:.3f} | {bounds} |")
-    if not lines:
+            rows.append([name, inert(row.metric), f"{m.value:.3f}", bounds])
+    if not rows:
         return []
-    title = f"## Pre-training, on held-out text: {with_unit(table.budgets[-1], table.equal)}"
-    return ["", title, "", "| recipe | figure | mean | interval |", "|---|---|---:|---:|", *lines]
+    title = f"## Pre-training, on held-out text: {with_unit(last[0], table.equal)}"
+    return ["", title, "", *_table(["recipe", "figure", "mean", "interval"], rows, texts=2)]
 
 
 def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
@@ -500,23 +496,27 @@ def _in_equal_time(table: Table) -> Iterator[str]:
     """What each recipe and the first one reach in the same minutes, the longest for which both have
     a score, by interpolation between their budgets."""
     task = DECLARED if table.score else PLAIN
-    curves = {}
-    for recipe in table.recipes:
+    name, *others = table.recipes
+
+    def curve(recipe: str) -> np.ndarray:
+        """Logarithms of seconds, rising, and scores."""
         rows = [row for b in table.budgets if (row := table.row(recipe, b, task))]
         costs = [table.costs.get((recipe, row.budget), {}).get("seconds") for row in rows]
-        curves[recipe] = [
-            (math.log(s), row.mean.value) for s, row in zip(costs, rows, strict=True) if s
-        ]
-    first, *others = (np.array(sorted(points)).reshape(-1, 2).T for points in curves.values())
-    for recipe, curve in zip(table.recipes[1:], others, strict=True):
-        if min(curve.shape[1], first.shape[1]) > 1:
-            at = min(curve[0, -1], first[0, -1])
-            if at > max(curve[0, 0], first[0, 0]):
-                ours, theirs = (100 * np.interp(at, x, y) for x, y in (curve, first))
-                yield (
-                    f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
-                    f"{ours:.1f}, {table.shown[table.recipes[0]]} {theirs:.1f}"
-                )
+        points = [(math.log(s), r.mean.value) for s, r in zip(costs, rows, strict=True) if s]
+        return np.array(sorted(points)).reshape(-1, 2).T
+
+    first = curve(name)
+    for recipe in others:
+        pair = curve(recipe), first
+        if min(x.shape[1] for x in pair) < 2:
+            continue
+        at = min(x[0, -1] for x in pair)
+        if at > max(x[0, 0] for x in pair):
+            ours, theirs = (100 * np.interp(at, *x) for x in pair)
+            yield (
+                f"{task}: in {math.exp(at) / 60:.0f} minutes each {table.shown[recipe]} has "
+                f"{ours:.1f}, {table.shown[name]} {theirs:.1f}"
+            )
 
 
 def sentences(table: Table) -> list[str]:

@@ -30,7 +30,8 @@ from ..train import GENERATOR_STAGE, METRICS, checkpoint
 from ..train.auto import probe
 from ..train.run import FORWARD
 from ..train.signals import SAVED_EXIT
-from .budgets import Trial, as_started, tokens_of
+from .budgets import NO_ENCODER, Trial, as_started, tokens_of
+from .measures import without_encoder
 from .one_run import OUTCOME, RUN, WORK
 from .options import CompareConfig
 from .report import Table, short_names, table_of, write_report
@@ -40,8 +41,8 @@ from .study import (
     STUDY,
     Result,
     Study,
+    digest,
     key_of,
-    measure_without,
     merged,
     read_results,
     write_results,
@@ -360,14 +361,18 @@ class Runner:
 
     def without_encoder(self) -> list[Result]:
         """The line of the tasks without an encoder, if baselines are asked for and have any."""
-        if not self.study.config.baselines:
+        study = self.study
+        if not study.config.baselines:
             return []
-        new = measure_without(self.study, self.results)
-        if not new.scores:
-            return []
-        self.results[new.key] = new
-        write_results(self.study.out, self.results.values())
-        return [new]
+        line = Result(NO_ENCODER, 0.0, 0, digest(study.kept))
+        if line.key not in self.results:
+            found = ((m.name, without_encoder(m, study.config)) for m in study.measures)
+            scores = {name: score for name, score in found if score is not None}
+            if not scores:
+                return []
+            self.results[line.key] = replace(line, scores=scores)
+            write_results(study.out, self.results.values())
+        return [self.results[line.key]]
 
     def stop(self) -> None:
         """Tells every process to save and end, and waits for them."""

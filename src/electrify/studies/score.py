@@ -6,6 +6,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from annotated_types import MinLen
 
 from ..errors import UserError
 from ..values import plain_yaml
@@ -17,7 +20,7 @@ DECLARED = Path(__file__).with_name("score.yaml")
 class Score:
     """Scores are fractions."""
 
-    families: dict[str, dict[str, float]]
+    families: dict[str, Annotated[dict[str, float], MinLen(1)]]
     """Family -> task -> ceiling: the score of a task that counts as 1."""
     floors: dict[str, float] = field(default_factory=dict)
     """Task -> the least floor. Others have the score of random weights."""
@@ -55,9 +58,6 @@ def read_score(path: Path = DECLARED) -> Score:
         raise UserError(f"{path} cannot be read: {e.strerror}") from e
     except ValidationError as e:
         raise UserError(f"{path} is not a score. Write families: {{NAME: {{TASK: 0.9}}}}") from e
-    names = score.tasks
-    if not all(score.families.values()) or len(set(names)) < len(names):
-        raise UserError(f"{path}: each family needs tasks, and each task one family")
-    for name in score.floors.keys() - set(names):
+    for name in score.floors.keys() - set(score.tasks):
         raise UserError(f"{path}: {name} has a floor and no family")
     return score

@@ -7,7 +7,7 @@ have Student's interval, with a variance that is pooled over the recipes of a bu
 alone hardly know theirs. Curves are drawn again with Student's errors whose spread is pooled over
 the budgets.
 
-Shape suffixes: B budgets, D draws.
+Shape suffixes: B budgets, D draws, R recipes, T tasks.
 """
 
 from __future__ import annotations
@@ -35,15 +35,8 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
-
-    def __sub__(self, x: float) -> Interval:
-        return Interval(self.value - x, self.low - x, self.high - x)
-
-    def __neg__(self) -> Interval:
-        return Interval(-self.value, -self.high, -self.low)
+    def excludes(self, x: float) -> bool:
+        return self.low > x or self.high < x
 
 
 @dataclass(frozen=True)
@@ -173,12 +166,9 @@ def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     from scipy import stats
 
     recipes = sorted(set.intersection(*(set(of) for of in scores.values()))) if scores else []
-    ranks: dict[str, list[float]] = {name: [] for name in recipes}
-    for of in scores.values():
-        found = stats.rankdata([-of[name] for name in recipes])
-        for name, rank in zip(recipes, found, strict=True):
-            ranks[name].append(float(rank))
-    return {name: float(np.mean(r)) for name, r in ranks.items()}
+    worse_TR = np.array([[-of[name] for name in recipes] for of in scores.values()])
+    ranks = stats.rankdata(worse_TR, axis=1).mean(0).tolist() if recipes else []
+    return dict(zip(recipes, ranks, strict=True))
 
 
 def tasks_won(

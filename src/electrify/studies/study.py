@@ -30,7 +30,6 @@ from ..train.start import content_of, starts_of
 from ..values import plain_yaml
 from .budgets import (
     BASELINES,
-    NO_ENCODER,
     UNTRAINED,
     Cost,
     Trial,
@@ -40,7 +39,7 @@ from .budgets import (
     trials_of,
     untrained,
 )
-from .measures import Measure, digest_of, measure_named, network_of, without_encoder
+from .measures import Measure, digest_of, measure_named, network_of
 from .options import CompareConfig
 from .score import DECLARED, Score, read_score
 from .statistics import SCORE
@@ -57,6 +56,7 @@ COMPARED = sorted(GUARDS | {"eval_rows"})
 """Options that may differ when a run goes on, but not between recipes that are compared: which
 updates are refused, and the rows of the validation set."""
 OTHERS = {"data": "another corpus", "task_data": "other --tasks, or other examples of them"}
+OTHERS["score"] = "another score"
 Key = tuple[str, float, int, str]
 
 
@@ -162,8 +162,12 @@ def identity(entry: str, recipe: Recipe, kept: Mapping[str, Any]) -> str:
     starts from, and what its study keeps."""
     decides = decisive(recipe) | {name: getattr(recipe.train, name) for name in COMPARED}
     starts = {name: content_of(start) for name, start in starts_of(recipe).items()}
-    parts = [entry, decides, starts, kept]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return digest([entry, decides, starts, kept])
+
+
+def digest(value: Any) -> str:
+    """A hash of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def key_of(trial: Trial) -> Key:
@@ -179,16 +183,13 @@ def _must_agree(out: Path, kept: Mapping[str, Any], score: Score | None) -> None
     if not path.exists():
         return
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(had, dict) or "score" not in had:
-        raise UserError(f"{path} is not the plan of a study. Choose another --output-dir")
-    for name in kept:
-        if had.get(name) != kept[name]:
-            what = f"--{name.replace('_', '-')} {had.get(name)}, not {kept[name]}"
+    now = {**kept, "score": asdict(score) if score else SCORE}
+    for name in now:
+        if had.get(name) != now[name]:
+            what = f"--{name.replace('_', '-')} {had.get(name)}, not {now[name]}"
             raise UserError(
                 f"{out} holds a study with {OTHERS.get(name, what)}. Choose another --output-dir"
             )
-    if had["score"] != (asdict(score) if score else SCORE):
-        raise UserError(f"{out} holds a study with another score. Choose another --output-dir")
 
 
 def write_study(study: Study) -> None:
@@ -249,16 +250,6 @@ def merged(had: Result | None, new: Result) -> Result:
     if new.steps:
         failed.pop(PRETRAIN, None)
     return replace(new if new.scores else had, scores=scores, failed=failed)
-
-
-def measure_without(study: Study, results: Mapping[Key, Result]) -> Result:
-    """The tasks without an encoder: their line among the results, or a new one."""
-    kept = json.dumps(study.kept, sort_keys=True).encode()
-    line = Result(NO_ENCODER, 0.0, 0, hashlib.sha256(kept).hexdigest()[:16])
-    if line.key in results:
-        return results[line.key]
-    found = ((m.name, without_encoder(m, study.config)) for m in study.measures)
-    return replace(line, scores={name: score for name, score in found if score is not None})
 
 
 def read_results(out: Path) -> dict[Key, Result]:

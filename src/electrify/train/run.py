@@ -321,13 +321,7 @@ def train_run(planned: Planned) -> Result:
     with dist.together():
         if summary.finished and world.is_main:
             whole = not any(map(dist.is_sharded, run.state.named.values()))
-            exported = export_run(
-                folder,
-                built if whole else None,
-                config=config,
-                facts=facts,
-                records=list(log.last.values()),
-            )
+            exported = export_run(folder, built if whole else None, config=config, facts=facts)
     return Result(folder, summary, exported)
 
 
