@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
+    "serve": ("serving.options:ServeConfig", "Serve models over HTTP, with a page"),
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
     "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
     "compare": ("studies.options:CompareConfig", "Compare recipes at equal budgets"),
