@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -25,6 +26,8 @@ from starlette.testclient import TestClient
 from electrify.errors import UserError
 from electrify.serving.app import Service, create_app
 from electrify.serving.batches import Batches, Job
+from electrify.serving.gate import Gate
+from electrify.serving.metrics import Metrics
 from electrify.serving.models import Served
 from electrify.serving.options import ServeConfig
 
@@ -328,6 +331,25 @@ def test_a_request_that_waits_too_long():
     stuck.go.set()
     assert client.post("/score", json={"text": "c"}).status_code == 200
     assert service.metrics.values['electrify_batch_texts_sum{kind="score"}'] == 2
+
+
+def test_an_answer_that_has_begun_is_not_cut_off():
+    """A client that reads slowly has as much time again."""
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.3)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a"})
+
+    async def slowly(message: Any) -> None:
+        await asyncio.sleep(0.3)
+        sent.append(message["type"])
+
+    gate = Gate(app, ServeConfig(models=("a",), timeout=0.8), Metrics(), [])
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    asyncio.run(gate(scope, lambda: asyncio.sleep(0), slowly))
+    assert sent == ["http.response.start", "http.response.body"]
 
 
 def test_an_error_of_ours_is_told_to_the_log_alone(caplog):

@@ -32,7 +32,6 @@ from .models import ALTERNATIVES, KINDS, Served
 from .options import ServeConfig
 
 NOT_JSON = "the body is not a JSON object with content-type application/json"
-SECONDS_TO_CLOSE = 2
 
 
 def valid(text: str) -> str:
@@ -189,9 +188,7 @@ def create_app(service: Service) -> FastAPI:
 
     @app.get("/health")
     async def health() -> Response:
-        if service.batches.thread.is_alive():
-            return JSONResponse({"status": "ok"})
-        return failure(503, "the thread that computes has ended")
+        return JSONResponse({"status": "ok"})
 
     @app.get("/models")
     async def models() -> Response:
@@ -219,7 +216,7 @@ def serve(options: ServeConfig) -> None:
         service.batches.thread.start()
         how: Any = {"access_log": False, "log_config": None, "log_level": "error", "ws": "none"}
         how |= {"lifespan": "off", "server_header": False}
-        how["timeout_graceful_shutdown"] = math.ceil(options.timeout) + SECONDS_TO_CLOSE
+        how["timeout_graceful_shutdown"] = 2 * math.ceil(options.timeout)
         host, port = listener.getsockname()[:2]
         say(f"serving on http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")
         # Notes on texts belong to whoever sent them, and not into the log of the server.

@@ -71,7 +71,8 @@ class Batches:
             return
         try:
             found = self.work(jobs[0].key, [item for job in jobs for item in job.items])
-        except Exception as e:  # noqa: BLE001 - it belongs to a request, and the thread goes on
+        # It belongs to a request, and the thread goes on. Rust's panics are no Exceptions.
+        except BaseException as e:  # noqa: BLE001
             if len(jobs) == 1:
                 jobs[0].answer.set_exception(e)
                 return

@@ -90,10 +90,17 @@ class Gate:
             app = failure(503, f"the server has {most} requests without an answer. Try again")
         elif int(dict(scope["headers"]).get(b"content-length", 0)) > most_bytes:
             app = failure(413, f"the body has more than {most_bytes:,} bytes")
+        now = asyncio.get_running_loop().time
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":  # an answer is not cut off by its deadline
+                deadline.reschedule(now() + options.timeout)
+            await send(message)
+
         self.unanswered[client] += 1
         try:
-            async with asyncio.timeout(options.timeout):
-                await app(scope, receive, send)
+            async with asyncio.timeout(options.timeout) as deadline:
+                await app(scope, receive, sending)
         finally:
             self.unanswered[client] -= 1
             self.unanswered += Counter()  # without those that have none

@@ -32,7 +32,7 @@ class ServeConfig(Options):
     max_waiting: Count = 128
     """Requests that are accepted and not yet answered. One client address has at most half."""
     timeout: Positive = 30.0
-    """Seconds from the start of a request to its answer."""
+    """Seconds until an answer begins. A client has as many again to receive it."""
     threads: str = "auto"
     """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else all cores)."""
 

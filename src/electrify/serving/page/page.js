@@ -1,7 +1,7 @@
 "use strict";
 // Text from a user or a model reaches the page through textContent alone.
 const at = (id) => document.getElementById(id);
-const percent = (p) => `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
+const percent = (p) => `${(100 * p).toFixed(p < 0.1 ? 1 : 0)}\u00a0%`;
 const WAIT_MS = 300; // before a focused word asks for its alternatives
 let models = [];
 let text = ""; // the text that was checked, whatever the field holds now
@@ -50,7 +50,6 @@ async function check() {
     model = at("model").value;
     const found = await ask("detect", { text, model });
     show(found.result.words);
-    tell("");
   } catch (error) {
     at("found").hidden = at("alternatives").hidden = true;
     tell(error.message, true);
@@ -69,10 +68,9 @@ function show(found) {
   for (const { start, end, probability } of found) {
     if (end <= last) continue; // a character of several pieces
     box.append(characters.slice(last, Math.max(start, last)).join(""));
-    const button = element("button", characters.slice(Math.max(start, last), end).join(""));
-    button.type = "button";
-    button.className = "word";
-    button.tabIndex = -1;
+    const button = element("span", characters.slice(Math.max(start, last), end).join(""));
+    button.className = "word"; // a button would be broken from the punctuation after it
+    button.setAttribute("role", "button");
     button.style.setProperty("--p", probability);
     button.title = `replaced: ${percent(probability)}`;
     button.setAttribute("aria-pressed", "false");
@@ -100,9 +98,9 @@ function mark() {
   }
   if (words.length && !marked.length) words[0].button.tabIndex = 0;
   const named = marked.slice(0, 8).join(", ") + (marked.length > 8 ? ", ..." : "");
-  at("summary").textContent = marked.length
+  tell(marked.length
     ? `${marked.length} of ${words.length} words marked: ${named}`
-    : `None of ${words.length} words marked.`;
+    : `None of ${words.length} words marked.`);
 }
 
 // ---------------------------------------------------------------- alternatives
@@ -139,9 +137,14 @@ async function alternatives(word) {
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-function move(event) {
+function press(event) {
   const from = words.findIndex((word) => word.button === event.target);
   if (from < 0) return;
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    alternatives(words[from]);
+    return;
+  }
   let to = from + (STEPS[event.key] ?? 0);
   if (event.key === "Home") to = 0;
   if (event.key === "End") to = words.length - 1;
@@ -175,7 +178,7 @@ at("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
 at("threshold").addEventListener("input", mark);
-at("words").addEventListener("keydown", move);
+at("words").addEventListener("keydown", press);
 at("words").addEventListener("click", (event) => {
   const word = wordOf(event.target);
   if (word) alternatives(word);
