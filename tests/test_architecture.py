@@ -44,6 +44,7 @@ ORDER = [
     {"studies"},
     {"demo"},
     {"api"},
+    {"serving"},
     {"cli"},
     {"__main__"},
 ]
@@ -52,7 +53,7 @@ RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 SHARED = ((), ("objective",), ("losses",), ("metrics",), ("contrast",))
 SHARED_FILES = ", ".join(f"{name[0]}.py" for name in SHARED if name)
 HEAVY = {"torch", "transformers", "datasets", "sklearn", "scipy", "matplotlib", "pyarrow", "rich"}
-HEAVY |= {"tokenizers", "pandas", "tensorboard", "ray"}
+HEAVY |= {"tokenizers", "pandas", "tensorboard", "ray", "fastapi", "uvicorn"}
 
 
 def parts(path: Path) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
+    "serve": ("serving.options:ServeConfig", "Serve models over HTTP, with a page"),
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
     "score": ("scoring.options:ScoreConfig", "Score how well texts fit a model"),
     "rerank": ("scoring.options:RerankConfig", "Rerank n-best lists, with word error rates"),

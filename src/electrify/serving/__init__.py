@@ -1,0 +1,1 @@
+"""`electrify serve`: models over HTTP, with a page."""

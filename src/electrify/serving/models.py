@@ -1,0 +1,142 @@
+"""A model that is served: what it can do, and its answers as plain values of JSON.
+
+Shape suffixes: V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from ..api import load
+from ..architectures import exported_as
+from ..errors import UserError, need
+from ..exporting import loading
+
+KINDS = ("detect", "score", "predict", "embed")
+ALTERNATIVES = "alternatives"
+BESIDE = ("generator", "corrector")
+"""Folders of a run with a masked language model, next to the discriminator."""
+MOST_ALTERNATIVES = 5
+MOST_READ = 512
+"""Tokens around a word from which its alternatives are computed."""
+MARKS = ("▁", "Ġ")
+"""What the first piece of a word begins with, for tokenizers that mark it."""
+CONTINUING = "##"
+"""What the other pieces of a word begin with, in WordPiece."""
+
+
+class Served:
+    """A model that stays loaded. Raises UserError if it can do nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.encoder = load(name)
+        self.kinds: list[str] = []
+        """What it can do."""
+        self.alternatives: Alternatives | None = None
+        """The masked language model next to it, or the model itself if it is one."""
+        self.tags = False
+        """Whether it predicts tags, and takes lists of words."""
+        for kind in KINDS:
+            try:
+                self._load(kind)
+                self.kinds.append(kind)
+            except UserError:
+                if kind == KINDS[-1] and not self.kinds:
+                    raise
+        folder = Path(self.encoder.model)
+        beside = [place for name in BESIDE if (place := folder.parent / name).is_dir()]
+        for place in beside if "detect" in self.kinds else [folder]:
+            try:
+                self.alternatives = Alternatives(str(place))
+                self.kinds.append(ALTERNATIVES)
+                break
+            except UserError:
+                continue  # another head, such as that of energies or of a task
+
+    def _load(self, kind: str) -> None:
+        """Loads what this kind of request needs, without a text. Raises UserError."""
+        if kind != "predict":
+            getattr(self.encoder, kind)([])
+            return
+        try:
+            self.encoder.predict([], pairs=[])
+        except UserError:
+            self.encoder.predict([])
+            self.tags = True  # taggers alone take no pairs
+
+    def answers(self, kind: str, items: list[Any]) -> list[Any]:
+        """An answer for each item: a text, for predict (text, pair or None), for alternatives
+        (text, start, end). Raises UserError."""
+        match kind:
+            case "detect":
+                threads = str(torch.get_num_threads())  # auto would measure during a request
+                return [asdict(found) for found in self.encoder.detect(items, threads=threads)]
+            case "score":
+                return self.encoder.score(items)
+            case "embed":
+                return self.encoder.embed(items).tolist()
+            case "predict":
+                texts, pairs = map(list, zip(*items, strict=True))
+                fit = all(isinstance(text, list) == self.tags for text in texts)
+                kinds = "lists of words" if self.tags else "plain texts"
+                need(fit, f"{self.name} reads {kinds}")
+                found = self.encoder.predict(texts, pairs=None if None in pairs else pairs)
+                return [{k: v for k, v in asdict(p).items() if v is not None} for p in found]
+        assert self.alternatives is not None  # the server asks a model for what it can do
+        return [self.alternatives(*item) for item in items]
+
+
+class Alternatives:
+    """A masked language model that names words in the place of another. Raises UserError if the
+    folder holds none."""
+
+    def __init__(self, model: str) -> None:
+        config = loading.load_config(model)
+        known = exported_as(config.model_type)
+        network: Any = transformers.AutoModelForMaskedLM
+        if known and known.classes["token"] in (config.architectures or ()):
+            network = known.for_config(config.to_dict()).network_class(known.classes["token"])
+        self.network, missing = loading.load_weights(network, model, config)
+        self.tokenizer = loading.load_tokenizer(model, vocab_size=config.vocab_size)
+        self.frame = [self.tokenizer.cls_token_id, self.tokenizer.sep_token_id]
+        self.mask = self.tokenizer.mask_token_id
+        framed = None not in (*self.frame, self.mask) and self.tokenizer.is_fast
+        need(not missing and framed, f"{model} has no language-model head or no [MASK]")
+        self.longest = min(loading.positions_of(self.network), MOST_READ)
+
+    @torch.inference_mode()
+    def __call__(self, text: str, start: int, end: int) -> list[dict[str, Any]]:
+        """The most probable words in the place of text[start:end], of those that are one entry of
+        the vocabulary. Raises UserError if there is no word."""
+        found = loading.tokenised(self.tokenizer, text)
+        ids, offsets = found["input_ids"], found["offset_mapping"]
+        inside = [k for k, (a, b) in enumerate(offsets) if a < end and b > start]
+        need(bool(inside), f"there is no word between {start} and {end}")
+        before, after = ids[: inside[0]], ids[inside[-1] + 1 :]
+        room = self.longest - 3
+        right = min(len(after), max(room // 2, room - len(before)))
+        before = before[max(0, len(before) + right - room) :]
+        cls, sep = self.frame
+        row = [cls, *before, self.mask, *after[:right], sep]
+        logits_V = self.network(input_ids=torch.tensor([row])).logits[0, len(before) + 1].float()
+        p_V, order_V = logits_V.softmax(-1).sort(descending=True)
+        marked = self._name(ids[inside[0]]).startswith(MARKS)
+        words = (
+            {"word": word, "probability": p}
+            for token, p in zip(order_V.tolist(), p_V.tolist(), strict=True)
+            if token not in self.tokenizer.all_special_ids
+            and not self._name(token).startswith(CONTINUING)
+            and self._name(token).startswith(MARKS) == marked
+            and (word := self.tokenizer.decode([token]).strip())
+        )
+        return list(islice(words, MOST_ALTERNATIVES))
+
+    def _name(self, token: int) -> str:
+        return str(self.tokenizer.convert_ids_to_tokens(token))
