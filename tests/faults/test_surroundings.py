@@ -53,18 +53,6 @@ def test_a_full_disk(small_data: Path, unbroken: Path, small_disk: Path, tmp_pat
     same_ending(unbroken, folder, step=24)
 
 
-def test_a_disk_too_small_from_the_start(small_data, small_disk, tmp_path):
-    said = run(
-        pretrain_words(
-            small_data, small_disk / "run", **SHORT | {"hidden_size": 128, "embedding_size": 128}
-        ),
-        tmp_path,
-        expect=2,
-    )
-    assert "the checkpoints of this run need" in said
-    assert not (small_disk / "run").exists()
-
-
 BACKWARDS = """
 import time
 _now, _began = time.time, time.time()

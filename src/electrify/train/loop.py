@@ -16,6 +16,7 @@ from torch import Tensor
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
+from ..errors import UserError
 from ..flop_counts import PeriodFlops, flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows, kinds_of, matrices_of
 from ..objectives.objective import Objective, Step
@@ -25,9 +26,9 @@ from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import checkpoint
 from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
-from .guard import Safety
+from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog
-from .meter import shown_rate, slow_text
+from .meter import shown_rate
 from .monitor import evaluate, monitor_of, shown
 from .optim import beta2_of, clip, clip_groups, planned
 from .signals import Stop
@@ -138,7 +139,6 @@ class Run:
             flops=self.flops,
         )
         self.clipped = clip_groups(self.state.named, discriminator, apart=config.clip == "apart")
-        self.safety = Safety(self.state.guard, self.state, data, context)
 
     @property
     def step(self) -> int:
@@ -267,6 +267,63 @@ class Run:
         own = flops_before(self.data.loader.phases, step, self.periods)
         return self.context.flops_before + own
 
+    # ------------------------------------------------------------------ bad updates
+
+    def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
+        """Called between updates: reads the guard's verdicts and logs what was wrong. Returns True
+        if the run is now at an earlier step.
+
+        wait: whether the device may be waited for. All ranks ask at the same updates.
+        """
+        if not wait and self.world.device.type != "cpu":
+            return False
+        state, guard, before = self.state, self.state.guard, self.step
+        verdicts = guard.settle()
+        at = [v.step - 1 + state.left_out for v in verdicts]
+        refused = [v for v in verdicts if v.refused]
+        back = any(guard.policies[v.kind] == "rollback" for v in refused)
+        if back:
+            self.go_back(behind=refused[-1])
+            log.rewind(self.step)
+        for v, batch in zip(verdicts, at, strict=True):
+            happened = "trained on; --spike skip leaves such updates out"
+            if v.refused:
+                allowed = f"{guard.refused[v.kind]} so far, {guard.limits[v.kind]} allowed"
+                happened = f"left out ({allowed})"
+            rows = self.data.loader.rows(batch).tolist()
+            log.warn(self.step, v.kind, f"{v.text}: {happened}", rows=rows)
+        if back:
+            text = f"went back from update {before} to the checkpoint of {self.step}"
+            text += "; the batches between them are left out"
+            log.warn(self.step, "went_back", text)
+        return back
+
+    def go_back(self, *, behind: Verdict) -> None:
+        """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
+        The number of refused updates and the time spent still count."""
+        folder, state, meter = self.context.folder, self.state, self.state.meter
+        # Ranks may see the folder of a shared file system at different times, so the first one
+        # decides.
+        with together():
+            found = checkpoint.newest(folder) if self.world.is_main else None
+        number = torch.tensor(found[2]["step"] if found else 0)
+        sum_across([number])
+        step = int(number)
+        if not step:
+            flag = behind.kind.replace("_", "-")
+            raise UserError(
+                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
+                f"the same command with --{flag} skip leaves such updates out, or {BEGIN_ANEW}"
+            )
+        kept = state.guard.refused.copy(), meter.seconds_before, behind.step + state.left_out - step
+        state.sums = MetricSums(self.world.device)
+        with together():
+            path = checkpoint.folder_of(folder, step)
+            tensors, facts = found[1:] if found else checkpoint.load(path)
+        state.load(tensors, facts, rank=self.world.rank)
+        state.guard.refused, meter.seconds_before, state.left_out = kept
+        meter.went_back(step=step, tokens=state.tokens_seen())
+
     # ------------------------------------------------------------------ the log
 
     def log_line(self, log: MetricsLog) -> str:
@@ -282,10 +339,6 @@ class Run:
         timing = meter.line(step=state.step, tokens=state.tokens)
         numbers = self.learning_rates() | phase_numbers(self.objective.encoder)
         self.record(log, "train", means | numbers | timing)
-        if meter.slow:
-            threads = torch.get_num_threads()
-            text = slow_text(*meter.slow, device=self.world.device.type, threads=threads)
-            log.warn(state.step, "slow", text)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
         return f"{losses}, {shown_rate(timing)}"
 
@@ -367,7 +420,7 @@ class Run:
             saves = done or stopped or self.step % c.save_steps == 0
             saves |= self.step in self.context.milestones
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
-            if self.safety.went_back(log, wait=logs or saves or validates):
+            if self.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
             bar.advance(1, self.log_line(log) if logs else "")

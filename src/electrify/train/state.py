@@ -19,7 +19,6 @@ from torch import nn
 
 from ..data.loader import Loader, Rows
 from ..recipe import Train
-from ..text.report import more_validation
 from ..values import ParameterKind
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
@@ -73,19 +72,6 @@ class TrainingData:
         limit -= limit % self.group_rows
         groups = -(-limit // (processes * self.group_rows))
         return limit, min(self.micro_rows, groups * self.group_rows)
-
-    def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
-        """Why nothing is validated; None if something is."""
-        if self.valid is None:
-            advice = more_validation(self.loader.corpus.manifest)
-            return f"the corpus has no valid split, so nothing is validated: {advice}"
-        if self.validated(eval_rows, processes=processes)[0]:
-            return None
-        return (
-            f"the corpus's valid split has {self.valid.num_rows:,} rows and the contrast compares "
-            f"{self.group_rows:,}, so nothing is validated. Prepare it with a larger "
-            "--valid-fraction, or give smaller --contrast-rows"
-        )
 
 
 # ------------------------------------------------------------------ what a checkpoint holds
