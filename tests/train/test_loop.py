@@ -94,7 +94,7 @@ def test_gradient_of_any_cut(small_data: Path, tmp_path: Path, name: str, micro_
     got = gradients(run)
 
     other = run_of(small_data, tmp_path, config)
-    ((tokens, plan),) = other.batch(0).parts
+    ((tokens, plan),) = other.batch(0)
     terms = Step(other.objective)(tokens, plan)
     sum(
         weight * terms[k].sum / terms[k].count
@@ -152,7 +152,7 @@ def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_pa
         )
     config = override(load("bert-tiny"), SMALL | DROPOUT)
     run = run_of(small_data, tmp_path, config)
-    weights = [float(run.counts(run.batch(step).parts)["mlm"]) for step in range(12)]
+    weights = [float(run.counts(run.batch(step))["mlm"]) for step in range(12)]
     ones, fours = records(tmp_path / "one", "train"), records(tmp_path / "four", "train")
     assert (len(ones), len(fours)) == (12, 3)
     for k, line in enumerate(fours):
