@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from breaking import KILLED, SAVED, SHORT, UPDATE, core, prepare_words, run
+from breaking import KILLED, SAVED, SHORT, UPDATE, VARIABLE, begin, core, prepare_words, run
 
 from small import (
     Process,
@@ -74,6 +74,19 @@ def test_a_signal_in_every_phase(small_data, unbroken, tmp_path, point, action):
     }
     assert steps_of(tmp_path / "run") == later.get(point, PHASES[point])
     run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """The second is refused and disturbs nothing; the lock of a killed one is nobody's."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    process = begin(words, tmp_path, **{VARIABLE: f"stop@{UPDATE}@10"})
+    process.wait_for("T")
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "another process writes into" in run(words, other, expect=2)
+    assert process.kill_after(0) == KILLED
+    run(words, other)
     same_ending(unbroken, tmp_path / "run", step=24)
 
 

@@ -1,6 +1,5 @@
 """Several `electrify` command lines, one after the other, in the processes of one torchrun: python
-many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}, of the environment
-(CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the
+many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}. Beside FILE, in <run>.room.<rank>, what the
 tensors of each run took. Used by test_sharding.py."""
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from spoiled import arm
 from torch import Tensor, nn
 
 from electrify import cli
-from electrify.model import likelihood
 from electrify.model.blocks import Block
 from electrify.train import dist
 from electrify.train.dist import is_sharded
@@ -116,7 +114,6 @@ if __name__ == "__main__":
     try:
         for job in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
             os.environ |= job["variables"]
-            likelihood.CHUNK = int(os.environ.get("CHUNK", likelihood.CHUNK))
             arm()
             status = cli.main(job["words"])
             for name in job["variables"]:

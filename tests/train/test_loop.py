@@ -231,23 +231,6 @@ def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: st
     assert half != full
 
 
-def test_it_learns(small_data: Path, tmp_path: Path) -> None:
-    """A made-up language whose words follow from their neighbours: 250 updates take the loss well
-    below that of word frequencies."""
-    fields = {
-        "max_steps": 250,
-        "train_batch_size": 8,
-        "learning_rate": 3e-3,
-        "eval_rows": 64,
-        "logging_steps": 250,
-    }
-    assert pretrain(small_data, tmp_path / "run", recipe="bert-tiny", **fields) == 0
-    last = records(tmp_path / "run", "valid")[-1]
-    corruption = load("bert-tiny").corruption
-    entropy = unigram_entropy(Corpus(small_data, "train"), corruption)
-    assert last["mlm_loss_masked"] < entropy - 0.4
-
-
 @pytest.mark.slow
 def test_torch_compile(small_data: Path, tmp_path: Path) -> None:
     """The same numbers but for rounding, and the same names in the checkpoint. In processes, for

@@ -170,18 +170,6 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", ["all-tokens-mlm", "electric"])
-def test_logits_computed_again(system: str, small_data: Path, tmp_path: Path) -> None:
-    """Chunks of logits run a second time, inside of the backward pass, and find the head and the
-    word table whole."""
-    in_two(tmp_path, [words(system, small_data, tmp_path / "two", **SHARDED)], CHUNK="8")
-    assert cli.main(words(system, small_data, tmp_path / "one")) == 0
-    # What is computed again costs FLOPs.
-    same_numbers(tmp_path / "one", tmp_path / "two", but=("flops",))
-    same_tensors(tmp_path / "one", tmp_path / "two", step=50)
-
-
-@pytest.mark.slow
 def test_half_of_the_room(small_data: Path, tmp_path: Path) -> None:
     """Four layers of width 128 and a vocabulary of 512. Without sharding a process holds four
     numbers for every parameter; with it half of that, and what is gathered for the moment."""

@@ -286,44 +286,36 @@ def train_run(planned: Planned) -> Result:
         )
         if not planned.earlier and job.prefix:
             found = job.prefix, *checkpoint.load(job.prefix)
-        step = found[2]["step"] if found else 0
+        tensors, state = found[1:] if found else ({}, {"step": None, "conditions": {}})
+        step = state["step"]
     # Hosts may see one folder under several names.
     dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
-    threads = threads_of(planned, found[2] if found else None)
+    threads = threads_of(planned, state["conditions"].get("threads"))
     with computing_with(threads):
-        run, built = assembled(planned, fresh=not found)
+        run, built = assembled(planned, fresh=not tensors)
         facts = planned.earlier or all_facts(planned, built, threads, run)
         with dist.together():
             if world.is_main and not planned.earlier:
                 begin(planned, facts)
                 if job.prefix:
                     begin_log(folder, prefix=job.prefix.parent, step=step)
-        then = found[2]["conditions"] if found else {}
-        if found:
-            run.state.load(found[1], found[2], rank=world.rank)
-            found[1].clear()  # they are a file's, which is to go when newer ones come
+        if tensors:
+            run.state.load(tensors, state, rank=world.rank)
+            tensors.clear()  # they are a file's, which is to go when newer ones come
         if world.is_main:
-            announce(run, then, parameters=facts["parameters"])
+            announce(run, state["conditions"], parameters=facts["parameters"])
         with dist.together():
-            log = MetricsLog(
-                folder,
-                resume_step=step if found else None,
-                report_to=config.train.report_to,
-                rank=world.rank,
-            )
+            report_to = config.train.report_to
+            log = MetricsLog(folder, resume_step=step, report_to=report_to, rank=world.rank)
         with log:
             summary = run.train(log)
     exported: dict[str, Path] = {}
     with dist.together():
         if summary.finished and world.is_main:
             whole = not any(map(dist.is_sharded, run.state.named.values()))
-            exported = export_run(
-                folder,
-                built if whole else None,
-                config=config,
-                facts=facts,
-                records=list(log.last.values()),
-            )
+            last = list(log.last.values())
+            network = built if whole else None
+            exported = export_run(folder, network, config=config, facts=facts, records=last)
     return Result(folder, summary, exported)
 
 
@@ -337,6 +329,7 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
             config, planned.generator, corpus, job.starts, fresh=fresh, main=world.is_main
         )
     dtype = torch.bfloat16 if config.train.bf16 else torch.float32
+    words = corpus.manifest.vocab_size
     context = RunContext(
         world,
         job.folder,
@@ -348,19 +341,16 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         },
         deadline=job.deadline,
         peak=machine_peak(world.device, dtype) if world.is_main else math.inf,
-        flops_before=first_stage_flops(
-            config, vocab_size=corpus.manifest.vocab_size, convention="hardware"
-        ),
+        flops_before=first_stage_flops(config, vocab_size=words, convention="hardware"),
         milestones=job.milestones,
     )
-    data = data_of(planned.loader, config, planned.micro_rows)
-    return Run(
-        built.objective, config, data, context, discriminator=discriminator_names(built)
-    ), built
+    data, names = data_of(planned), discriminator_names(built)
+    return Run(built.objective, config, data, context, discriminator=names), built
 
 
-def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
+def data_of(planned: Planned) -> TrainingData:
     """The rows for training and for validation."""
+    config, loader = planned.job.config, planned.loader
     d, o = config.data, config.objective
     held_out = Corpus(loader.corpus.folder, "valid")
     valid = None
@@ -368,7 +358,7 @@ def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
     group = o.row.group_rows(o) if o.row.group_rows else 1
     entropy = unigram_entropy(loader.corpus, config.corruption)
-    return TrainingData(loader, valid, micro_rows, entropy, group)
+    return TrainingData(loader, valid, planned.micro_rows, entropy, group)
 
 
 # ------------------------------------------------------------------ whose folder it is
@@ -447,20 +437,17 @@ def must_be_the_same(
     for name, start in starts_of(config).items():
         if not is_same(start, facts["starts"].get(name, start)):
             odd.append(f"--init-{name} {start} is not the one that it started from")
-    more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
+    m = corpus.manifest
+    if facts["tokenizer_sha256"] != m.tokenizer_sha256:
+        odd.append("it was trained with another tokenizer than DATA")
+    elif facts["data"] != m.fingerprint:
+        odd.append("it was trained with another corpus than DATA")
     if odd:
+        more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         raise OutputError(
             f"{folder} holds another run ({'; '.join(odd[:3])}{more})",
-            "choose another --output-dir, or repeat its options to continue it",
+            "choose another --output-dir, or repeat its options and DATA to continue it",
         )
-    m = corpus.manifest
-    now = {"tokenizer": (m.tokenizer_sha256, facts["tokenizer_sha256"])}
-    for what, (ours, theirs) in (now | {"corpus": (m.fingerprint, facts["data"])}).items():
-        if ours != theirs:
-            raise OutputError(
-                f"{folder} was trained with another {what} than DATA",
-                "give the run its own data, or start a new --output-dir",
-            )
 
 
 def all_facts(planned: Planned, built: Built, threads: Threads, run: Run) -> dict[str, Any]:
@@ -539,19 +526,19 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
     return config, micro
 
 
-def threads_of(planned: Planned, state: Mapping[str, Any] | None) -> Threads:
+def threads_of(planned: Planned, before: int | None) -> Threads:
     """The threads with which this run computes, as many as before where it goes on; rank 0 reports
-    how they were chosen. state: that of the checkpoint from which it goes on."""
+    how they were chosen."""
     job, config = planned.job, planned.job.config
-    stage = facts_of(job.folder / GENERATOR_STAGE)
-    before = stage["threads"]["number"] if stage else None
+    if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
+        before = stage["threads"]["number"]
     threads = choose(
         config.train.threads,
         device=job.world.device,
         width=config.model.hidden_size,
         tokens=planned.micro_rows * config.data.max_seq_length,
         bf16=bool(config.train.bf16),
-        earlier=state["conditions"]["threads"] if state else before,
+        earlier=before,
         processes=job.world.size,
     )
     if job.world.is_main and threads.text():
