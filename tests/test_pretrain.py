@@ -283,20 +283,6 @@ def test_init_mistakes(capsys, finished, small_data, tmp_path):
         assert not (tmp_path / "run").exists(), fields
 
 
-# ------------------------------------------------------------------ two stages
-
-
-STAGES = {"recipe": "two-stage-tiny", "generator_steps": 4, "max_steps": 6}
-
-
-@pytest.fixture(scope="module")
-def stages(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run of two stages. Read only."""
-    run = tmp_path_factory.mktemp("stages") / "run"
-    assert pretrain(small_data, run, **STAGES) == 0
-    return run
-
-
 # ------------------------------------------------------------------ folders that hold another run
 
 
@@ -348,18 +334,12 @@ def test_other_data_in_the_folder(capsys, finished, tmp_path):
     assert listing(finished) == before
 
 
-def copied(run: Path, to: Path) -> Path:
-    import shutil
-
-    return Path(shutil.copytree(run, to))
-
-
 def test_resume_must_and_damaged_checkpoints(capsys, finished, small_data, tmp_path):
     must = pretrain_words(small_data, tmp_path / "run", **SHORT, resume="must")
     assert "has no checkpoint" in mistake(capsys, *must)
     assert not list(tmp_path.iterdir())
 
-    run = copied(finished, tmp_path / "run")
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
     (run / "checkpoint-12" / "model.safetensors").write_bytes(b"torn")
     assert electrify(*must) == 0  # from step 10
     said = "checkpoint-12 is damaged: model.safetensors does not have the hash in state.json"

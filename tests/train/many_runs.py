@@ -1,6 +1,6 @@
 """Several `electrify` command lines, one after the other, in the processes of one torchrun: python
-many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}. Beside FILE, in <run>.room.<rank>, what the
-tensors of each run took. Used by test_sharding.py."""
+many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}. Beside FILE, in
+<run>.room.<rank>, what the tensors of each run took. Used by test_sharding.py."""
 
 from __future__ import annotations
 

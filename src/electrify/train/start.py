@@ -224,7 +224,7 @@ def with_shapes(
     discriminator = discriminator_shape(config.model, vocab_size or 1)
     shape = shapes.get(GENERATOR)
     if shape is None:
-        given = shape_in(start, m, vocab_size)
+        given = shape_in(start, config.model, vocab_size)
         shape = own.extended(given)
         if config.corruption.generator_training == "frozen":
             # It does not learn to read with other numbers than its folder's.
