@@ -11,9 +11,8 @@ import pytest
 
 from electrify import cli
 from electrify.build import Vocabulary, build
-from electrify.draws import draws_for
 from electrify.recipe import load, override
-from electrify.tokens import SpecialIds, from_sequences
+from electrify.tokens import SpecialIds
 from small import (
     mistake,
     model_files,
@@ -116,26 +115,6 @@ def test_options_reach_an_architecture() -> None:
     kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).discriminator
     assert kept.architecture.options == {"type_vocab_size": 3, "other": 0.5}
     assert kept.encoder.embeddings.segments.num_embeddings == 3
-
-
-def test_a_mixture_reads_out_any_architecture() -> None:
-    """Through its last norm at every depth, and with the way back through its word vectors."""
-    fields = {"architecture": "toy_architecture:Roberta", "init": "bert", "tie": "none"}
-    special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    made = build(override(load("amos-tiny"), fields), Vocabulary(100, special))
-    mixture = made.objective.corruptor
-    norm = mixture.lm.encoder.norm
-    tokens = from_sequences([[2, *range(5, 60), 3]] * 4, row_length=64, pad=0)
-    draws = draws_for(seed=0, step=0, num_rows=4, row_length=64, first_row=0)
-    plan = made.objective.plan(tokens, draws)
-    for k in range(3):
-        norm.zero_grad()
-        mixture(tokens, plan).ce_KM[k].sum().backward()
-        assert norm.weight.grad.any()
-    mixture.zero_grad()
-    made.objective(tokens, plan).losses["rtd"].values_N.sum().backward()
-    assert mixture.vote.weight.grad.any()
-    assert norm.weight.grad.any()
 
 
 def test_the_example_of_the_docs_runs(small_data, tmp_path, monkeypatch):

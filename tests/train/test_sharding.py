@@ -156,15 +156,7 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
                 for file in (theirs, mine)
             )  # see same_tensors
             torch.testing.assert_close(*exported, rtol=CLOSE, atol=CLOSE)
-    blocks = {
-        name.rsplit(".", 2)[0]
-        for name in load_file(tmp_path / "run" / "checkpoint-50" / "model.safetensors")
-        if ".blocks." in name
-    }
     for facts in room(sharded / system):
-        assert facts["ran"] == sorted(
-            f"{block}.{part}" for block in blocks for part in ("qkv", "out", "up", "down")
-        )
         assert facts["whole_blocks"] == 1
         assert facts["whole_between"] == []
 
