@@ -38,6 +38,7 @@ LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
+MORE_TEXT = "use more text or a smaller --max-steps"
 NO_CONTEXT = (
     "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
 )
@@ -151,18 +152,16 @@ class Monitor:
         "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
         replaced). Fields that are missing are not judged.
         """
-        judged = list(self._judged(record))
+        judged = self._judged(record)
         return [trouble for key, bad, trouble in judged if self._is_new(key, bad)]
 
     def _judged(self, record: Mapping[str, Any]) -> Iterator[tuple[str, bool, Trouble]]:
         """Each trouble that the record could show, with its key, and whether it is there."""
         if "epoch" in record:
-            fact = (
-                f"the corpus has been seen {record['epoch']:.1f} times; beyond {MAX_EPOCHS} more "
-            )
-            fact += "steps gain next to nothing"
-            trouble = Trouble("epochs", fact, "use more text or a smaller --max-steps")
-            yield "epochs", record["epoch"] > MAX_EPOCHS, trouble
+            epochs = record["epoch"]
+            fact = f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps "
+            trouble = Trouble("epochs", f"{fact}gain next to nothing", MORE_TEXT)
+            yield "epochs", epochs > MAX_EPOCHS, trouble
         tokens = record.get("tokens", 0)
         if record["kind"] != "valid" or tokens < self.grace_tokens:
             return

@@ -282,15 +282,6 @@ def must_share(config: Recipe, discriminator: Shape, generator: Shape, start: st
 # ------------------------------------------------------------------ weights
 
 
-def vocabulary_of(corpus: Corpus, config: Recipe) -> Vocabulary:
-    """The facts about the corpus and its tokenizer that corruption needs."""
-    m = corpus.manifest
-    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
-    return Vocabulary(
-        m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram())
-    )
-
-
 def starting_point(
     config: Recipe,
     generator: Shape | None,
@@ -307,11 +298,16 @@ def starting_point(
     corpus for the initial word vectors, which the others receive before the first step, and that
     says what the folders lack.
     """
-    vectors = (
-        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
+    vectors = cache(partial(word_vectors, corpus, seed=config.train.seed))
+    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
+    counts_V, m = torch.from_numpy(corpus.unigram()), corpus.manifest
+    built = build(
+        config,
+        Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=counts_V),
+        generator=generator,
+        vectors=vectors if fresh and main else None,
+        brought=starts,
     )
-    vocabulary = vocabulary_of(corpus, config)
-    built = build(config, vocabulary, generator=generator, vectors=vectors, brought=starts)
     for line in _filled(built, config, starts) if fresh else ():
         if main:
             say(line)
