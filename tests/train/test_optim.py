@@ -51,16 +51,6 @@ def test_three_steps_by_hand() -> None:
         assert p.item() == pytest.approx(after, abs=2e-10)
 
 
-def test_no_bias_correction() -> None:
-    """The first update is (1 - b1) / sqrt(1 - b2) = 3.16 learning rates; with correction it would
-    be 1."""
-    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    optimizer = ElectraAdam([{"params": [p]}], lr=0.001, betas=(0.9, 0.999), eps=1e-12)
-    p.grad = torch.tensor([5.0], dtype=torch.float64)
-    optimizer.step()
-    assert p.item() == pytest.approx(-0.001 * 0.1 / math.sqrt(0.001), rel=1e-6)
-
-
 def test_rate_zero_moves_nothing_but_the_moments() -> None:
     """The first update of a warm-up."""
     for kind in KINDS:
@@ -93,27 +83,6 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
     assert [named[n] for g in groups for n in g["names"]] == [
         p for g in groups for p in g["params"]
     ]
-
-
-def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
-    b = built("electra-tiny")
-    named = dict(b.objective.named_parameters())
-    kept = {
-        id(p) for p in (*b.discriminator.encoder.parameters(), *b.discriminator.head.parameters())
-    }
-    rates = {n: 1e-3 if id(p) in kept else 4e-3 for n, p in named.items()}
-    groups = parameter_groups(named, rates=rates, weight_decay=0.01)
-    assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [
-        (1e-3, 0.0),
-        (1e-3, 0.01),
-        (4e-3, 0.0),
-        (4e-3, 0.01),
-    ]
-    fast = {n for g in groups if g["peak_lr"] == 4e-3 for n in g["names"]}
-    assert fast == {
-        n for n in named if n.startswith("corruptor.lm.") and ".embeddings." not in n
-    }, "the shared embeddings are the discriminator's"
-    assert sum(len(g["params"]) for g in groups) == len(named)
 
 
 # ---------------------------------------------------------------- saving and continuing
