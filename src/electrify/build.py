@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,7 +79,10 @@ def build(
     cooccurrence`; without it they keep what was drawn (enough for weights that are overwritten).
     brought: the networks that folders will fill; if these hold every word table, it is not called.
     """
-    with constructors_drawing(config.train.seed):
+    # What constructors draw is a function of the seed, too: parts that no architecture initialises
+    # keep it. The numbers are not those that an architecture draws with this seed.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(~config.train.seed)
         built = compose(config, vocabulary, generator=generator)
     encoders = sorted(
         encoders_of(built.objective), key=lambda e: e is not built.discriminator.encoder
@@ -108,15 +110,6 @@ def build(
     return built
 
 
-@contextmanager
-def constructors_drawing(seed: int) -> Iterator[None]:
-    """Makes what constructors draw a function of the seed: parts that no architecture initialises
-    keep it. The numbers are not those that an architecture draws with this seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(~seed)
-        yield
-
-
 def first_share(config: Recipe) -> float:
     """The share of the tokens that are chosen where the discriminator's head is first asked."""
     c, o = config.corruption, config.objective
@@ -139,7 +132,7 @@ def compose(config: Recipe, vocabulary: Vocabulary, *, generator: Shape | None =
     g_shape = generator or generator_shape(config.model, vocabulary.size)
     discriminator, corruptor = networks(config, architecture, vocabulary, g_shape)
     o = config.objective
-    dropout = own_dropout(config.model)
+    dropout = dropout_of(config.model, DISCRIMINATOR)
     shows_mask = config.corruption.row.shows_mask
     parts = Parts(corruptor, discriminator, architecture, o.term_weights, shows_mask, dropout)
     objective = made(o.row, parts, o.options)
@@ -168,7 +161,6 @@ def networks(
     m = config.model
     c = config.corruption
     shape = discriminator_shape(m, vocabulary.size)
-    dropout: dict[str, Any] = own_dropout(m)
     g_dropout = m.dropout if m.generator_dropout is None else m.generator_dropout
 
     def embeddings(shape: Shape, words: Words | None = None, *, own: bool = True) -> nn.Module:
@@ -177,34 +169,37 @@ def networks(
 
     if c.row.learned:
         own, g_embeddings = shared(m, shape, g_shape, embeddings)
-        discriminator = architecture.encoder(shape, own, **dropout)
-        dropout = dropout_of(m, "generator")
-        tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
-        brought = Brought(architecture, g_shape, g_embeddings, dropout, discriminator, tied)
     else:
-        discriminator = architecture.encoder(shape, embeddings(shape), **dropout)
-        brought = None
+        own, g_embeddings = embeddings(shape), None
+    discriminator = architecture.encoder(shape, own, **dropout_of(m, DISCRIMINATOR))
+    brought = None
+    if g_embeddings is not None:
+        tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
+        dropout = dropout_of(m, "generator")
+        brought = Brought(architecture, g_shape, g_embeddings, dropout, discriminator, tied)
     source = Source(
         chooser=choosing(c, vocabulary),
         special=vocabulary.special,
         vocab_size=vocabulary.size,
         counts_V=vocabulary.counts_V,
         mask_mix=c.mask_mix,
-        sampling=drawing(c),
+        sampling=Sampling(
+            c.temperature,
+            c.temperature_end,
+            c.disallow_correct,
+            c.temperature_schedule,
+            c.temperature_decay,
+        ),
         trains=c.generator_training == "joint",
         brought=brought,
     )
     return discriminator, made(c.row, source, c.options)
 
 
-def own_dropout(m: Model) -> dict[str, float]:
-    """The dropout of the discriminator."""
-    return {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
-
-
-def dropout_of(m: Model, part: str) -> dict[str, float]:
+def dropout_of(m: Model, part: str) -> dict[str, Any]:
     """The dropout of an exported network."""
-    own, apart = own_dropout(m), m.generator_dropout
+    own = {"dropout": m.dropout, "attention_dropout": m.attention_dropout}
+    apart = m.generator_dropout
     return own if apart is None or part != "generator" else dict.fromkeys(own, apart)
 
 
@@ -224,16 +219,6 @@ def shared(
         case "gdes":
             g_own = embeddings(g_shape, own=False)
             return embeddings(shape, DisentangledWords(own_table(g_own.words))), g_own
-
-
-def drawing(c: Corruption) -> Sampling:
-    return Sampling(
-        c.temperature,
-        c.temperature_end,
-        c.disallow_correct,
-        c.temperature_schedule,
-        c.temperature_decay,
-    )
 
 
 def choosing(c: Corruption, vocabulary: Vocabulary) -> Chooser:

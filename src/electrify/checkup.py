@@ -176,17 +176,18 @@ def checked(folder: Folder) -> list[Folder]:
 def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Findings:
     """Every byte of files against the hashes in another one."""
     sizes = {n: (folder / n).stat().st_size / 1e6 for n in wanted if (folder / n).is_file()}
-    bad = 0
+    whole = True
     with Progress(sum(sizes.values()), title=f"reading {folder.name}", unit="MB") as bar:
         for name, digest in wanted.items():
             if name not in sizes:
-                bad += 1
                 yield Finding("error", "missing", f"{name}, named by {where}, is missing", advice)
             elif sha256(folder / name) != digest:
-                bad += 1
                 yield Finding("error", "hash", f"{name} does not have its hash in {where}", advice)
-            bar.advance(sizes.get(name, 0))
-    if not bad:
+            else:
+                bar.advance(sizes[name])
+                continue
+            whole = False
+    if whole:
         yield Finding("ok", "whole", f"every byte of {len(wanted)} files is as it was written")
 
 

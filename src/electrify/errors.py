@@ -33,11 +33,6 @@ class OutputError(UserError):
     one; who chooses folders without the user has other advice."""
 
 
-class SpaceError(UserError):
-    """A disk has too little room for what will be written. The advice names options of `pretrain`;
-    who chooses them without the user has other advice."""
-
-
 class Unfinished(Exception):  # noqa: N818 - it is not an error
     """One clear sentence about what ended the work early; the same command continues it."""
 

@@ -21,7 +21,6 @@ from .recipe import (
     stages_of,
     starts_of,
 )
-from .tables import OBJECTIVES
 
 POSITIONS = "max_position_embeddings"
 
@@ -180,15 +179,10 @@ def _weights(recipe: Recipe) -> Iterator[str]:
             yield f"term_weights: the loss {loss} needs {option} above 0"
         if option in o.options and values[option] and not weights.get(loss):
             yield f"{option} is for the loss {loss}: add {loss}=1 to term_weights"
-    for objective, row in OBJECTIVES.items():
-        for loss in (weights.keys() & row.optional) - losses - its.keys():
-            needs = f"objective {objective} with {row.optional[loss]}"
-            yield f"term_weights: the loss {loss} is for {needs}"
     if not losses <= weights.keys() <= losses | its.keys():
         right = sorted(losses | weights.keys() & its)
         shown = ",".join(f"{n}={weights.get(n, o.row.losses.get(n, 1)):g}" for n in right)
-        why = f" ({_about_generator(recipe)})" if "generator" in losses ^ weights.keys() else ""
-        yield f"term_weights must be {shown}, not {','.join(sorted(weights))}{why}"
+        yield f"term_weights must be {shown}, not {','.join(sorted(weights))}"
     if not any(weights.values()):
         yield f"term_weights must not all be 0: {weights}"
     for name in ("mlm_share", "mlm_end_share"):
@@ -197,16 +191,6 @@ def _weights(recipe: Recipe) -> Iterator[str]:
     detects = o.correction == "none" or (o.correction != "plain" and weights["correct"])
     if detects and not weights["rtd"]:
         yield f"correction {o.correction} needs the loss rtd, whose weight is 0 in term_weights"
-
-
-def _about_generator(recipe: Recipe) -> str:
-    """Why the loss `generator` is there, or is not."""
-    c, o = recipe.corruption, recipe.objective
-    if learns_by_likelihood(recipe):
-        return f"corruptor {c.corruptor} is trained with the loss generator"
-    if not c.row.learned:
-        return f"corruptor {c.corruptor} has no loss generator"
-    return "rewards train the generator" if o.row.rewarded else "a frozen generator has no loss"
 
 
 def _training(recipe: Recipe) -> Iterator[str]:

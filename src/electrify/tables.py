@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -430,15 +430,10 @@ def is_untaught(recipe: Recipe) -> bool:
     return recipe.objective.term_weights.get("generator") == 0
 
 
-def every_one_beside() -> dict[str, Exported]:
-    """The networks that any shipped objective or corruptor exports beside the discriminator."""
+def network_names() -> tuple[str, ...]:
+    """The folders to which a run of a shipped objective and corruptor may export."""
     rows = [*OBJECTIVES.values(), *CORRUPTORS.values()]
-    return {name: its for row in rows for name, its in row.leaves.items()}
-
-
-def network_names(leaves: Collection[str] = ()) -> tuple[str, ...]:
-    """The folders that a run may export to."""
-    return (DISCRIMINATOR, *dict.fromkeys((*every_one_beside(), *leaves)))
+    return (DISCRIMINATOR, *dict.fromkeys(name for row in rows for name in row.leaves))
 
 
 def asked_of(o: ObjectiveSection) -> str:

@@ -111,7 +111,7 @@ def test_shared_embeddings_stay_as_the_discriminators_folder_left_them(tmp_path)
     start = folder(tmp_path / "g", "ElectraForMaskedLM", SMALL | {"embedding_size": 8}, seed=2)
     lines = load_model(built.exports["generator"], start, given=kept, what="generator")
     assert len(lines) == 1
-    assert lines[0].startswith("its 5 embeddings weights are ignored: they are shared with the")
+    assert lines[0].startswith("its 5 weights that are shared with the discriminator are ignored")
     assert changed(built, before, "generator") == {
         n for n in before["generator"] if ".embeddings." not in n
     }

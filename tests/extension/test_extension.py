@@ -1,5 +1,5 @@
-"""A class of one's own as objective, corruptor (without a network and with one) and architecture,
-from this folder alone. Nothing else in the program knows of it."""
+"""A class of one's own as objective, corruptor and architecture, from this folder alone: nothing
+else in the program knows of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 
 from electrify import cli
 from electrify.build import Vocabulary, build
-from electrify.draws import draws_for
-from electrify.flop_counts import recipe_flops
 from electrify.recipe import load, override
-from electrify.tokens import SpecialIds, from_sequences
+from electrify.tokens import SpecialIds
 from small import (
     mistake,
     model_files,
@@ -32,7 +29,6 @@ TOYS = {
     "corruptor": MARGIN
     | {"corruptor": "toy_corruptor:Shift", "corruptor_options": "shift=3"}
     | {"term_weights": "margin=20,contrast=1,named=1"},
-    "generator": MARGIN | {"corruptor": "toy_generator:Guess", "generator_size": 0.5},
     "architecture": {"architecture": "toy_architecture:Roberta"}
     | {"generator_size": 1.0, "init": "bert"},
 }
@@ -63,7 +59,6 @@ def test_a_run_its_export_and_what_is_said_of_them(toy, small_data, tmp_path, ca
     said = {
         "objective": "to keep replaced tokens 0.25 apart",
         "corruptor": "in which tokens were shifted, to keep replaced tokens 0.5 apart",
-        "generator": "in which tokens were guessed, to keep replaced tokens 0.5 apart",
         "architecture": "RobertaPreLayerNormForTokenClassification",
     }
     assert said[toy] in card
@@ -80,48 +75,6 @@ def test_a_run_its_export_and_what_is_said_of_them(toy, small_data, tmp_path, ca
     assert run("detect", str(tmp_path / "out"), "a text", "--json") == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert all(0 <= token["probability"] <= 1 for token in found["tokens"])
-
-
-def test_detect_gives_the_numbers_of_the_network(small_data: Path, tmp_path: Path) -> None:
-    """The export of the toy architecture was compared with transformers; here the probabilities are
-    compared with its own logits."""
-    from electrify import detect
-    from electrify.build import Vocabulary, compose
-    from electrify.recipe import load
-    from electrify.text.corpus import Corpus
-    from electrify.tokens import from_sequences
-    from electrify.train import checkpoint
-
-    assert run(*words(small_data, tmp_path / "run", "architecture")) == 0
-    manifest = Corpus(small_data, "train").manifest
-    built = compose(
-        load(tmp_path / "run" / "config.yaml"),
-        Vocabulary(manifest.vocab_size, manifest.special_ids),
-    )
-    tensors, _ = checkpoint.load(tmp_path / "run" / f"checkpoint-{STEPS}")
-    built.objective.load_state_dict(tensors["model"], strict=False)
-    (found,) = detect(str(tmp_path / "run" / "discriminator"), ["the chef ate a meal"])
-    ids = [
-        manifest.special_ids.cls,
-        *_ids(tmp_path / "run" / "discriminator", "the chef ate a meal"),
-        manifest.special_ids.sep,
-    ]
-    tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
-    kept = built.discriminator
-    kept.encoder.eval()
-    with torch.no_grad():
-        expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
-    assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
-
-
-def _ids(folder: Path, text: str) -> list[int]:
-    from tokenizers import Tokenizer
-
-    return (
-        Tokenizer.from_file(str(folder / "tokenizer.json"))
-        .encode(text, add_special_tokens=False)
-        .ids
-    )
 
 
 @pytest.mark.parametrize("toy", TOYS)
@@ -162,36 +115,6 @@ def test_options_reach_an_architecture() -> None:
     kept = build(config, Vocabulary(100, SpecialIds(0, 1, 2, 3, 4))).discriminator
     assert kept.architecture.options == {"type_vocab_size": 3, "other": 0.5}
     assert kept.encoder.embeddings.segments.num_embeddings == 3
-
-
-def test_a_mixture_reads_out_any_architecture() -> None:
-    """Through its last norm at every depth, and with the way back through its word vectors."""
-    fields = {"architecture": "toy_architecture:Roberta", "init": "bert", "tie": "none"}
-    special = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-    made = build(override(load("amos-tiny"), fields), Vocabulary(100, special))
-    mixture = made.objective.corruptor
-    norm = mixture.lm.encoder.norm
-    tokens = from_sequences([[2, *range(5, 60), 3]] * 4, row_length=64, pad=0)
-    draws = draws_for(seed=0, step=0, num_rows=4, row_length=64, first_row=0)
-    plan = made.objective.plan(tokens, draws)
-    for k in range(3):
-        norm.zero_grad()
-        mixture(tokens, plan).ce_KM[k].sum().backward()
-        assert norm.weight.grad.any()
-    mixture.zero_grad()
-    made.objective(tokens, plan).losses["rtd"].values_N.sum().backward()
-    assert mixture.vote.weight.grad.any()
-    assert norm.weight.grad.any()
-
-
-@pytest.mark.parametrize("toy", TOYS)
-def test_flops(toy: str) -> None:
-    config = override(
-        load("electra-tiny"),
-        TOYS[toy] | ({"embedding_size": 128} if toy == "architecture" else {}),
-    )
-    for convention in ("hardware", "paper"):
-        assert recipe_flops(config, vocab_size=1000, convention=convention).train > 0  # type: ignore[arg-type]
 
 
 def test_the_example_of_the_docs_runs(small_data, tmp_path, monkeypatch):

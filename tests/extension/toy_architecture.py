@@ -27,6 +27,9 @@ from electrify.model.shape import Shape
 from electrify.tokens import SpecialIds, Tokens
 
 PAD = 0  # positions 0 to PAD of the table are nobody's
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers")
+SIZES += ("num_attention_heads", "intermediate_size")
+NUMBERS = (*SIZES, "type_vocab_size", "layer_norm_eps")
 
 
 class Embeddings(nn.Module):
@@ -94,14 +97,7 @@ class Roberta(Architecture):
     }
     head_prefixes: ClassVar = {"token": "lm_head.", "binary": "classifier."}
     counts_padding = False
-    config_keys = (
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "max_position_embeddings",
-    )
+    config_keys = (*SIZES, "max_position_embeddings")
     binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
 
     def embeddings(self, shape: Shape, *, dropout: float, words: Words | None = None) -> Embeddings:
@@ -156,10 +152,7 @@ class Roberta(Architecture):
 
         assert special.pad == PAD
         config = RobertaPreLayerNormConfig(
-            **{
-                name: getattr(shape, name)
-                for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")
-            },
+            **{name: getattr(shape, name) for name in NUMBERS},
             max_position_embeddings=shape.max_position_embeddings + PAD + 1,
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=attention_dropout,
@@ -171,10 +164,7 @@ class Roberta(Architecture):
         return config
 
     def shape_of(self, config: Any) -> Shape:
-        numbers = {
-            name: getattr(config, name)
-            for name in (*self.config_keys[:-1], "type_vocab_size", "layer_norm_eps")
-        }
+        numbers = {name: getattr(config, name) for name in NUMBERS}
         longest = config.max_position_embeddings - PAD - 1
         return Shape(**numbers, embedding_size=config.hidden_size, max_position_embeddings=longest)
 
@@ -186,15 +176,11 @@ class Roberta(Architecture):
 
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         base = "roberta_prelayernorm"
+        tables = {"words": "word", "positions": "position", "segments": "token_type"}
         rows = [
-            Row("encoder.embeddings.words.weight", (f"{base}.embeddings.word_embeddings.weight",)),
-            Row(
-                "encoder.embeddings.positions.weight",
-                (f"{base}.embeddings.position_embeddings.weight",),
-            ),
-            Row(
-                "encoder.embeddings.segments.weight",
-                (f"{base}.embeddings.token_type_embeddings.weight",),
+            *(
+                Row(f"encoder.embeddings.{o}.weight", (f"{base}.embeddings.{t}_embeddings.weight",))
+                for o, t in tables.items()
             ),
             *layer(f"{base}.embeddings.LayerNorm", "encoder.embeddings.norm"),
             *layer(f"{base}.LayerNorm", "encoder.norm"),

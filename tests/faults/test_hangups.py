@@ -32,22 +32,8 @@ AGAIN = "Run the same command again to resume"
 def _interrupted(where: str, call: int, number: int, words: list[str], errors: str) -> None:
     """`electrify WORDS`, which sends itself the signal as it calls the function `module:name` for
     the n-th time."""
-    if words[0] == "demo":
-        shorten_the_demo()
     at_call(pytest.MonkeyPatch(), where, call, signal.Signals(number))
     _main(words, errors, {})
-
-
-def shorten_the_demo() -> None:
-    """The docstrings of two packages, one seed and one epoch."""
-    from electrify import demo
-    from electrify.text import pydocs
-
-    every = pydocs.source_files
-    pydocs.source_files = lambda: [
-        (package, path) for package, path in every() if package in ("numpy", "hypothesis")
-    ]
-    demo.SEEDS, demo.EPOCHS = 1, 1
 
 
 def interrupt(
@@ -137,37 +123,9 @@ def test_every_verb(small_data, finished, tmp_path, stage, number):
     run([stage.verb, *words], tmp_path)
 
 
-DEMO = [
-    ("electrify.text.prepare:join", 1, f"stopped by {{}}. {AGAIN}"),
-    (
-        "electrify.train.loop:Run.update",
-        3,
-        "the demo was stopped after step 3 and is saved. Run the same command again to continue",
-    ),
-    ("electrify.demo:judge", 1, f"stopped by {{}}. {AGAIN}"),
-    ("electrify.finetuning.loop:train", 2, f"stopped by {{}}. {AGAIN}"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_demo_that_is_stopped(tmp_path: Path) -> None:
-    """At every stage in turn, by a signal of each kind: status 75, and the same command goes on to
-    its end."""
-    words = ["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]
-    numbers = [signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]
-    for (where, call, says), number in zip(DEMO, numbers, strict=True):
-        status, said = interrupt(where, words, tmp_path, number=number, call=call)
-        assert (status, said.splitlines()[-1]) == (
-            SAVED,
-            f"electrify demo: {says.format(number.name)}",
-        )
-    assert interrupt("electrify.demo:draw", words, tmp_path, number=number, call=9)[0] == 0
-
-
 @pytest.mark.parametrize("at_its_end", [False, True])
 def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_its_end):
-    """The quick half of the above: what the demo makes of a pre-training that was stopped."""
+    """What the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.tables import DISCRIMINATOR
     from electrify.train.loop import Summary

@@ -79,14 +79,3 @@ def test_torchrun_starts_again_by_itself(small_data: Path, pair: Path, tmp_path:
     assert done.status == 0, done.err
     assert "continuing after step" in done.err
     same_ending(pair, tmp_path / "run", step=24)
-
-
-def test_a_time_that_is_over_is_no_failure(small_data: Path, tmp_path: Path) -> None:
-    """With --max-restarts, torchrun ends with the run, and does not start it again."""
-    prefix = (*TORCHRUN, "--max-restarts", "2")
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT | {"max_steps": 10**6})
-    words += ["--max-minutes", "0.02"]
-    done = Process(["-m", "electrify", *words], tmp_path / "stderr.txt", prefix=prefix).end()
-    assert done.status == 0, done.err
-    assert 1 <= done.err.count("stopped and saved at step") <= 2
-    assert "continuing after step" not in done.err

@@ -4,25 +4,22 @@ undisturbed run leaves, to the byte."""
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 from itertools import product
 from pathlib import Path
 
 import psutil
 import pytest
-from breaking import KILLED, SAVED, SHORT, UPDATE, core, prepare_words, run
+from breaking import KILLED, SAVED, SHORT, UPDATE, VARIABLE, begin, core, run
 
 from small import (
     Process,
     electrify,
-    listing,
     model_files,
     pretrain_words,
     records,
     same_ending,
     steps_of,
-    write_text,
 )
 
 SIGNALS = ("term", "int", "usr1", "hup")
@@ -74,6 +71,19 @@ def test_a_signal_in_every_phase(small_data, unbroken, tmp_path, point, action):
     }
     assert steps_of(tmp_path / "run") == later.get(point, PHASES[point])
     run(words, tmp_path)
+    same_ending(unbroken, tmp_path / "run", step=24)
+
+
+def test_two_runs_in_one_folder(small_data: Path, unbroken: Path, tmp_path: Path) -> None:
+    """The second is refused and disturbs nothing; the lock of a killed one is nobody's."""
+    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
+    process = begin(words, tmp_path, **{VARIABLE: f"stop@{UPDATE}@10"})
+    process.wait_for("T")
+    other = tmp_path / "other"
+    other.mkdir()
+    assert "another process writes into" in run(words, other, expect=2)
+    assert process.kill_after(0) == KILLED
+    run(words, other)
     same_ending(unbroken, tmp_path / "run", step=24)
 
 
@@ -134,41 +144,3 @@ def test_a_signal_in_a_compile(small_data: Path, tmp_path: Path) -> None:
     electrify(words, tmp_path, **kernels)
     electrify(pretrain_words(small_data, tmp_path / "whole", **fields), tmp_path, **kernels)
     same_ending(tmp_path / "whole", tmp_path / "run", step=8)
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_text(tmp_path_factory.mktemp("text") / "corpus.txt", size=60_000)
-
-
-@pytest.fixture(scope="module")
-def data(text: Path) -> Path:
-    """Prepared without disturbance."""
-    run(prepare_words(text, text.parent / "data"), text.parent)
-    return text.parent / "data"
-
-
-POINTS = ("electrify.text.prepare:tokenizer_for", "electrify.text.prepare:join")
-STOPS = [(POINTS[0], "term"), (POINTS[1], "kill")]
-
-
-@pytest.mark.parametrize(("point", "action"), core(product(POINTS, ("kill", *SIGNALS)), *STOPS))
-def test_prepare(text: Path, data: Path, tmp_path: Path, point: str, action: str) -> None:
-    out = tmp_path / "data"
-    said = run(
-        prepare_words(text, out),
-        tmp_path,
-        fault=f"{action}@{point}@1",
-        expect=KILLED if action == "kill" else SAVED,
-    )
-    assert not (out / "manifest.json").exists()
-    assert action == "kill" or "he same command" in said.splitlines()[-1]
-    run(prepare_words(text, out), tmp_path)
-    hashes = [
-        {name: h for name, h in listing(folder).items() if name != "prepare.log.json"}
-        for folder in (out, data)
-    ]
-    assert hashes[0] == hashes[1]
-    reused = json.loads((out / "prepare.log.json").read_text())["parts_reused"]
-    assert (reused > 0) == (point == POINTS[1])
-    no_leftovers(out)

@@ -36,32 +36,12 @@ class Host:
 
     def torchrun(self, words: list[str], errors: Path, *, first: str) -> Process:
         """The agent of this host. first: address of the host where the agents meet."""
+        # torchrun does not know the addresses of a namespace
+        meets = f"--rdzv-conf is_host={str(self.address == first).lower()}"
         flags = (
-            "--nnodes",
-            "2",
-            "--nproc-per-node",
-            "1",
-            "--max-restarts",
-            "3",
-            "--rdzv-backend",
-            "c10d",
-            "--rdzv-endpoint",
-            f"{first}:29511",
+            f"--nnodes 2 --nproc-per-node 1 --max-restarts 3 --rdzv-backend c10d {meets} "
+            f"--rdzv-endpoint {first}:29511 --rdzv-id two-hosts --local-addr {self.address}"
         )
-        meets = (
-            "is_host=" + str(self.address == first).lower()
-        )  # torchrun does not know the addresses of a namespace
-        words = [
-            "--rdzv-conf",
-            meets,
-            "--rdzv-id",
-            "two-hosts",
-            "--local-addr",
-            self.address,
-            "-m",
-            "electrify",
-            *words,
-        ]
         prefix = (
             "-c",
             (
@@ -69,7 +49,7 @@ class Host:
                 "sys.executable, *sys.argv[1:]])"
             ),
         )
-        run = ("-m", "torch.distributed.run", *flags)
+        run = ["-m", "torch.distributed.run", *flags.split(), "-m", "electrify"]
         cable = {"GLOO_SOCKET_IFNAME": self.cable, "TP_SOCKET_IFNAME": self.cable}
         # Without it torchrun waits for ever for an agent that comes back: it looks for the address
         # of the store where nobody writes it again.
@@ -102,20 +82,8 @@ def hosts() -> Iterator[tuple[Host, Host]]:
         undo.callback(ip, "netns", "delete", one.name, check=False)
         ip("netns", "add", other.name)
         undo.callback(ip, "netns", "delete", other.name, check=False)
-        ip(
-            "link",
-            "add",
-            one.cable,
-            "netns",
-            one.name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            other.cable,
-            "netns",
-            other.name,
-        )
+        veth = f"{one.cable} netns {one.name} type veth peer name {other.cable} netns {other.name}"
+        ip("link", "add", *veth.split())
         for host in (one, other):
             ip("-n", host.name, "link", "set", "lo", "up")
             ip("-n", host.name, "address", "add", f"{host.address}/24", "dev", host.cable)

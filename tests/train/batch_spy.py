@@ -22,7 +22,7 @@ def digest(*tensors: Tensor) -> str:
 def rows_of(batch: Batch) -> list[str]:
     """A hash a row: its tokens, which are chosen, and what is shown and drawn with there."""
     found = []
-    for tokens, plan in batch.parts:
+    for tokens, plan in batch:
         for r in range(tokens.num_rows):
             row, mine_M = tokens.rows(r, r + 1), plan.at_M // tokens.row_length == r
             if plan.valid_M is not None:

@@ -1,7 +1,6 @@
 """Several `electrify` command lines, one after the other, in the processes of one torchrun: python
-many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}, of the environment
-(CHUNK: tokens whose logits are alive at a time). Beside FILE, in <run>.room.<rank>, what the
-tensors of each run took. Used by test_sharding.py."""
+many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}. Beside FILE, in
+<run>.room.<rank>, what the tensors of each run took. Used by test_sharding.py."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from spoiled import arm
 from torch import Tensor, nn
 
 from electrify import cli
-from electrify.model import likelihood
 from electrify.model.blocks import Block
 from electrify.train import dist
 from electrify.train.dist import is_sharded
@@ -28,14 +26,8 @@ class Room:
     after the optimiser."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.peak, self.whole_blocks, self.ran = run, 0, 0, set[str]()
-        self.names = {
-            id(part): name
-            for name, part in run.objective.named_modules()
-            if isinstance(part, nn.Linear)
-        }
+        self.run, self.peak, self.whole_blocks = run, 0, 0
         self.blocks = [part for part in run.objective.modules() if isinstance(part, Block)]
-        self.of_blocks = {id(part) for block in self.blocks for part in block.modules()}
         run.state.optimizer.register_step_pre_hook(lambda *_: self.look())
         run.state.optimizer.register_step_post_hook(lambda *_: self.look())
 
@@ -57,11 +49,8 @@ class Room:
 
     def after(self, module: nn.Module, _: Any, output: Any) -> None:
         """A hook on all modules, which torch calls before those of the module itself."""
-        if id(module) not in self.names:
+        if not isinstance(module, nn.Linear):
             return
-        weight = next(module.parameters())
-        if id(module) in self.of_blocks and not is_sharded(weight):
-            self.ran.add(self.names[id(module)])
         self.whole_blocks = max(
             self.whole_blocks, sum(not is_sharded(block.qkv.weight) for block in self.blocks)
         )
@@ -89,7 +78,6 @@ class Room:
         facts = shares | {
             "peak": self.peak,
             "whole_blocks": self.whole_blocks,
-            "ran": sorted(self.ran),
             "whole_between": between,
         }
         path.write_text(json.dumps(facts), encoding="utf-8")
@@ -116,7 +104,6 @@ if __name__ == "__main__":
     try:
         for job in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
             os.environ |= job["variables"]
-            likelihood.CHUNK = int(os.environ.get("CHUNK", likelihood.CHUNK))
             arm()
             status = cli.main(job["words"])
             for name in job["variables"]:

@@ -87,31 +87,6 @@ def test_accumulation(small_data, alone, tmp_path, cut):
     same_numbers(alone[0], tmp_path / "run")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-@pytest.mark.parametrize(
-    "cut", [{}, {"per_device_train_batch_size": 1}], ids=["whole", "accumulated"]
-)
-def test_two_processes_of_both_kinds(small_data, tmp_path, recipe, cut):
-    """Updates of eight rows with the other optimiser, in two processes, with and without
-    accumulation in each."""
-    fields = EXACT | {
-        "recipe": recipe,
-        "train_batch_size": 8,
-        "optim": "electra_adam",
-        "seed": 5,
-    }
-    rows = {}
-    for processes in (1, 2):
-        folder = tmp_path / str(processes)
-        folder.mkdir()
-        rows[processes] = spy(
-            pretrain_words(small_data, folder / "run", **fields | cut), folder, processes=processes
-        )
-    assert rows[1] == rows[2]
-    same_numbers(tmp_path / "1" / "run", tmp_path / "2" / "run")
-
-
 def stopped(process: Process, run: Path, *, step: int) -> Done:
     """SIGTERM to the outermost process once `step` is logged."""
     assert process.wait_for(lambda: logged_step(run) >= step), process.end().err

@@ -30,23 +30,9 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
-RECIPES = (
-    *(
-        "bert-tiny",
-        "electra-tiny",
-        "electra-15-tiny",
-        "replace-mlm-tiny",
-        "all-tokens-mlm-tiny",
-        "corrective-tiny",
-        "teams-tiny",
-        "amos-tiny",
-        "adversarial-tiny",
-        "electric-tiny",
-        "unigram-tiny",
-        "electra-modernbert-tiny",
-        "electra-deberta-tiny",
-    ),
-)
+KINDS = "bert electra electra-15 replace-mlm all-tokens-mlm corrective teams amos adversarial"
+KINDS += " electric unigram electra-modernbert electra-deberta"
+RECIPES = [f"{kind}-tiny" for kind in KINDS.split()]
 
 
 def recipe(name: str, **fields: Any) -> Recipe:

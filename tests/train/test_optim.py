@@ -8,21 +8,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from batches import built, counts_of, draws_of, terms_of, text_batch, tiny
+from batches import built
 from electrify.recipe import Recipe, load, override
-from electrify.terms import weighted
 from electrify.train.optim import (
     ElectraAdam,
     clip,
     clip_groups,
     factor,
-    load_optimizer_tensors,
     make_optimizer,
-    optimizer_tensors,
     parameter_groups,
 )
 from electrify.train.run import pretrain
@@ -54,55 +49,6 @@ def test_three_steps_by_hand() -> None:
         assert optimizer.state[p]["exp_avg"].item() == pytest.approx(m, abs=1e-12)
         assert optimizer.state[p]["exp_avg_sq"].item() == pytest.approx(v, abs=1e-12)
         assert p.item() == pytest.approx(after, abs=2e-10)
-
-
-def test_against_a_plain_loop() -> None:
-    """Several tensors in two groups with rates and decays of their own, 20 steps, rates that
-    change, one tensor without a gradient now and then."""
-    rng = torch.Generator().manual_seed(0)
-    params = [
-        nn.Parameter(torch.randn(shape, generator=rng, dtype=torch.float64))
-        for shape in ((3, 4), (5,), (2, 2))
-    ]
-    groups = [
-        {"params": params[:2], "lr": 0.01, "weight_decay": 0.1},
-        {"params": params[2:], "lr": 0.02, "weight_decay": 0.0},
-    ]
-    optimizer = ElectraAdam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6)
-    plain = [[[x, 0.0, 0.0] for x in p.detach().flatten().tolist()] for p in params]
-    for step in range(20):
-        for i, p in enumerate(params):
-            p.grad = (
-                None
-                if step % 5 == i
-                else torch.randn(p.shape, generator=rng, dtype=torch.float64) * 10.0 ** (i - 1)
-            )
-        rates = [0.01 / (step + 1), 0.02 / (step + 1)]
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
-        optimizer.step()
-        for i, p in enumerate(params):
-            if p.grad is None:
-                continue
-            lr, decay = rates[i // 2], (0.1, 0.0)[i // 2]
-            for one, g in zip(plain[i], p.grad.flatten().tolist(), strict=True):
-                one[1] = 0.9 * one[1] + 0.1 * g
-                one[2] = 0.999 * one[2] + 0.001 * g * g
-                one[0] -= lr * (one[1] / (math.sqrt(one[2]) + 1e-6) + decay * one[0])
-    for p, values in zip(params, plain, strict=True):
-        assert p.detach().flatten().tolist() == pytest.approx(
-            [x for x, _, _ in values], rel=1e-9, abs=1e-12
-        )
-
-
-def test_no_bias_correction() -> None:
-    """The first update is (1 - b1) / sqrt(1 - b2) = 3.16 learning rates; with correction it would
-    be 1."""
-    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    optimizer = ElectraAdam([{"params": [p]}], lr=0.001, betas=(0.9, 0.999), eps=1e-12)
-    p.grad = torch.tensor([5.0], dtype=torch.float64)
-    optimizer.step()
-    assert p.item() == pytest.approx(-0.001 * 0.1 / math.sqrt(0.001), rel=1e-6)
 
 
 def test_rate_zero_moves_nothing_but_the_moments() -> None:
@@ -139,96 +85,7 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
     ]
 
 
-def test_a_rate_of_its_own_for_what_only_the_generator_has() -> None:
-    b = built("electra-tiny")
-    named = dict(b.objective.named_parameters())
-    kept = {
-        id(p) for p in (*b.discriminator.encoder.parameters(), *b.discriminator.head.parameters())
-    }
-    rates = {n: 1e-3 if id(p) in kept else 4e-3 for n, p in named.items()}
-    groups = parameter_groups(named, rates=rates, weight_decay=0.01)
-    assert sorted((g["peak_lr"], g["weight_decay"]) for g in groups) == [
-        (1e-3, 0.0),
-        (1e-3, 0.01),
-        (4e-3, 0.0),
-        (4e-3, 0.01),
-    ]
-    fast = {n for g in groups if g["peak_lr"] == 4e-3 for n in g["names"]}
-    assert fast == {
-        n for n in named if n.startswith("corruptor.lm.") and ".embeddings." not in n
-    }, "the shared embeddings are the discriminator's"
-    assert sum(len(g["params"]) for g in groups) == len(named)
-
-
 # ---------------------------------------------------------------- saving and continuing
-
-
-class Trainer:
-    """The loop's few lines, and its checkpoint in memory."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind, self.objective, self.step = (
-            kind,
-            built("electra-tiny", num_hidden_layers=1).objective,
-            0,
-        )
-        self.weights = tiny("electra-tiny").objective.term_weights
-        self.named = dict(self.objective.named_parameters())
-        rates = {n: 1e-3 if n.startswith("encoder") else 2e-3 for n in self.named}
-        self.optimizer = make_optimizer(
-            kind,
-            parameter_groups(self.named, rates=rates, weight_decay=0.01),
-            betas=(0.9, 0.98),
-            eps=1e-6,
-        )
-
-    def run(self, steps: int) -> None:
-        objective: Any = self.objective
-        for _ in range(steps):
-            tokens = text_batch(seed=self.step, rows=2, row_length=32)
-            for group in self.optimizer.param_groups:
-                group["lr"] = group["peak_lr"] * (self.step + 1) / 10
-            self.optimizer.zero_grad(set_to_none=True)
-            draws = draws_of(tokens, step=self.step)
-            weighted(
-                terms_of(objective, tokens, draws),
-                self.weights,
-                counts_of(objective, tokens, draws),
-            ).backward()
-            self.optimizer.step()
-            self.step += 1
-
-    def save(self) -> tuple[bytes, bytes]:
-        return save({n: p.detach() for n, p in self.named.items()}), save(
-            optimizer_tensors(self.optimizer, self.named)
-        )
-
-    def load(self, saved: tuple[bytes, bytes], step: int) -> None:
-        with torch.no_grad():
-            for n, t in load_tensors(saved[0]).items():
-                self.named[n].copy_(t)
-        load_optimizer_tensors(self.optimizer, self.named, load_tensors(saved[1]))
-        self.step = step
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_state_continues_to_the_bit(kind: str) -> None:
-    unbroken = Trainer(kind)
-    unbroken.run(3)
-    saved = unbroken.save()
-    unbroken.run(3)
-    resumed = Trainer(kind)
-    resumed.run(1)  # other moments than those loaded: they must all be replaced
-    resumed.load(saved, 3)
-    resumed.run(3)
-    assert resumed.save() == unbroken.save()
-    fresh = Trainer(kind)
-    fresh.load((saved[0], save({})), 3)
-    fresh.run(3)
-    assert fresh.save() != unbroken.save(), "the moments matter, so the comparison can fail"
-    resumed.load((saved[0], save({})), 3)  # as after a rollback to where a head was not asked yet
-    resumed.run(3)
-    assert resumed.save() == fresh.save()
 
 
 # -------------------- what the generator has of its own in the optimiser
@@ -360,17 +217,6 @@ def test_up_to_the_end_of_warm_up_then_never_up(kind: str, warmup: int, rest: in
     assert all(a >= b - 1e-12 for a, b in pairwise(values))
     if kind != "constant":
         assert values[-1] == pytest.approx(0, abs=1e-12)
-
-
-def test_published_bert_figures() -> None:
-    """ELECTRA-Small: 1M steps, 10k of warm-up: the peak is 99 % of the base rate, and half the rate
-    is left in the middle."""
-    assert factor("electra", 10_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
-        0.99
-    )
-    assert factor("electra", 500_000, warmup_steps=10_000, max_steps=1_000_000) == pytest.approx(
-        0.5
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from batches import SPECIAL
-from electrify import cli
 from electrify.build import Vocabulary, build
-from electrify.data.phases import Phase, Phases, phases_of
+from electrify.data.phases import Phases, phases_of
 from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, recipe_flops
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
-from small import SMALL, pretrain_words, records, same_ending, same_numbers, torchrun
+from small import SMALL, records, same_ending
 
 STEPS, SHARE = 20, 0.4
 
@@ -28,16 +27,6 @@ STEPS, SHARE = 20, 0.4
 def recipe(**fields: Any) -> Recipe:
     given = {"max_steps": STEPS, "mlm_share": SHARE, "logging_steps": 1, "eval_steps": 5}
     return override(load("corrective-tiny"), SMALL | given | {"dropout": 0.1} | fields)
-
-
-def test_flops_of_periods_by_hand() -> None:
-    """Batches of 10 tokens, then of 20; 1 FLOP a token, then 3: up to update 3, 5 and 9."""
-    phases = Phases(Phase(0, 5, 2), Phase(4, 10, 2))
-    periods = [PeriodFlops(0, {5: 1.0, 10: 1.0}), PeriodFlops(6, {5: 3.0, 10: 3.0})]
-    assert [flops_before(phases, step, periods) for step in (0, 3, 5, 9)] == [
-        *(0, 30, 40 + 20),
-        40 + 2 * 20 + 3 * 3 * 20,
-    ]
 
 
 MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
@@ -130,62 +119,6 @@ def test_a_head_that_waits_is_left_as_it_is(small_data, tmp_path, optim, micro_r
         for n in (*coming, *going):
             rests = n in coming if after <= 3 else n in going
             assert torch.equal(at[before][n], at[after][n]) == rests, (n, after)
-
-
-def test_a_head_that_has_waited_comes_back(small_data: Path, tmp_path: Path) -> None:
-    """In the last of three parts the correcting head goes on from where the first has left it, and
-    the one that detects rests."""
-    fields = {"optim": "adamw", "per_device_train_batch_size": 2, "weight_decay": 0.1}
-    config = recipe(
-        max_steps=6,
-        mlm_share=1 / 3,
-        mlm_end_share=1 / 3,
-        correction="none",
-        warmup_steps=0,
-        save_steps=1,
-        save_total_limit=None,
-        **fields,
-    )
-    pretrain(small_data, output_dir=tmp_path, config=config)
-    at = [load_file(tmp_path / f"checkpoint-{step}" / "model.safetensors") for step in range(1, 7)]
-    for after, (before, now) in enumerate(pairwise(at), 2):
-        for n in now:
-            if n.startswith(("head.", "corrector.")):
-                rests = n.startswith("corrector.") == (after in (3, 4))
-                assert torch.equal(before[n], now[n]) == rests, (n, after)
-    same_encoder(tmp_path / "discriminator", tmp_path / "corrector")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("fsdp", ["no_shard", "full_shard"])
-def test_a_head_that_waits_in_two_processes(small_data: Path, tmp_path: Path, fsdp: str) -> None:
-    """The numbers are those of one process, in the accumulated passes of both."""
-    fields: dict[str, Any] = {
-        "recipe": "corrective-tiny",
-        "mlm_share": 0.5,
-        "mlm_end_share": 0.25,
-        "correction": "none",
-        "fsdp": fsdp,
-        "max_steps": 52,
-        "save_steps": 13,
-        "save_total_limit": 4,
-        "logging_steps": 1,
-        "warmup_steps": 0,
-        "weight_decay": 0.1,
-        "per_device_train_batch_size": 1,
-    }
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert cli.main(pretrain_words(small_data, one, **fields)) == 0
-    done = torchrun(pretrain_words(small_data, two, **fields), tmp_path).end()
-    assert done.status == 0, done.err
-    same_numbers(one, two)
-    at = [load_file(two / f"checkpoint-{step}" / "model.safetensors") for step in (13, 26, 39, 52)]
-    for before, after in pairwise(range(4)):
-        for n in at[0]:
-            if n.startswith(("head.", "corrector.")):
-                rests = n.startswith("head.") == (after in (1, 3))
-                assert torch.equal(at[before][n], at[after][n]) == rests, (n, after)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from electrify.build import Vocabulary, build
-from electrify.errors import UserError
 from electrify.model.encoder import kinds_of
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
@@ -123,11 +122,3 @@ def test_factors_multiply_both_rates(small_data: Path, tmp_path: Path) -> None:
     assert found["corruptor.lm.encoder.blocks.0.qkv.weight"] == pytest.approx(3e-3)
     words = next(rate for n, rate in found.items() if n.endswith("embeddings.words.weight"))
     assert words == pytest.approx(5e-4), "the shared table is the discriminator's"
-
-
-@pytest.mark.parametrize("given", ["embedding=0.5", {"head": 2.0}])
-def test_an_unknown_kind_is_refused(given: Any) -> None:
-    with pytest.raises(
-        UserError, match=r"lr_factors .*'embeddings', 'matrices', 'heads' or 'rest'"
-    ):
-        recipe(lr_factors=given)

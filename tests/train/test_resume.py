@@ -3,7 +3,6 @@ never touched."""
 
 from __future__ import annotations
 
-import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,6 @@ SHORT: dict[str, Any] = (
     | INTERVALS
     | {"max_steps": 40, "seq_length_schedule": "8=.4", "batch_size_schedule": "2=.2"}
 )
-LONG: dict[str, Any] = DROPOUT | INTERVALS | {"max_steps": 200}
-KINDS = [
-    ("electra-tiny", "electra_adam"),
-    ("electra-tiny", "adamw"),
-    ("bert-tiny", "electra_adam"),
-    ("bert-tiny", "adamw"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -61,29 +53,3 @@ def test_killed_and_stopped_and_resumed(small_data: Path, unbroken: Path, tmp_pa
     same_ending(unbroken, run, step=40)
     assert len(records(run, "train")) == 14  # every third update, and the last
     assert [r["step"] for r in records(run, "valid")] == [20, 40]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(("recipe", "optim"), KINDS)
-def test_five_kills(small_data: Path, tmp_path: Path, recipe: str, optim: str) -> None:
-    """Acceptance: 200 steps, SIGKILL at five random moments."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    options = LONG | {"recipe": recipe, "optim": optim}
-    electrify(pretrain_words(small_data, whole, **options), tmp_path)
-    rng = random.Random(f"{recipe} {optim}")
-    for step in sorted(rng.sample(range(1, 185), 5)):
-        words = pretrain_words(small_data, broken, **options)
-        assert (
-            stop_at(
-                words,
-                broken,
-                tmp_path,
-                step=step,
-                number=signal.SIGKILL,
-                delay=rng.uniform(0, 0.03),
-            ).status
-            == -signal.SIGKILL
-        )
-    electrify(pretrain_words(small_data, broken, **options), tmp_path)
-    same_ending(whole, broken, step=200)

@@ -13,7 +13,6 @@ import torch
 from electrify.exporting.folder import export
 from electrify.model.positions import Rotary, Turn
 from electrify.recipe import Recipe, load, override
-from electrify.rules import check
 from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
@@ -103,62 +102,4 @@ def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
         assert config["global_rope_theta"] == theta
 
 
-@pytest.mark.parametrize("objective", ["bert", "electra", "corrective"])
-@pytest.mark.parametrize("size", ["base", "small"])
-def test_the_recipes_for_long_texts(objective: str, size: str) -> None:
-    """2412.13663, section 2.2; batches of as many tokens in both phases as without. Otherwise the
-    recipe for short texts."""
-    short = load(f"{objective}-modernbert-{size}")
-    config = load(f"{objective}-modernbert-{'' if size == 'base' else 'small-'}long")
-    check(config)
-    m = config.model
-    assert (m.global_rope_theta_schedule, m.global_rope_theta) == (
-        {1024: 10_000.0},
-        160_000.0,
-    )
-    assert config.data.seq_length_schedule == {1024: 0.85}
-    (rows,) = config.train.batch_size_schedule
-    tokens = short.train.train_batch_size * short.data.max_seq_length
-    assert rows * 1024 == config.train.train_batch_size * 8192 == tokens
-    again = {
-        "max_position_embeddings": 512,
-        "global_rope_theta": 10_000.0,
-        "global_rope_theta_schedule": {},
-        "max_seq_length": short.data.max_seq_length,
-        "seq_length_schedule": {},
-        "train_batch_size": short.train.train_batch_size,
-        "batch_size_schedule": {},
-    }
-    assert override(config, again) == short
-
-
 # ---------------------------------------------------------------- as long as the recipes
-
-LENGTHS = {512: 10_000.0, 1024: 20_000.0, 8192: 160_000.0}
-PHASES = (3, 6, 8)  # the updates at which each ends
-
-
-def long_recipe() -> Recipe:
-    first, second, last = LENGTHS
-    schedule = {length: LENGTHS[length] for length in (first, second)}
-    return recipe(
-        max_position_embeddings=last,
-        max_seq_length=last,
-        seq_length_schedule={first: PHASES[0] / PHASES[2], second: (PHASES[1] - PHASES[0]) / 8},
-        global_rope_theta=LENGTHS[last],
-        global_rope_theta_schedule=schedule,
-        local_attention=128,
-        train_batch_size=1,
-        batch_size_schedule={16: 0.375, 8: 0.375},
-        max_steps=PHASES[2],
-        save_steps=1,
-        eval_rows=1,
-    )
-
-
-@pytest.fixture(scope="module")
-def long(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of 512, of 1,024 and of 8,192 tokens, with as many tokens in every update."""
-    folder = tmp_path_factory.mktemp("up_to_8192") / "whole"
-    pretrain(small_data, output_dir=folder, config=long_recipe())
-    return folder

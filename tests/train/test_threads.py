@@ -1,5 +1,4 @@
-"""The number of threads: who chooses it, what is measured, what a run writes down and keeps; and
-the hint where the rate falls."""
+"""The number of threads: who chooses it, what is measured, what a run writes down and keeps."""
 
 from __future__ import annotations
 
@@ -14,14 +13,7 @@ import torch
 
 from electrify import cli
 from electrify.train import checkpoint, machine
-from electrify.train.machine import (
-    Threads,
-    candidates,
-    choose,
-    fewest_fast,
-    measured,
-)
-from electrify.train.meter import Pace
+from electrify.train.machine import Threads, choose, fewest_fast, measured
 from small import DROPOUT, pretrain_words, same_ending, signalled
 
 CPU, GPU = torch.device("cpu"), torch.device("meta")
@@ -69,7 +61,6 @@ def test_who_chooses(two: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_tried_and_taken() -> None:
-    assert [candidates(n) for n in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
     assert fewest_fast({1: 1.0, 2: 0.3}) == 1
     assert fewest_fast({1: 1.0, 2: 1.03}) == 1  # not worth a core
     assert fewest_fast({1: 1.0, 2: 1.5, 4: 1.55, 8: 1.2}) == 2
@@ -118,29 +109,6 @@ def test_a_run_writes_its_threads_down_and_keeps_them(
     assert set(kept(broken)) == {2}
     same_ending(whole, broken, step=12)
     assert torch.get_num_threads() == 2
-
-
-# ------------------------------------------------------------------ a rate that falls
-
-
-def fed(pace: Pace, *lines: tuple[float, float]) -> list[tuple[float, float]]:
-    """The news after each line (seconds, tokens), where there were any."""
-    found = []
-    for seconds, tokens in lines:
-        found.append(pace.fell(seconds=seconds, tokens=tokens, flops=tokens))
-    return [news for news in found if news]
-
-
-def test_a_rate_that_falls_is_told_once() -> None:
-    minute = [(10.0, 10_000.0)] * 6
-    assert fed(Pace(), *minute, *[(10.0, 6_000.0)] * 30) == []
-    assert fed(Pace(), *minute, *[(10.0, 4_000.0)] * 30) == [(1000.0, 400.0)]
-    assert (
-        fed(Pace(), *minute, (10.0, 1.0), *[(10.0, 10_000.0)] * 9) == []
-    )  # a hiccup of ten seconds
-    assert fed(Pace(), *[(300.0, 300_000.0)], (300.0, 3_000.0)) == [
-        (1000.0, 10.0)
-    ]  # lines that are long themselves
 
 
 @pytest.mark.parametrize("width", [16, 100, 128])

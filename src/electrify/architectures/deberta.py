@@ -55,13 +55,6 @@ class DebertaShape(Shape):
         """Long enough for some distances to share a bucket."""
         return max(super().telling_length, self.position_buckets + 3)
 
-    @property
-    def least_parameters(self) -> int:
-        d = self.hidden_size
-        block = 4 * d * d + 2 * d * self.intermediate_size
-        tables = (self.vocab_size + 2 * self.position_buckets) * d
-        return tables + self.num_hidden_layers * block
-
 
 OWN_HEAD = "mask_predictions."
 """How the names of the weights of DeBERTaV3's own head that detects begin."""

@@ -72,12 +72,6 @@ class ModernBertShape(Shape):
         }
         return {kind: known[kind] for kind in dict.fromkeys(self.kinds)}
 
-    @property
-    def least_parameters(self) -> int:
-        d = self.hidden_size
-        block = 4 * d * d + 3 * d * self.intermediate_size
-        return self.vocab_size * d + self.num_hidden_layers * block
-
 
 def one(theirs: str, ours: str) -> Row:
     """The row for the weight of a layer without bias."""

@@ -30,11 +30,3 @@ class Shape:
     def telling_length(self) -> int:
         """The length of a sequence that shows everything that attention does with positions."""
         return 33
-
-    @property
-    def least_parameters(self) -> int:
-        """The number of parameters in the tables and weight matrices of an encoder."""
-        d = self.hidden_size
-        e = self.embedding_size
-        blocks = self.num_hidden_layers * (4 * d * d + 2 * d * self.intermediate_size)
-        return (self.vocab_size + self.max_position_embeddings) * e + (e != d) * e * d + blocks

@@ -52,13 +52,10 @@ def start(device: torch.device, *, timeout_s: float) -> World:
     timeout_s: how long a process waits for the others, at the start and in every collective
     operation. Raises UserError if the variables contradict each other or the group cannot form.
     """
-    try:
-        rank, size, local_rank = (
-            int(os.environ.get(name, alone))
-            for name, alone in (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-        )
-    except ValueError as e:
-        raise UserError("RANK, WORLD_SIZE and LOCAL_RANK are not numbers. Use torchrun") from e
+    rank, size, local_rank = (
+        int(os.environ.get(name, alone))
+        for name, alone in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+    )
     if device.type == "cuda":
         device = _own_gpu(device if size == 1 else torch.device("cuda"), local_rank)
     if size > 1 and not td.is_initialized():
@@ -162,11 +159,10 @@ def same_across(text: str, *, what: str) -> None:
     if _size() == 1:
         return
     mine = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
-    all_ranks = torch.zeros(_size(), dtype=torch.long, device=_device())
-    all_ranks[td.get_rank()] = mine
-    td.all_reduce(all_ranks)
-    digests = all_ranks.tolist()
-    others = [str(rank) for rank, digest in enumerate(digests) if digest != digests[0]]
+    digests = torch.zeros(_size(), dtype=torch.long, device=_device())
+    digests[td.get_rank()] = mine
+    td.all_reduce(digests)
+    others = [str(rank) for rank, digest in enumerate(digests.tolist()) if digest != digests[0]]
     if others:
         raise UserError(
             f"{what} on rank {', '.join(others)} is not that of rank 0; every process must be "

@@ -10,20 +10,14 @@ a log line or a checkpoint. Refused updates are logged with the rows of their ba
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import UserError
 from ..recipe import Train
-from . import checkpoint
-from .dist import World, sum_across, together
-from .sums import MetricSums
-
-if TYPE_CHECKING:
-    from .log import MetricsLog
-    from .state import RunContext, RunState, TrainingData  # the guard's state is a part of it
+from .dist import World, sum_across
 
 Kind = Literal["non_finite", "spike"]
 LOSSES = 128  # a loss is compared with those of this many last accepted updates
@@ -46,57 +40,24 @@ class Verdict:
     """Whether it was left out; False if the policy is to warn."""
 
 
-class Recent:
-    """The losses of the last accepted updates [LOSSES], on the device; NaN in the places not yet
-    filled."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.losses_U = torch.full((LOSSES,), torch.nan, device=device)
-
-    def add(self, loss: Tensor, *, unless: Tensor) -> None:
-        self.losses_U = torch.where(
-            unless, self.losses_U, torch.cat([self.losses_U[1:], loss.reshape(1)])
-        )
-
-    def mean_and_deviation(self) -> tuple[Tensor, Tensor]:
-        """Returns NaN if there are fewer than ENOUGH; every comparison with NaN is false."""
-        known = ~self.losses_U.isnan()
-        count = torch.where(known.sum() >= ENOUGH, known.sum(), torch.nan)
-        mean = self.losses_U.nansum() / count
-        return mean, ((self.losses_U - mean).square().nansum() / (count - 1)).sqrt()
-
-    def save(self) -> list[float]:
-        return [x for x in self.losses_U.tolist() if x == x]
-
-    def load(self, saved: list[float]) -> None:
-        filled = [torch.nan] * (LOSSES - len(saved)) + saved
-        self.losses_U = torch.tensor(filled, device=self.losses_U.device)
-
-
 class Guard:
     """Judges updates, and counts those that a run has refused."""
 
     def __init__(self, config: Train, world: World) -> None:
-        self.policies: dict[Kind, str] = {"non_finite": config.non_finite, "spike": config.spike}
-        self.limits: dict[Kind, int] = {
-            "non_finite": config.max_non_finite,
-            "spike": config.max_spikes,
-        }
+        c = config
+        self.policies: dict[Kind, str] = {"non_finite": c.non_finite, "spike": c.spike}
+        self.limits: dict[Kind, int] = {"non_finite": c.max_non_finite, "spike": c.max_spikes}
         self.refused: dict[Kind, int] = {"non_finite": 0, "spike": 0}
-        self.sigmas = config.spike_sigmas
+        self.sigmas = c.spike_sigmas
         self.world = world
-        self.recent = Recent(world.device)
         self._unread: list[tuple[int, Tensor]] = []
-
-    @property
-    def free_to_read(self) -> bool:
-        """Whether a verdict can be read at once; on a GPU the host would have to wait for it."""
-        return self.world.device.type == "cpu"
+        self.expect_another_loss()
 
     def expect_another_loss(self) -> None:
         """Called before the first update of a period in which the objective asks for something
         else, or the rows have another length: its loss is not to be compared with those before."""
-        self.recent = Recent(self.world.device)
+        # The losses of the last accepted updates, NaN in the places not yet filled.
+        self.losses_U = torch.full((LOSSES,), torch.nan, device=self.world.device)
 
     def judge(self, step: int, loss: Tensor, norm: Tensor) -> Tensor:
         """A 0-dim float32: 1 if the update is refused, else 0; the same on all ranks.
@@ -104,40 +65,41 @@ class Guard:
         step: number of the update, counted from 1. loss: this rank's share of the loss; the shares
         of all ranks add up to it. norm: norm of the whole gradient.
         """
-        bad = 1.0 - torch.stack([loss.isfinite(), norm.isfinite()]).all().float()
+        bad = 1.0 - (loss.isfinite() & norm.isfinite()).float()
         loss = loss.detach().clone()
         sum_across([bad, loss])
         bad = bad > 0
-        mean, deviation = self.recent.mean_and_deviation()
-        # A comparison with NaN is false, and an infinite loss already counts as bad.
+        # Every comparison with NaN is false, so with too few losses nothing is a spike. An infinite
+        # loss already counts as bad.
+        known = (~self.losses_U.isnan()).sum()
+        count = torch.where(known >= ENOUGH, known, torch.nan)
+        mean = self.losses_U.nansum() / count
+        deviation = ((self.losses_U - mean).square().nansum() / (count - 1)).sqrt()
         spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
-        self.recent.add(loss, unless=refused)
-        self._unread.append(
-            (step, torch.stack([bad.float(), spike.float(), loss, mean, deviation]))
-        )
+        with_it_U = torch.cat([self.losses_U[1:], loss.reshape(1)])
+        self.losses_U = torch.where(refused, self.losses_U, with_it_U)
+        figures = torch.stack([bad.float(), spike.float(), loss, mean, deviation])
+        self._unread.append((step, figures))
         return refused.float()
 
     def settle(self) -> list[Verdict]:
         """The verdicts on updates that went wrong since the last call, the same on all ranks.
         Raises UserError if the policy is to stop, or if there have been too many."""
-        unread = self._unread
-        self._unread = []
+        unread, self._unread = self._unread, []
         # The host waits for the device only once for all of them.
         figures = torch.stack([figures for _, figures in unread]).tolist() if unread else []
         verdicts = []
         for (step, _), (bad, spike, loss, mean, deviation) in zip(unread, figures, strict=True):
             if bad:
-                verdicts.append(Verdict(step, "non_finite", not_finite(step), refused=True))
+                text = f"the loss or gradient of update {step} is not finite"
+                verdicts.append(Verdict(step, "non_finite", text, refused=True))
             elif spike:
-                verdicts.append(
-                    Verdict(
-                        step,
-                        "spike",
-                        spike_text(step, loss, mean, deviation),
-                        refused=self.policies["spike"] != "warn",
-                    )
-                )
+                far = f"{(loss - mean) / deviation:.1f} standard deviations" if deviation else "far"
+                text = f"the loss of update {step} is {loss:.4g}, {far} above the {mean:.4g} of "
+                text += "those before it"
+                refused = self.policies["spike"] != "warn"
+                verdicts.append(Verdict(step, "spike", text, refused))
         for verdict in verdicts:
             self.refused[verdict.kind] += verdict.refused
             self._must_go_on(verdict)
@@ -147,118 +109,24 @@ class Guard:
         if self.policies[v.kind] == "stop":
             raise UserError(
                 f"{v.text}, so the run stopped without saving; the same command with --non-finite "
-                "skip goes on from the newest checkpoint and "
-                f"leaves such updates out, or {BEGIN_ANEW}"
+                "skip goes on from the newest checkpoint and leaves such updates out, or "
+                f"{BEGIN_ANEW}"
             )
-        limit = self.limits[v.kind]
-        before = self.refused[v.kind] - 1
+        before, limit = self.refused[v.kind] - 1, self.limits[v.kind]
         if v.refused and before >= limit:
-            flag, advice = {
-                "non_finite": ("--max-non-finite", BEGIN_ANEW),
-                "spike": (
-                    "--max-spikes",
-                    f"the same command with --spike warn trains on them, or {BEGIN_ANEW}",
-                ),
-            }[v.kind]
+            flag = {"non_finite": "--max-non-finite", "spike": "--max-spikes"}[v.kind]
             raise UserError(
                 f"{v.text}; {before} updates before it were left out, and {flag} allows {limit}, "
-                f"so the run stopped without saving: {advice}"
+                f"so the run stopped without saving: {BEGIN_ANEW}"
             )
 
     def state(self) -> dict[str, Any]:
         """The guard's state for the checkpoint, as JSON that `restore` reads back to the bit."""
-        return {"refused": self.refused.copy(), "losses": self.recent.save()}
+        losses = [x for x in self.losses_U.tolist() if x == x]
+        return {"refused": self.refused.copy(), "losses": losses}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.refused.update(state["refused"])
-        self.recent.load(state["losses"])
-
-
-def not_finite(step: int) -> str:
-    return f"the loss or gradient of update {step} is not finite"
-
-
-def spike_text(step: int, loss: float, mean: float, deviation: float) -> str:
-    far = f"{(loss - mean) / deviation:.1f} standard deviations" if deviation else "far"
-    return f"the loss of update {step} is {loss:.4g}, {far} above the {mean:.4g} of those before it"
-
-
-class Safety:
-    """Reads the guard's verdicts between the updates of one run, and goes back where they ask for
-    it."""
-
-    def __init__(
-        self, guard: Guard, state: RunState, data: TrainingData, context: RunContext
-    ) -> None:
-        self.guard = guard
-        self.state = state
-        self.data = data
-        self.context = context
-
-    def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
-        """Called between updates: reads the verdicts and logs what was wrong. Returns True if the
-        run is now at an earlier step.
-
-        wait: whether the device may be waited for. All ranks ask at the same updates.
-        """
-        if not (wait or self.guard.free_to_read):
-            return False
-        state = self.state
-        verdicts = self.guard.settle()
-        before = state.step
-        refused = [v for v in verdicts if v.refused]
-        back = any(self.guard.policies[v.kind] == "rollback" for v in refused)
-        rows = {
-            v.step: self.data.loader.rows(v.step - 1 + state.left_out).tolist() for v in verdicts
-        }
-        if back:
-            self.go_back(behind=refused[-1])
-            log.rewind(state.step)
-        for v in verdicts:
-            left_out = (
-                f"left out ({self.guard.refused[v.kind]} so far, {self.guard.limits[v.kind]} "
-                "allowed)"
-            )
-            happened = left_out if v.refused else "trained on; --spike skip leaves such updates out"
-            log.warn(state.step, v.kind, f"{v.text}: {happened}", rows=rows[v.step])
-        if back:
-            log.warn(
-                state.step,
-                "went_back",
-                f"went back from update {before} to the checkpoint of {state.step}; the "
-                "batches between them are left out",
-            )
-        return back
-
-    def go_back(self, *, behind: Verdict) -> None:
-        """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
-        The number of refused updates and the time spent still count."""
-        world = self.context.world
-        # Ranks may see the folder of a shared file system at different times, so the first one
-        # decides.
-        with together():
-            found = checkpoint.newest(self.context.folder) if world.is_main else None
-        number = torch.tensor(found[2]["step"] if found else 0)
-        sum_across([number])
-        step = int(number)
-        if not step:
-            flag = behind.kind.replace("_", "-")
-            raise UserError(
-                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
-                "the same command with "
-                f"--{flag} skip leaves such updates out, or {BEGIN_ANEW}"
-            )
-        state = self.state
-        meter = state.meter
-        refused = self.guard.refused.copy()
-        spent = meter.seconds_before
-        left_out = behind.step + state.left_out - step
-        state.sums = MetricSums(world.device)
-        with together():
-            path = checkpoint.folder_of(self.context.folder, step)
-            tensors, facts = found[1:] if found else checkpoint.load(path)
-        state.load(tensors, facts, rank=world.rank)
-        self.guard.refused = refused
-        state.left_out = left_out
-        meter.seconds_before = spent
-        meter.went_back(step=state.step, tokens=state.tokens_seen())
+        self.expect_another_loss()
+        if losses := state["losses"]:
+            self.losses_U[-len(losses) :] = torch.tensor(losses)

@@ -2,8 +2,8 @@
 the same numbers.
 
 Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
-interrupted and resumed equals that of an uninterrupted one, except for TIMING_FIELDS and events:
-see `comparable`.
+interrupted and resumed equals that of an uninterrupted one, except for events and for fields that
+depend on the machine's speed.
 """
 
 from __future__ import annotations
@@ -11,34 +11,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from ..files import write
 from ..progress import say
 from . import BOARD, METRICS
-
-KINDS = ("train", "valid", "event")
-# What a warning is about, for programs: its words may change.
-Topic = Literal[
-    "all_original",
-    "all_replaced",
-    "data",
-    "epochs",
-    "folder",
-    "frequencies",
-    "non_finite",
-    "save",
-    "slow",
-    "spike",
-    "went_back",
-]
-# Fields that depend on the machine's speed, and so differ between two runs with the same numbers.
-TIMING_FIELDS = frozenset(
-    {"time", "seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes"}
-)
 
 
 class MetricsLog:
@@ -83,7 +63,6 @@ class MetricsLog:
         "nan", "inf", "-inf"; 0-dim tensors become numbers."""
         if self._file is None:
             return
-        assert record["kind"] in KINDS, record
         plain = _plain(record)
         self._remember(plain)
         line = json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
@@ -94,8 +73,11 @@ class MetricsLog:
                 self._board.add_scalar(name, number, record["step"])
             self._board.flush()
 
-    def warn(self, step: int, topic: Topic, warning: str, **more: Any) -> None:
-        """Records an event of the run, and also shows it to the user."""
+    def warn(self, step: int, topic: str, warning: str, **more: Any) -> None:
+        """Records an event of the run, and also shows it to the user.
+
+        topic: What the warning is about, for programs: its words may change.
+        """
         if self._file is not None:
             event = {"kind": "event", "step": step, "warning": warning, "topic": topic}
             self.write(event | more)
@@ -139,36 +121,24 @@ def _keep(path: Path, step: int) -> list[dict[str, Any]]:
     that stay."""
     if not path.exists():
         return []
-    kept = [(line, record) for line, record in _lines(path) if record and record["step"] <= step]
+    kept = [(line, record) for line, record in _lines(path) if record["step"] <= step]
     write(path, b"".join(line for line, _ in kept))
     return [record for _, record in kept]
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line, ended as it should be, and its record, which is None if the line is incomplete or
-    damaged."""
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Each line that is complete and undamaged, ended as it should be, and its record."""
     with path.open("rb") as file:
         for line in file:
-            record: dict[str, Any] | None = None
             with suppress(ValueError):
                 record = json.loads(line)
-            whole = isinstance(record, dict) and {"kind", "step"} <= record.keys()
-            yield line.rstrip(b"\n") + b"\n", record if whole else None
+                if isinstance(record, dict) and {"kind", "step"} <= record.keys():
+                    yield line.rstrip(b"\n") + b"\n", record
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The complete records of a metrics.jsonl, in order."""
-    return [record for _, record in _lines(path) if record is not None]
-
-
-def comparable(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The part of a log that must be equal for two identical runs: without events and
-    TIMING_FIELDS."""
-    return [
-        {k: v for k, v in r.items() if k not in TIMING_FIELDS}
-        for r in records
-        if r["kind"] != "event"
-    ]
+    return [record for _, record in _lines(path)]
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ import math
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,8 +16,9 @@ from torch import Tensor
 from ..corruption.plan import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
-from ..flop_counts import PeriodFlops, flops_before, flops_of_periods
-from ..model.encoder import Encoder, encoders_of, for_rows, kinds_of, matrices_of
+from ..errors import UserError
+from ..flop_counts import flops_before, flops_of_periods
+from ..model.encoder import Encoder, encoders_of, for_rows
 from ..objectives.objective import Objective, Step
 from ..progress import Progress, say
 from ..recipe import Recipe, Train
@@ -25,9 +26,9 @@ from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import checkpoint
 from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
-from .guard import Safety
+from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog
-from .meter import shown_rate, slow_text
+from .meter import shown_rate
 from .monitor import evaluate, monitor_of, shown
 from .optim import beta2_of, clip, clip_groups, planned
 from .signals import Stop
@@ -51,11 +52,8 @@ class Summary:
     too late for the run, not for what would follow."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """This rank's share of one update, split into micro-batches, each with its plan."""
-
-    parts: list[tuple[Tokens, Plan]]
+Batch = list[tuple[Tokens, Plan]]
+"""This rank's share of one update: micro-batches, each with its plan."""
 
 
 def wrapped(objective: Objective, config: Train, world: World, *, graphs: bool) -> Any:
@@ -82,19 +80,6 @@ def compiler_options() -> dict[str, Any]:
     }
     known = torch._inductor.list_options()
     return {name: value for name, value in wanted.items() if name in known}
-
-
-def hardware_flops(objective: Objective, data: TrainingData, config: Train) -> list[PeriodFlops]:
-    """The matrix products of the model, padding included, whatever the machine actually does (see
-    flop_counts.py, convention `hardware`)."""
-    return flops_of_periods(
-        objective,
-        data.loader.phases,
-        max_steps=config.max_steps,
-        convention="hardware",
-        rows=data.micro_rows,
-        optim=config.optim,
-    )
 
 
 class Run:
@@ -126,37 +111,46 @@ class Run:
         self.encoders = encoders_of(self.objective)
         self.row_length: int | None = None  # of the last update
         self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
-        self.periods = hardware_flops(self.objective, data, config)
+        # The matrix products of the model, padding included, whatever the machine actually does
+        # (see flop_counts.py).
+        self.periods = flops_of_periods(
+            self.objective,
+            data.loader.phases,
+            max_steps=config.max_steps,
+            convention="hardware",
+            rows=data.micro_rows,
+            optim=config.optim,
+        )
         self.state = RunState(
-            dict(self.objective.named_parameters()),
+            self.objective,
             config,
             context,
             discriminator=discriminator,
-            kinds=kinds_of(self.objective),
-            matrices=matrices_of(self.objective),
             monitor=monitor_of(recipe, data.unigram_entropy),
             flops=self.flops,
         )
         self.clipped = clip_groups(self.state.named, discriminator, apart=config.clip == "apart")
-        self.safety = Safety(self.state.guard, self.state, data, context)
 
     @property
     def step(self) -> int:
         return self.state.step
+
+    def batch_number(self, step: int) -> int:
+        """Of an update, both counted from 0."""
+        return step + self.state.left_out
 
     # ------------------------------------------------------------------ one update
 
     def batch(self, step: int) -> Batch:
         """This rank's share of the batch of an update, with everything that is chosen in it. It is
         made in the loader's thread."""
-        at = step + self.state.left_out
-        loader = self.data.loader
+        at, loader = self.batch_number(step), self.data.loader
         phase = loader.phases.at(at)
         share = phase.batch_rows // self.world.size
         first = self.world.rank * share
         rows = min(self.data.micro_rows, share)
         progress = step / self.config.max_steps
-        parts = []
+        parts: Batch = []
         for start in range(first, first + share, rows):
             draws = draws_for(
                 seed=self.config.seed,
@@ -170,12 +164,11 @@ class Run:
             plan = self.objective.plan(tokens, draws, fixed=self.fixed)
             if self.fixed and tokens.runs:
                 tokens = replace(tokens, runs=enough(tokens.num_rows, tokens.runs))
-            parts.append(
-                (tokens.pin(), plan.pin()) if self.world.device.type == "cuda" else (tokens, plan)
-            )
-        return Batch(parts)
+            on_gpu = self.world.device.type == "cuda"
+            parts.append((tokens.pin(), plan.pin()) if on_gpu else (tokens, plan))
+        return parts
 
-    def counts(self, parts: list[tuple[Tokens, Plan]]) -> dict[str, Tensor]:
+    def counts(self, parts: Batch) -> dict[str, Tensor]:
         """The number of tokens in each loss of this update, over all micro-batches and ranks. The
         plans give it before any forward pass."""
         plans = [plan for _, plan in parts]
@@ -190,15 +183,16 @@ class Run:
         """Forward, backward, clipping, optimiser. The loss is sum / global count, so any split of
         the batch gives the same gradient. If the guard refuses the update, optimiser and sums
         change nothing."""
-        device = self.world.device
-        phase = self.data.loader.phases.at(self.step + self.state.left_out)
-        self.enter(phase.row_length)
-        parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch.parts]
+        device, phases = self.world.device, self.data.loader.phases
+        phase = phases.at(self.batch_number(self.step))
+        if phase.row_length != self.row_length:
+            self.row_length = phase.row_length
+            for_rows(self.encoders, phase.row_length)
+        parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch]
         self.seed_dropout()
         self.set_rates(phase.slots)
         found, total = self.accumulate(parts)
-        changes = self.data.loader.phases.length_changes | {p.first for p in self.periods[1:]}
-        if self.step in changes:
+        if self.step in phases.length_changes | {p.first for p in self.periods[1:]}:
             self.state.guard.expect_another_loss()
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
         one = torch.ones((), device=device)
@@ -212,18 +206,7 @@ class Run:
         self.state.optimizer.zero_grad(set_to_none=True)
         self.state.step += 1
 
-    def enter(self, row_length: int) -> None:
-        """Makes the encoders those of an update with rows of this length."""
-        if row_length == self.row_length:
-            return
-        self.row_length = row_length
-        for_rows(self.encoders, row_length)
-        numbers = phase_numbers(self.objective.encoder)
-        if numbers and self.world.is_main:
-            text = ", ".join(f"{name} {value:,g}" for name, value in numbers.items())
-            say(f"rows of {row_length:,} tokens: {text}")
-
-    def accumulate(self, parts: list[tuple[Tokens, Plan]]) -> tuple[MetricSums, Tensor]:
+    def accumulate(self, parts: Batch) -> tuple[MetricSums, Tensor]:
         """Runs the forward and backward passes of an update. Returns the sums of the terms, and
         this rank's share of the loss."""
         device = self.world.device
@@ -247,7 +230,7 @@ class Run:
         return found, total
 
     def seed_dropout(self) -> None:
-        drawn = hashed(self.config.seed, self.step + self.state.left_out, self.world.rank)
+        drawn = hashed(self.config.seed, self.batch_number(self.step), self.world.rank)
         seed = int(drawn) & (1 << 62) - 1
         # torch.manual_seed asks every kind of device that might exist, which takes a millisecond.
         if self.world.device.type == "cpu":
@@ -267,25 +250,77 @@ class Run:
         own = flops_before(self.data.loader.phases, step, self.periods)
         return self.context.flops_before + own
 
+    # ------------------------------------------------------------------ bad updates
+
+    def went_back(self, log: MetricsLog, *, wait: bool) -> bool:
+        """Called between updates: reads the guard's verdicts and logs what was wrong. Returns True
+        if the run is now at an earlier step.
+
+        wait: whether the device may be waited for. All ranks ask at the same updates.
+        """
+        if not wait and self.world.device.type != "cpu":
+            return False
+        guard, before = self.state.guard, self.step
+        verdicts = guard.settle()
+        at = [self.batch_number(v.step - 1) for v in verdicts]
+        refused = [v for v in verdicts if v.refused]
+        back = any(guard.policies[v.kind] == "rollback" for v in refused)
+        if back:
+            self.go_back(behind=refused[-1])
+            log.rewind(self.step)
+        for v, batch in zip(verdicts, at, strict=True):
+            happened = "trained on; --spike skip leaves such updates out"
+            if v.refused:
+                allowed = f"{guard.refused[v.kind]} so far, {guard.limits[v.kind]} allowed"
+                happened = f"left out ({allowed})"
+            rows = self.data.loader.rows(batch).tolist()
+            log.warn(self.step, v.kind, f"{v.text}: {happened}", rows=rows)
+        if back:
+            text = f"went back from update {before} to the checkpoint of {self.step}"
+            text += "; the batches between them are left out"
+            log.warn(self.step, "went_back", text)
+        return back
+
+    def go_back(self, *, behind: Verdict) -> None:
+        """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
+        The number of refused updates and the time spent still count."""
+        folder, state, meter = self.context.folder, self.state, self.state.meter
+        # Ranks may see the folder of a shared file system at different times, so the first one
+        # decides.
+        with together():
+            found = checkpoint.newest(folder) if self.world.is_main else None
+        number = torch.tensor(found[2]["step"] if found else 0)
+        sum_across([number])
+        step = int(number)
+        if not step:
+            flag = behind.kind.replace("_", "-")
+            raise UserError(
+                f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
+                f"the same command with --{flag} skip leaves such updates out, or {BEGIN_ANEW}"
+            )
+        left_out = self.batch_number(behind.step) - step
+        kept = state.guard.refused.copy(), meter.seconds_before, left_out
+        state.sums = MetricSums(self.world.device)
+        with together():
+            path = checkpoint.folder_of(folder, step)
+            tensors, facts = found[1:] if found else checkpoint.load(path)
+        state.load(tensors, facts, rank=self.world.rank)
+        state.guard.refused, meter.seconds_before, state.left_out = kept
+        meter.went_back(step=step, tokens=state.tokens_seen())
+
     # ------------------------------------------------------------------ the log
 
     def log_line(self, log: MetricsLog) -> str:
         """Completes a log line: means since the last line, and rates. Returns what the progress bar
         shows."""
         state = self.state
-        meter = state.meter
-        sums = state.sums.across()
-        state.tokens += int(sums.pop("tokens").sum)
+        state.tokens = state.tokens_seen()
         means = state.sums.means()
         means.pop("tokens", None)
         state.sums = MetricSums(self.world.device)
-        timing = meter.line(step=state.step, tokens=state.tokens)
+        timing = state.meter.line(step=state.step, tokens=state.tokens)
         numbers = self.learning_rates() | phase_numbers(self.objective.encoder)
         self.record(log, "train", means | numbers | timing)
-        if meter.slow:
-            threads = torch.get_num_threads()
-            text = slow_text(*meter.slow, device=self.world.device.type, threads=threads)
-            log.warn(state.step, "slow", text)
         losses = ", ".join(f"{name} {means[name]:.3f}" for name in self.weights if name in means)
         return f"{losses}, {shown_rate(timing)}"
 
@@ -300,15 +335,13 @@ class Run:
         return rates
 
     def validate(self, log: MetricsLog) -> None:
-        valid = self.data.valid
-        c = self.config
-        state = self.state
-        limit, rows_each = self.data.validated(c.eval_rows, processes=self.world.size)
-        if valid is None or not limit:
+        data, c, state = self.data, self.config, self.state
+        limit, rows_each = data.validated(c.eval_rows, processes=self.world.size)
+        if data.valid is None or not limit:
             return
         state.validation = evaluate(
             self.objective,
-            valid,
+            data.valid,
             limit=limit,
             rows_each=rows_each,
             world=self.world,
@@ -321,15 +354,13 @@ class Run:
             said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
             say(f"step {state.step}: valid {said}")
 
-    def record(
-        self, log: MetricsLog, kind: Literal["train", "valid"], figures: dict[str, Any]
-    ) -> None:
+    def record(self, log: MetricsLog, kind: str, figures: dict[str, Any]) -> None:
         """Writes one record to the log, and the monitor's warnings about it."""
         state = self.state
         record = {
             "kind": kind,
             "step": state.step,
-            "epoch": self.data.loader.epoch(state.step + state.left_out),
+            "epoch": self.data.loader.epoch(self.batch_number(self.step)),
             "tokens": state.tokens_seen(),
         } | figures
         log.write(record)
@@ -367,7 +398,7 @@ class Run:
             saves = done or stopped or self.step % c.save_steps == 0
             saves |= self.step in self.context.milestones
             validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
-            if self.safety.went_back(log, wait=logs or saves or validates):
+            if self.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
             bar.advance(1, self.log_line(log) if logs else "")
@@ -384,19 +415,13 @@ class Run:
     def save(self) -> None:
         """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
         UserError if the disk fails."""
-        main = self.world.is_main
+        main, context = self.world.is_main, self.context
         tensors = self.state.tensors(keep=main)
-        facts = self.state.facts() | {"conditions": self.context.conditions}
+        facts = self.state.facts() | {"conditions": context.conditions}
+        how = {"keep": self.config.save_total_limit, "spared": context.milestones}
         with together():
             if main:
-                checkpoint.save(
-                    self.context.folder,
-                    self.step,
-                    tensors,
-                    facts,
-                    keep=self.config.save_total_limit,
-                    spared=self.context.milestones,
-                )
+                checkpoint.save(context.folder, self.step, tensors, facts, **how)
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""

@@ -21,10 +21,8 @@ from typing import Any, Literal
 
 import torch
 
-from ..console import size
 from ..cores import cores, thread_count
 from ..errors import UserError
-from ..model.shape import Shape
 from ..progress import say
 from ..recipe import Recipe, override
 from .dist import World, any_across
@@ -80,19 +78,15 @@ def with_precision(config: Recipe, world: World, *, begun: bool | None) -> Recip
     return config if bf16 == config.train.bf16 else override(config, {"bf16": bf16})
 
 
-def describe(device: torch.device | None = None) -> dict[str, Any]:
-    """What a result depends on: device, cores, threads, versions, platform, commit, as JSON.
-
-    device: None for the one that `auto` picks.
-    """
-    device = device or pick_device("auto")
-    on_gpu = device.type == "cuda"
+def describe(device: torch.device) -> dict[str, Any]:
+    """What a result depends on: device, cores, threads, versions, platform, commit, as JSON."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
     facts: dict[str, Any] = {
         "device": str(device),
         "device_name": device_name(device),
-        "device_memory_bytes": torch.cuda.get_device_properties(device).total_memory
-        if on_gpu
-        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "device_memory_bytes": memory,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": cores(),
         "threads": torch.get_num_threads(),
@@ -117,21 +111,22 @@ def device_name(device: torch.device) -> str:
     return platform.processor() or platform.machine()
 
 
-def git_commit(file: Path = Path(__file__)) -> str | None:
-    """The commit of the source tree that `file` belongs to, with `-dirty` if files were changed;
-    None outside one. A package that is installed inside somebody else's repository is not tracked
-    there, so it does not get that repository's commit."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words], cwd=file.parent, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", file.name)
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def git_commit() -> str | None:
+    """The commit of this source tree, with `-dirty` if files were changed; None outside one. A
+    package that is installed inside somebody else's repository is not tracked there, so it does not
+    get that repository's commit."""
+    file = Path(__file__)
+    for asked in (
+        ["ls-files", "--error-unmatch", file.name],
+        ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+    ):
+        try:
+            done = subprocess.run(
+                ["git", *asked], cwd=file.parent, capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    return done.stdout.strip()
 
 
 # ---------------------------------------------------------------------------- threads
@@ -157,28 +152,13 @@ class Threads:
 
     number: int
     chosen_by: Literal["user", "own", "earlier", "measurement"]
-    asked: int | None = None
-    """The number that the user asked for, if it exceeds the number of cores."""
     speeds: dict[int, float] = field(default_factory=dict)
     """For each number of threads, the speed relative to one thread; empty if nothing was
     measured."""
 
-    def facts(self) -> dict[str, Any]:
-        """The same for run.json."""
-        return {
-            "number": self.number,
-            "chosen_by": self.chosen_by,
-            "speeds": {str(n): round(s, 3) for n, s in self.speeds.items()},
-        }
-
     def text(self) -> str:
         """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty if there
         is nothing to say."""
-        if self.asked:
-            return (
-                f"warning: threads {self.asked} is more than the cores that this process may use: "
-                f"computing with {self.number}"
-            )
         others = ", ".join(f"{n} threads {s:.2f}" for n, s in self.speeds.items() if n > 1)
         return others and (
             f"computing with {self.number} thread{'s' * (self.number > 1)} (measured: {others} "
@@ -200,14 +180,15 @@ def choose(
     used so far, if any. The order of sums depends on the number, so a run changes it only if the
     user says so.
 
-    In this order: what the user asked for; what the environment says (OMP_NUM_THREADS), or torch's
-    own number on a GPU or with several processes; what the run has used so far; a measurement with
-    at most torch's own number. Raises UserError if `given` is neither auto nor a number.
+    In this order: what the user asked for, up to the cores; what the environment says
+    (OMP_NUM_THREADS), or torch's own number on a GPU or with several processes; what the run has
+    used so far; a measurement with at most torch's own number. Raises UserError if `given` is
+    neither auto nor a number.
     """
     asked = thread_count(given)
     own = torch.get_num_threads()
     if asked:
-        return Threads(min(asked, cores()), "user", asked if asked > cores() else None)
+        return Threads(min(asked, cores()), "user")
     if device.type != "cpu" or processes > 1 or any(os.environ.get(name) for name in USERS):
         return Threads(own, "own")
     # A continued run may have begun on a larger machine.
@@ -215,24 +196,20 @@ def choose(
         return Threads(earlier, "earlier")
     if own == 1:
         return Threads(own, "own")
-    speeds = measured(candidates(own), width=width, tokens=tokens, bf16=bf16)
-    return Threads(fewest_fast(speeds), "measurement", speeds=speeds)
+    numbers = sorted({2**k for k in range(own.bit_length())} | {own})
+    speeds = measured(numbers, width=width, tokens=tokens, bf16=bf16)
+    return Threads(fewest_fast(speeds), "measurement", speeds)
 
 
 @contextmanager
-def computing_with(threads: Threads) -> Iterator[Threads]:
+def computing_with(threads: Threads) -> Iterator[None]:
     """A context in which torch computes with this many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads.number)
     try:
-        yield threads
+        yield
     finally:
         torch.set_num_threads(before)
-
-
-def candidates(most: int) -> list[int]:
-    """The numbers to measure: 1, 2, 4, ... and `most`."""
-    return sorted({2**k for k in range(most.bit_length())} | {most})
 
 
 def fewest_fast(speeds: dict[int, float]) -> int:
@@ -278,8 +255,8 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
         for number in numbers[:: 1 if k % 2 == 0 else -1]:
             seconds[number].append(timers[number].blocked_autorange(min_run_time=TURN_S).mean)
     return {
-        n: statistics.median(one / s for one, s in zip(seconds[1], seconds[n], strict=True))
-        for n in numbers
+        n: round(statistics.median(o / s for o, s in zip(seconds[1], its, strict=True)), 3)
+        for n, its in seconds.items()
     }
 
 
@@ -289,24 +266,20 @@ def measured(numbers: list[int], *, width: int, tokens: int, bf16: bool) -> dict
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3
-TRAINED_BYTES = 16  # for a parameter in float32 with its gradient and two moments
-CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
-def keep_memory() -> bool:
-    """Tells glibc to keep freed memory instead of handing it back to the kernel. Returns whether
-    that worked.
+def keep_memory() -> None:
+    """Tells glibc to keep freed memory instead of handing it back to the kernel.
 
     By default glibc maps every large block (above 32 MiB at the latest) anew and the kernel zeroes
     it page by page, so a step spends up to a third of its time in page faults (logits and attention
     weights are such blocks). Measured in research/results.md.
     """
-    try:
+    with suppress(OSError, AttributeError):  # macOS and musl have none
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # macOS and musl have none
-        return False
-    settings = {_M_MMAP_THRESHOLD: 1 << 30, _M_TRIM_THRESHOLD: (1 << 31) - 1, _M_TOP_PAD: 64 << 20}
-    return all(mallopt(ctypes.c_int(k), ctypes.c_int(v)) == 1 for k, v in settings.items())
+        mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+        mallopt(_M_TOP_PAD, 64 << 20)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
@@ -317,46 +290,5 @@ def peak_memory_bytes(device: torch.device) -> int:
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Not getrusage: on Linux it starts a process's peak at what its parent had resident.
-    return _kilobytes("/proc/self/status", "VmHWM:")
-
-
-def available_bytes() -> int:
-    """The memory that this process may still take: what the system has available, up to the limit
-    of its container."""
-    if sys.platform == "darwin":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    available = _kilobytes("/proc/meminfo", "MemAvailable:")
-    with suppress(OSError, ValueError):  # "max" if there is no limit
-        available = min(available, int(CGROUP.read_text(encoding="ascii")))
-    return available
-
-
-def _kilobytes(file: str, name: str) -> int:
-    """The bytes that a file of the kernel gives under this name in kilobytes."""
-    lines = Path(file).read_text(encoding="ascii").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-def run_must_fit(config: Recipe, shape: Shape, *, rows: int, world: World) -> None:
-    """Raises UserError if the training of an encoder of this shape cannot fit into memory. The
-    estimate is a lower bound: it counts the parameters with their optimiser state, and one hidden
-    state per token and layer for the backward pass.
-
-    rows: rows of one forward pass of this process.
-    """
-    length = max(config.data.max_seq_length, *config.data.seq_length_schedule, 0)
-    shares = world.size if config.train.fsdp == "full_shard" else 1
-    parameters = shape.least_parameters
-    states = 2 * rows * length * shape.hidden_size * shape.num_hidden_layers
-    need = TRAINED_BYTES * parameters // shares + states
-    room = (
-        torch.cuda.get_device_properties(world.device).total_memory
-        if world.device.type == "cuda"
-        else available_bytes()
-    )
-    if need > room:
-        raise UserError(
-            f"{parameters:,} parameters with their optimiser, and {rows:,} rows of {length:,} "
-            f"tokens, needs at least {size(need)} of memory; {size(room)} are free. Choose smaller "
-            "numbers"
-        )
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))

@@ -17,54 +17,6 @@ from torch.nn import functional as F
 from ..files import write
 from .machine import device_name, peak_memory_bytes
 
-FIRST_S = 60.0  # seconds of work at the start that give the reference rate
-WINDOW_S = 30.0  # seconds of work that are compared with it
-# One busy neighbour takes half of a core. If the rate falls by more than half, the threads are not
-# sharing cores but waiting.
-SLOW = 0.5
-
-
-class Pace:
-    """Notices when a process becomes much slower than in its first minute, and reports it once."""
-
-    def __init__(self) -> None:
-        # Seconds, tokens and FLOPs of the first minute, and of the log lines since the last look.
-        self._first: tuple[float, float, float] | None = None
-        self._now = (0.0, 0.0, 0.0)
-        self._told = False
-
-    def fell(self, *, seconds: float, tokens: float, flops: float) -> tuple[float, float] | None:
-        """Adds work that took this many seconds. Returns the tokens per second at first and now, if
-        the rate has fallen and this was not reported yet."""
-        s, t, f = self._now
-        s, t, f = s + seconds, t + tokens, f + flops
-        self._now = (s, t, f)
-        if s < (FIRST_S if self._first is None else WINDOW_S):
-            return None
-        self._now = (0.0, 0.0, 0.0)
-        if self._first is None:
-            self._first = (s, t, f)
-            return None
-        first_s, first_t, first_f = self._first
-        # Both rates must have fallen: longer rows give fewer tokens per second although they do as
-        # much work, and with shorter rows it is the other way round.
-        slow = t / s < SLOW * first_t / first_s and f / s < SLOW * first_f / first_s
-        if self._told or not slow:
-            return None
-        self._told = True
-        return first_t / first_s, t / s
-
-
-def slow_text(first: float, now: float, *, device: str, threads: int) -> str:
-    """The message about a rate that fell. threads: the number with which the run computes."""
-    text = (
-        f"the rate fell from {first / 1e3:.1f} k to {now / 1e3:.1f} k tokens/s: another process "
-        f"may be using the {'cores' if device == 'cpu' else 'device'}"
-    )
-    if device != "cpu" or threads == 1:
-        return text
-    return f"{text}; --threads 1 may be faster (stop the run, and repeat its command with that)"
-
 
 class Meter:
     """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
@@ -74,9 +26,6 @@ class Meter:
         self.device = device
         self.flops = flops
         self.peak = peak
-        self.pace = Pace()
-        self.slow: tuple[float, float] | None = None
-        """What `Pace.fell` said of the last log line."""
         self.seconds_before = 0.0  # in earlier legs
         self.start(step=0, tokens=0)
 
@@ -110,7 +59,6 @@ class Meter:
         self.went_back(step=step, tokens=tokens)
         more = tokens - tokens_before
         flops = self.flops(step) - self.flops(step_before)
-        self.slow = self.pace.fell(seconds=worked, tokens=more, flops=flops)
         return {
             "flops": self.flops(step),
             "seconds": self.seconds(),
@@ -135,14 +83,12 @@ def shown_rate(line: dict[str, Any]) -> str:
 
 # ---------------------------------------------------------------------------- the peak
 
-SECONDS = 0.25  # for each size; a whole measurement takes a second
-LOOK_S = 0.05
 SIZES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
 
 
-def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = SECONDS) -> float:
+def measure_peak(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.25) -> float:
     """FLOP/s of the fastest of some square matrix products in `dtype`, with the threads that torch
-    has now.
+    has now. Each size is measured for `seconds`.
 
     This is what the machine reaches at this moment; other processes on the cores lower it.
     """
@@ -181,12 +127,11 @@ def machine_peak(device: torch.device, dtype: torch.dtype) -> float:
     )
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     file = Path(os.environ.get("ELECTRIFY_CACHE") or Path(cache) / "electrify") / "peak.json"
-    known: dict[str, float] = {}
-    if file.is_file():
-        known = json.loads(file.read_text(encoding="utf-8"))
-    looks = device.type == "cpu" and _rate(SIZES["cpu"][0], device, dtype, LOOK_S)
-    if looks > known.get(key, 0.0) or key not in known:
-        known[key] = max(measure_peak(device, dtype), known.get(key, 0.0))
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    had = known.get(key, 0.0)
+    looks = _rate(SIZES["cpu"][0], device, dtype, 0.05) if device.type == "cpu" else 0.0
+    if not had or looks > had:
+        known[key] = max(measure_peak(device, dtype), had)
         with suppress(OSError):  # a user without a home, as in containers
             file.parent.mkdir(parents=True, exist_ok=True)
             write(file, json.dumps(known, indent=1) + "\n")

@@ -3,9 +3,9 @@ ways in which a run can quietly learn nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from ..objectives.objective import Objective, Step
 from ..recipe import Corruption, Recipe, first_asked, learns_by_likelihood
 from ..text.corpus import Corpus
 from .dist import World
-from .log import Topic
 from .sums import MetricSums
 
 # "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
@@ -39,6 +38,11 @@ LOCAL_GRACE_TOKENS = 500_000
 # Repeating a corpus gains next to nothing after about 40 times (Muennighoff et al. 2023, "Scaling
 # data-constrained language models").
 MAX_EPOCHS = 40
+MORE_TEXT = "use more text or a smaller --max-steps"
+NO_CONTEXT = (
+    "it does not use the context; try --init local, a longer warm-up or another --learning-rate"
+)
+ONE_ANSWER = "look at what replaces the tokens first, then try another --learning-rate"
 # Losses of language models on tokens that they could not see in their input.
 BLIND = {
     "_loss_masked": " on [MASK]",
@@ -103,7 +107,7 @@ def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, f
 class Trouble:
     """What a monitor warns of. subject: the language model that it is about, if it is about one."""
 
-    topic: Topic
+    topic: str
     fact: str
     advice: str
     subject: str = ""
@@ -148,30 +152,42 @@ class Monitor:
         "*_replaced" (the share of the replaced tokens that was found; the share of tokens that was
         replaced). Fields that are missing are not judged.
         """
-        tokens = record.get("tokens", 0)
-        found: list[tuple[str, bool, Trouble]] = []  # each with its key, and whether it is there
+        judged = self._judged(record)
+        return [trouble for key, bad, trouble in judged if self._is_new(key, bad)]
+
+    def _judged(self, record: Mapping[str, Any]) -> Iterator[tuple[str, bool, Trouble]]:
+        """Each trouble that the record could show, with its key, and whether it is there."""
         if "epoch" in record:
             epochs = record["epoch"]
-            found.append(("epochs", epochs > MAX_EPOCHS, _repeated(epochs)))
+            fact = f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps "
+            trouble = Trouble("epochs", f"{fact}gain next to nothing", MORE_TEXT)
+            yield "epochs", epochs > MAX_EPOCHS, trouble
+        tokens = record.get("tokens", 0)
+        if record["kind"] != "valid" or tokens < self.grace_tokens:
+            return
+        after = f"after {tokens / 1e6:.1f} M tokens"
         for name, value in record.items():
-            if record["kind"] != "valid" or tokens < self.grace_tokens:
-                continue
             if is_about(name, self.untaught):
                 continue
             if _is_blind(name, record):
-                bad = not value < self.unigram_entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
-                trouble = _on_the_plateau(name, value, self.unigram_entropy, tokens)
-                found.append((name, bad, trouble))
+                subject, entropy = name.split("_loss_")[0], self.unigram_entropy
+                where = next((text for end, text in BLIND.items() if name.endswith(end)), "")
+                fact = f"{subject}: no better than word frequencies {after} (loss {value:.2f}"
+                fact += f"{where}, unigram {entropy:.2f})"
+                bad = not value < entropy - UNIGRAM_MARGIN_NATS  # nan is bad too
+                yield name, bad, Trouble("frequencies", fact, NO_CONTEXT, subject)
             elif name.endswith("_detection_recall") and tokens >= self.detects_after:
                 # A discriminator may give every token the same answer, original or replaced.
                 replaced = record.get(name.replace("_recall", "_replaced"), 0.5)
                 precision = record.get(name.replace("_recall", "_precision"), 1.0)
                 spared = spared_share(value, precision, replaced)
-                trouble = _one_answer("all_original", value, tokens)
-                found.append((name, replaced > 0 and value < MIN_RECALL, trouble))
-                trouble = _one_answer("all_replaced", spared, tokens)
-                found.append((f"{name} 1", spared < MIN_RECALL, trouble))
-        return [trouble for key, bad, trouble in found if self._is_new(key, bad)]
+                for key, every, others, share in (
+                    (name, "original", "replaced", value if replaced > 0 else 1.0),
+                    (f"{name} 1", "replaced", "original", spared),
+                ):
+                    fact = f"the discriminator calls every token {every} {after} (it finds "
+                    fact += f"{share:.1%} of the {others} ones)"
+                    yield key, share < MIN_RECALL, Trouble(f"all_{every}", fact, ONE_ANSWER)
 
     def _is_new(self, key: str, bad: bool) -> bool:
         """Whether a trouble is there that was not there before."""
@@ -190,10 +206,11 @@ class Monitor:
 
 def monitor_of(config: Recipe, unigram_entropy: float) -> Monitor:
     """The monitor of a run of this recipe, while it trains and for what is said of it later."""
+    tokens_before = phases_of(config).slots
     return Monitor(
         unigram_entropy=unigram_entropy,
-        warmup_tokens=phases_of(config).slots(config.train.warmup_steps),
-        silent_tokens=silent_tokens(config),
+        warmup_tokens=tokens_before(config.train.warmup_steps),
+        silent_tokens=tokens_before(first_asked(config)),
         untaught=untaught(config),
     )
 
@@ -215,11 +232,6 @@ def is_about(metric: str, names: Collection[str]) -> bool:
     return any(metric == name or metric.startswith(f"{name}_") for name in names)
 
 
-def silent_tokens(config: Recipe) -> int:
-    """Tokens of the run before the head of the discriminator is asked."""
-    return phases_of(config).slots(first_asked(config))
-
-
 def _is_blind(name: str, record: Mapping[str, Any]) -> bool:
     """Whether a validation metric is a language model's loss on tokens that it cannot see; the
     whole loss of a cloze model is."""
@@ -228,46 +240,12 @@ def _is_blind(name: str, record: Mapping[str, Any]) -> bool:
     return name.endswith(tuple(BLIND))
 
 
-def _repeated(epochs: float) -> Trouble:
-    return Trouble(
-        "epochs",
-        f"the corpus has been seen {epochs:.1f} times; beyond {MAX_EPOCHS} more steps gain next to "
-        "nothing",
-        "use more text or a smaller --max-steps",
-    )
-
-
-def _on_the_plateau(name: str, loss: float, entropy: float, tokens: int) -> Trouble:
-    where = next((text for end, text in BLIND.items() if name.endswith(end)), "")
-    name = name.split("_loss_")[0]
-    return Trouble(
-        "frequencies",
-        f"{name}: no better than word frequencies after {tokens / 1e6:.1f} M tokens (loss "
-        f"{loss:.2f}{where}, unigram {entropy:.2f})",
-        "it does not use the context; try --init local, a longer warm-up or another "
-        "--learning-rate",
-        subject=name,
-    )
-
-
 def spared_share(recall: float, precision: float, replaced: float) -> float:
     """The share of the original tokens that the model calls original; 1 if there are no original
     tokens, or if the model calls nothing replaced."""
     if replaced >= 1 or not precision:
         return 1.0
     return 1 - recall * replaced * (1 - precision) / precision / (1 - replaced)
-
-
-def _one_answer(
-    topic: Literal["all_original", "all_replaced"], found: float, tokens: int
-) -> Trouble:
-    every, others = ("original", "replaced")[:: 1 if topic == "all_original" else -1]
-    return Trouble(
-        topic,
-        f"the discriminator calls every token {every} after {tokens / 1e6:.1f} M tokens (it finds "
-        f"{found:.1%} of the {others} ones)",
-        "look at what replaces the tokens first, then try another --learning-rate",
-    )
 
 
 # ------------------------------------------------------------------ word frequencies alone

@@ -18,18 +18,10 @@ from .dist import like, whole
 # A number of updates after which the bias corrections are exactly 1, also in float32, and which
 # does not change in float32 when 1 is added.
 FOREVER = 2.0**24
+MOMENTUM = 0.95  # of Muon
 
 
-class _Fused(torch.optim.AdamW):
-    """torch's fused AdamW, whose groups have weight decays of their own."""
-
-    def __init__(
-        self, params: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=0.0, fused=True)
-
-
-class ElectraAdam(_Fused):
+class ElectraAdam(torch.optim.AdamW):
     """Adam without bias correction and with decoupled weight decay (BERT's and ELECTRA's public
     code; 2003.10555 appendix A).
 
@@ -54,49 +46,54 @@ class ElectraAdam(_Fused):
         super().step()
 
 
-class Muon(_Fused):
+class Muon(torch.optim.AdamW):
     """Muon for the matrices of the blocks, and AdamW for everything else.
 
-    Muon takes the momentum of a matrix (Nesterov, 0.95) to the nearest orthogonal one by five
-    Newton-Schulz iterations in bfloat16 (Jordan 2024, kellerjordan.github.io/posts/muon; here
-    torch.optim.Muon). Its update is scaled by 0.2 sqrt(longer side), which is the root mean square
-    of AdamW's: so both have one learning rate and one weight decay (Moonlight, 2502.16982 section
-    2.2). Matrices that are stacked in one weight (queries, keys and values) are taken apart.
+    Muon takes the momentum of a matrix (Nesterov, 0.95) to the nearest orthogonal one (Jordan 2024,
+    kellerjordan.github.io/posts/muon). Its update is scaled by 0.2 sqrt(longer side), which is the
+    root mean square of AdamW's: so both have one learning rate and one weight decay (Moonlight,
+    2502.16982 section 2.2). Matrices that are stacked in one weight (queries, keys and values) are
+    taken apart. The numbers are those of torch.optim.Muon, which cannot leave an update out.
     """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        matrices = [
-            (group, p) for group in self.param_groups if group["stacked"] for p in group["params"]
-        ]
-        for group, p in matrices:
-            if p.grad is not None:
-                self._orthogonal(group, p, p.grad)
-                p.grad = None  # AdamW leaves it as it is
+        for group in self.param_groups:
+            for p in group["params"] if group["stacked"] else ():
+                if p.grad is not None:
+                    self._update(p, p.grad, group)
+                    p.grad = None  # AdamW leaves it as it is
         super().step()
 
-    def _orthogonal(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(p)
-        moving = (p.detach(), state["momentum_buffer"])
-        before = [t.clone() for t in moving]
-        parts = [t.chunk(group["stacked"]) for t in (*moving, grad)]
-        muon = torch.optim.Muon(
-            parts[0],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            ns_steps=NEWTON_SCHULZ,
-            adjust_lr_fn="match_rms_adamw",
-        )
-        for part, momentum, its in zip(*parts, strict=True):
-            part.grad = its
-            muon.state[part]["momentum_buffer"] = momentum
-        muon.step()
-        refused = getattr(self, "found_inf", None)
-        if refused is not None:
-            for t, was in zip(moving, before, strict=True):
-                t.copy_(torch.where(refused > 0, was, t))
+        had = state["momentum_buffer"]
+        momentum = had.lerp(grad, 1 - MOMENTUM)
+        parts = grad.lerp(momentum, MOMENTUM).chunk(group["stacked"])
+        rate = group["lr"] * 0.2 * math.sqrt(max(parts[0].shape))
+        turned = torch.cat([orthogonal(part) for part in parts])
+        new = (p * (1 - group["lr"] * group["weight_decay"])).add_(turned, alpha=-rate)
+        if (refused := getattr(self, "found_inf", None)) is not None:
+            new = torch.where(refused > 0, p, new)
+            momentum = torch.where(refused > 0, had, momentum)
+        p.copy_(new)
+        state["momentum_buffer"] = momentum
+
+
+def orthogonal(x_RC: Tensor) -> Tensor:
+    """About the nearest orthogonal matrix, in bfloat16: each singular value is between 0.7 and 1.2.
+
+    Source: Newton-Schulz iterations with the coefficients of Jordan (2024).
+    """
+    wide = x_RC.size(0) <= x_RC.size(1)
+    x = x_RC.bfloat16() if wide else x_RC.bfloat16().T
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=-4.775, alpha=2.0315), x, beta=3.4445)
+    return x if wide else x.T
 
 
 def parameter_groups(
@@ -120,41 +117,25 @@ def parameter_groups(
     matrices in `stacked`, which Muon trains: each with the number of those that it holds. decays:
     the weight decay of matrices that have another one.
     """
-    groups: list[dict[str, Any]] = []
-    decay_of = {n: decays.get(n, weight_decay) if p.ndim >= 2 else 0.0 for n, p in named.items()}
-    kinds = {
-        n: (rates[n], n in generator, p.ndim < 2, decay_of[n], stacked.get(n, 0))
-        for n, p in named.items()
-    }
+    kinds = {}
+    for n, p in named.items():
+        decay = decays.get(n, weight_decay) if p.ndim >= 2 else 0.0
+        kinds[n] = (rates[n], n in generator, p.ndim < 2, decay, stacked.get(n, 0))
+    fields = ("peak_lr", "generator", "flat", "weight_decay", "stacked")
+    groups = []
     for kind in sorted(set(kinds.values())):
-        rate, its_own, _, decay, number = kind
         names = [n for n in named if kinds[n] == kind]
-        groups.append(
-            {
-                "params": [named[n] for n in names],
-                "names": names,
-                "peak_lr": rate,
-                "lr": rate,
-                "weight_decay": decay,
-                "generator": its_own,
-                "stacked": number,
-            }
-        )
-    assert sorted(n for g in groups for n in g["names"]) == sorted(named), (
-        "a parameter is in no group, or in two"
-    )
+        group = {"params": [named[n] for n in names], "names": names, "lr": kind[0]}
+        groups.append(group | dict(zip(fields, kind, strict=True)))
     return groups
 
 
 def make_optimizer(
     kind: str, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float
 ) -> torch.optim.Optimizer:
-    if kind == "electra_adam":
-        return ElectraAdam(groups, lr=0.0, betas=betas, eps=eps)
-    if kind == "muon":
-        return Muon(groups, lr=0.0, betas=betas, eps=eps)
-    assert kind == "adamw"
-    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=True)
+    """The optimiser of the recipe's field `optim`."""
+    cls = {"electra_adam": ElectraAdam, "muon": Muon, "adamw": torch.optim.AdamW}[kind]
+    return cls(groups, lr=0.0, betas=betas, eps=eps, fused=True)
 
 
 def clip_groups(
@@ -182,12 +163,12 @@ def optimizer_tensors(
     optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]
 ) -> dict[str, Tensor]:
     """The optimiser's state as plain tensors named `<parameter>.<slot>`."""
-    constant = {"step"} if isinstance(optimizer, ElectraAdam) else set[str]()
+    constant = "step" if isinstance(optimizer, ElectraAdam) else None
     return {
         f"{name}.{slot}": t
         for name, p in named.items()
         for slot, t in optimizer.state.get(p, {}).items()
-        if slot not in constant
+        if slot != constant
     }
 
 
@@ -199,12 +180,8 @@ def load_optimizer_tensors(
     for key, t in tensors.items():
         name, slot = key.rsplit(".", 1)
         p = named[name]
-        optimizer.state[p][slot] = like(p, t) if t.ndim or slot != "step" else t.clone()
-    # Fused AdamW keeps its step counter on the parameter's device.
-    if isinstance(optimizer, torch.optim.AdamW):
-        for p in named.values():
-            if "step" in optimizer.state[p]:
-                optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)
+        # Fused AdamW keeps its step counter on the parameter's device, whole.
+        optimizer.state[p][slot] = t.to(p.device, copy=True) if slot == "step" else like(p, t)
 
 
 def factor(

@@ -26,12 +26,11 @@ from typing import Any, Literal
 
 import torch
 
-from ..build import Built, discriminator_shape
-from ..console import size
+from ..build import Built
 from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
 from ..draws import hashed
-from ..errors import OutputError, SpaceError, UserError, need
+from ..errors import OutputError, UserError, need
 from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, read_json, write, written
 from ..flop_counts import first_stage_flops
@@ -42,6 +41,7 @@ from ..rules import cautions, check, periods
 from ..tables import DISCRIMINATOR
 from ..text.corpus import Corpus, verify
 from ..text.given import is_prepared, prepared
+from ..text.report import more_validation
 from . import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, checkpoint, dist
 from .log import MetricsLog, begin_log
 from .loop import Run, Summary
@@ -52,7 +52,6 @@ from .machine import (
     describe,
     keep_memory,
     pick_device,
-    run_must_fit,
     with_precision,
 )
 from .meter import machine_peak
@@ -174,7 +173,7 @@ def pretrain(
     try:
         with dist.companions():
             with dist.together():
-                must_be_free(folder, resume, stage=t.generator_steps > 0)
+                must_be_free(folder, resume)
                 begun = [folder, folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
                 earlier = next(filter(None, map(facts_of, begun)), None)
             config = with_shorter_warmup(config, given, world)
@@ -255,8 +254,8 @@ def first_stage(config: Recipe) -> Recipe:
 
 
 def plan(job: Job) -> Planned:
-    """Opens the corpus and fits the recipe to it, to the run that is there, to the folders that it
-    starts from, to the memory and to the disk. Raises UserError; writes nothing."""
+    """Opens the corpus and fits the recipe to it, to the run that is there, and to the folders that
+    it starts from. Raises UserError; writes nothing."""
     with dist.together():
         corpus = Corpus(job.data, "train")
         vocab_size = corpus.manifest.vocab_size
@@ -269,9 +268,6 @@ def plan(job: Job) -> Planned:
         else:
             for start in starts_of(config).values():
                 must_know_the_words(start, corpus.folder / TOKENIZER)
-        discriminator = discriminator_shape(config.model, vocab_size)
-        run_must_fit(config, discriminator, rows=micro_rows, world=job.world)
-        must_have_room(job.folder, config, discriminator.least_parameters)
         segments, seed = config.data.num_segments, config.train.seed
         loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
     return Planned(replace(job, config=config), loader, micro_rows, generator, earlier)
@@ -290,31 +286,27 @@ def train_run(planned: Planned) -> Result:
         )
         if not planned.earlier and job.prefix:
             found = job.prefix, *checkpoint.load(job.prefix)
-        step = found[2]["step"] if found else 0
+        tensors, state = found[1:] if found else ({}, {"step": None, "conditions": {}})
+        step = state["step"]
     # Hosts may see one folder under several names.
     dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
-    threads = threads_of(planned, found[2] if found else None)
+    threads = threads_of(planned, state["conditions"].get("threads"))
     with computing_with(threads):
-        run, built = assembled(planned, fresh=not found)
+        run, built = assembled(planned, fresh=not tensors)
         facts = planned.earlier or all_facts(planned, built, threads, run)
         with dist.together():
             if world.is_main and not planned.earlier:
                 begin(planned, facts)
                 if job.prefix:
                     begin_log(folder, prefix=job.prefix.parent, step=step)
-        then = found[2]["conditions"] if found else {}
-        if found:
-            run.state.load(found[1], found[2], rank=world.rank)
-            found[1].clear()  # they are a file's, which is to go when newer ones come
+        if tensors:
+            run.state.load(tensors, state, rank=world.rank)
+            tensors.clear()  # they are a file's, which is to go when newer ones come
         if world.is_main:
-            announce(run, then, parameters=facts["parameters"])
+            announce(run, state["conditions"], parameters=facts["parameters"])
         with dist.together():
-            log = MetricsLog(
-                folder,
-                resume_step=step if found else None,
-                report_to=config.train.report_to,
-                rank=world.rank,
-            )
+            report_to = config.train.report_to
+            log = MetricsLog(folder, resume_step=step, report_to=report_to, rank=world.rank)
         with log:
             summary = run.train(log)
     exported: dict[str, Path] = {}
@@ -335,6 +327,7 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
             config, planned.generator, corpus, job.starts, fresh=fresh, main=world.is_main
         )
     dtype = torch.bfloat16 if config.train.bf16 else torch.float32
+    words = corpus.manifest.vocab_size
     context = RunContext(
         world,
         job.folder,
@@ -346,19 +339,16 @@ def assembled(planned: Planned, *, fresh: bool) -> tuple[Run, Built]:
         },
         deadline=job.deadline,
         peak=machine_peak(world.device, dtype) if world.is_main else math.inf,
-        flops_before=first_stage_flops(
-            config, vocab_size=corpus.manifest.vocab_size, convention="hardware"
-        ),
+        flops_before=first_stage_flops(config, vocab_size=words, convention="hardware"),
         milestones=job.milestones,
     )
-    data = data_of(planned.loader, config, planned.micro_rows)
-    return Run(
-        built.objective, config, data, context, discriminator=discriminator_names(built)
-    ), built
+    data, names = data_of(planned), discriminator_names(built)
+    return Run(built.objective, config, data, context, discriminator=names), built
 
 
-def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
+def data_of(planned: Planned) -> TrainingData:
     """The rows for training and for validation."""
+    config, loader = planned.job.config, planned.loader
     d, o = config.data, config.objective
     held_out = Corpus(loader.corpus.folder, "valid")
     valid = None
@@ -366,15 +356,14 @@ def data_of(loader: Loader, config: Recipe, micro_rows: int) -> TrainingData:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
     group = o.row.group_rows(o) if o.row.group_rows else 1
     entropy = unigram_entropy(loader.corpus, config.corruption)
-    return TrainingData(loader, valid, micro_rows, entropy, group)
+    return TrainingData(loader, valid, planned.micro_rows, entropy, group)
 
 
 # ------------------------------------------------------------------ whose folder it is
 
 
-def must_be_free(folder: Path, resume: Resume, *, stage: bool) -> None:
-    """Raises UserError if the folder already shows that the run cannot go there. stage: whether
-    there are two, and something to continue in the first only will do."""
+def must_be_free(folder: Path, resume: Resume) -> None:
+    """Raises UserError if the folder already shows that the run cannot go there."""
     must_be_ours(folder, FACTS)
     begun = bool(checkpoint.steps(folder))
     if resume == "never" and (folder / FACTS).exists():
@@ -383,7 +372,7 @@ def must_be_free(folder: Path, resume: Resume, *, stage: bool) -> None:
             "choose another --output-dir, or continue it with --resume auto",
         )
     need(
-        resume != "must" or begun or (stage and bool(checkpoint.steps(folder / GENERATOR_STAGE))),
+        resume != "must" or begun or bool(checkpoint.steps(folder / GENERATOR_STAGE)),
         f"--resume must: {folder} has no checkpoint",
         "start the run with --resume auto",
     )
@@ -446,23 +435,17 @@ def must_be_the_same(
     for name, start in starts_of(config).items():
         if not is_same(start, facts["starts"].get(name, start)):
             odd.append(f"--init-{name} {start} is not the one that it started from")
-    more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
+    m = corpus.manifest
+    if facts["tokenizer_sha256"] != m.tokenizer_sha256:
+        odd.append("it was trained with another tokenizer than DATA")
+    elif facts["data"] != m.fingerprint:
+        odd.append("it was trained with another corpus than DATA")
     if odd:
+        more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
         raise OutputError(
             f"{folder} holds another run ({'; '.join(odd[:3])}{more})",
-            "choose another --output-dir, or repeat its options to continue it",
+            "choose another --output-dir, or repeat its options and DATA to continue it",
         )
-    manifest = corpus.manifest
-    for key, now in (
-        ("tokenizer_sha256", manifest.tokenizer_sha256),
-        ("data", manifest.fingerprint),
-    ):
-        if facts[key] != now:
-            raise OutputError(
-                f"{folder} was trained with another {'corpus' if key == 'data' else 'tokenizer'} "
-                "than DATA",
-                "give the run its own data, or start a new --output-dir",
-            )
 
 
 def all_facts(planned: Planned, built: Built, threads: Threads, run: Run) -> dict[str, Any]:
@@ -477,7 +460,7 @@ def all_facts(planned: Planned, built: Built, threads: Threads, run: Run) -> dic
         "special_ids": asdict(m.special_ids),
         "corpus": {"counts": m.counts, "sources": m.sources},
         "tokenizer_files": m.tokenizer_files | {"tokenizer.json": m.tokenizer_sha256},
-        "threads": threads.facts(),
+        "threads": asdict(threads),
         "parameters": sum(p.numel() for p in run.state.named.values()),
         "unigram_entropy": run.data.unigram_entropy,
     }
@@ -517,68 +500,43 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
     share, left = divmod(t.train_batch_size, processes)
     micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
     passes = t.gradient_accumulation_steps or share // max(1, micro)
-    each = f"{processes} process{'es' * (processes > 1)}"
-    need(
-        not left and micro > 0 and share == passes * micro,
-        f"a batch of {t.train_batch_size} rows cannot be cut evenly into {each} with passes of "
-        f"{micro} rows",
-        "choose --train-batch-size, --per-device-train-batch-size and "
-        "--gradient-accumulation-steps that divide",
-    )
-    sizes = {"forward passes": micro, "eval_rows": t.eval_rows}
+    batches = {t.train_batch_size: not left and micro > 0 and share == passes * micro}
     for rows in t.batch_size_schedule:
         share, left = divmod(rows, processes)
+        batches[rows] = not left and micro > 0 and share % min(micro, share) == 0
+    for rows, whole in batches.items():
         need(
-            not left and share % min(micro, share) == 0,
-            f"batch_size_schedule: a batch of {rows} rows cannot be cut evenly into {each} with "
-            f"passes of {micro} rows",
-            "choose one that divides",
+            whole,
+            f"a batch of {rows} rows cannot be cut evenly into {processes} "
+            f"process{'es' * (processes > 1)} with passes of {micro} rows",
+            "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
+            "--gradient-accumulation-steps that divide",
         )
-        sizes[f"batch_size_schedule {rows}"] = min(micro, share)
     group = o.row.group_rows(o) if o.row.group_rows else 1
-    for what, rows in sizes.items():
-        need(
-            rows % group == 0,
-            f"objective {o.objective} compares {group} rows with each other, and {what} of {rows} "
-            "rows would cut such a group",
-            "choose --train-batch-size, --per-device-train-batch-size and --eval-rows that are "
-            f"multiples of {group}",
-        )
+    cuts = [*(min(micro, rows // processes) for rows in batches), t.eval_rows]
+    need(
+        not any(rows % group for rows in cuts),
+        f"objective {o.objective} compares {group} rows with each other, and passes of "
+        f"{', '.join(map(str, cuts))} rows would cut such a group",
+        "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
+        f"--eval-rows that are multiples of {group}",
+    )
     return config, micro
 
 
-def must_have_room(folder: Path, config: Recipe, parameters: int) -> None:
-    """Raises UserError if the disk has no room for the checkpoints of a run, or for one more of a
-    run that goes on. (A night of training should not end in a full disk.)"""
-    t = config.train
-    saves = -(-t.max_steps // t.save_steps)
-    copies = 1 if checkpoint.steps(folder) else min(t.save_total_limit or 10, saves) + 1
-    wanted = 12 * parameters * copies  # weights and two moments in float32
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
-    if free < wanted:
-        raise SpaceError(
-            f"{folder} has {size(free, digits=2)} free, the checkpoints of this run need "
-            f"{size(wanted, digits=2)}",
-            "free some space, choose another --output-dir or a smaller --save-total-limit",
-        )
-
-
-def threads_of(planned: Planned, state: Mapping[str, Any] | None) -> Threads:
+def threads_of(planned: Planned, before: int | None) -> Threads:
     """The threads with which this run computes, as many as before where it goes on; rank 0 reports
-    how they were chosen. state: that of the checkpoint from which it goes on."""
+    how they were chosen."""
     job, config = planned.job, planned.job.config
-    stage = facts_of(job.folder / GENERATOR_STAGE)
-    before = stage["threads"]["number"] if stage else None
+    if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
+        before = stage["threads"]["number"]
     threads = choose(
         config.train.threads,
         device=job.world.device,
         width=config.model.hidden_size,
         tokens=planned.micro_rows * config.data.max_seq_length,
         bf16=bool(config.train.bf16),
-        earlier=state["conditions"]["threads"] if state else before,
+        earlier=before,
         processes=job.world.size,
     )
     if job.world.is_main and threads.text():
@@ -610,9 +568,8 @@ def announce(run: Run, then: Mapping[str, Any], *, parameters: int) -> None:
         f"{loader.epoch(steps):.1f} epochs"
         + (f", continuing after step {run.step:,}" if run.step else "")
     )
-    why = run.data.unvalidated(run.config.eval_rows, processes=run.world.size)
-    if run.config.eval_steps and why:
-        say(f"warning: {why}")
+    if run.config.eval_steps and not run.data.validated(run.config.eval_rows, processes=1)[0]:
+        say(f"warning: nothing is validated: {more_validation(loader.corpus.manifest)}")
 
 
 # ------------------------------------------------------------------ --train-minutes
@@ -620,7 +577,6 @@ def announce(run: Run, then: Mapping[str, Any], *, parameters: int) -> None:
 # Updates that are not counted: the first ones compile, and fill memory.
 FIRST = 3
 FEWEST = 5
-FEW = 500  # fewer updates give a warning
 MOST = 1000
 LONGEST_S = 20.0
 SLOW_S = 60.0  # after which a single update must do
@@ -663,15 +619,9 @@ def in_time(job: Job, minutes: float) -> Recipe:
     for sentence in periods(config):
         raise UserError(f"train_minutes {minutes:g}: {sentence}. Give more minutes")
     if job.world.is_main:
-        say(
-            f"{minutes:g} minutes hold {config.train.max_steps:,} updates, the first "
-            f"{config.train.warmup_steps:,} of them warm-up"
-        )
-        if config.train.max_steps < FEW:
-            say(
-                "warning: that is too few to learn much. Use more minutes, a smaller recipe, batch "
-                "(--train-batch-size) or length (--max-seq-length)"
-            )
+        t = config.train
+        text = f"{minutes:g} minutes hold {t.max_steps:,} updates, the first "
+        say(f"{text}{t.warmup_steps:,} of them warm-up")
     return config
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
@@ -21,11 +21,11 @@ from torch import Tensor
 
 from ..architectures import architecture_named
 from ..architectures.exported import ExportedModel
-from ..architectures.keys import KeyMismatchError, KeyTable, Row, to_ours, without_tied
+from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
-from ..errors import UserError, failing_as, is_of_memory, need
+from ..errors import UserError, is_of_memory, need
 from ..exporting.loading import (
     SAFE_WEIGHTS,
     computing_plainly,
@@ -151,12 +151,11 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
         return  # transformers would invent an empty one
     place, safe = place_of(start)
     try:
-        with quiet(), failing_as(f"{start}: its tokenizer cannot be loaded"):
+        with quiet():
             theirs = AutoTokenizer.from_pretrained(place, **safe).get_vocab()
-    except UserError as e:
-        if not isinstance(e.__cause__, OSError | ValueError | KeyError):
-            raise
-        say(f"warning: {e}, so its words were not compared with the corpus's")
+    except (OSError, ValueError, KeyError) as e:
+        why = f"its tokenizer cannot be loaded ({said(e)})"
+        say(f"warning: {start}: {why}, so its words were not compared with the corpus's")
         return
     ours = load_tokenizer(tokenizer).get_vocab()
     odd = sorted(word for word in theirs.keys() | ours.keys() if theirs.get(word) != ours.get(word))
@@ -195,13 +194,13 @@ def with_shapes(
     saved: the shapes in run.json of a run that goes on, whose folders may be gone. vocab_size: that
     of the corpus; None before there is one. Raises UserError for folders that do not fit.
     """
-    t = config.train
-    own = architecture_named(config.model.architecture, config.model.options)
+    t, m = config.train, config.model
+    own = architecture_named(m.architecture, m.options)
     shapes = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
     if start := t.init_discriminator:
         shape = shapes.get(DISCRIMINATOR)
         if shape is None:
-            shape = shape_in(start, config.model, vocab_size)
+            shape = shape_in(start, m, vocab_size)
             (name, longest), reads = limit(config), shape.max_position_embeddings
             need(
                 longest >= reads,
@@ -219,22 +218,19 @@ def with_shapes(
             raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
     if not config.corruption.row.learned:
         return config, None
-    discriminator = discriminator_shape(config.model, vocab_size or 1)
     start = t.init_generator
     if not start:
         return config, generator_shape(config.model, vocab_size or 1)
+    discriminator = discriminator_shape(config.model, vocab_size or 1)
     shape = shapes.get(GENERATOR)
     if shape is None:
-        shape = shape_in(start, config.model, vocab_size)
-        longer = own.extended(shape)
+        given = shape_in(start, config.model, vocab_size)
+        shape = own.extended(given)
         if config.corruption.generator_training == "frozen":
             # It does not learn to read with other numbers than its folder's.
-            longer = replace(shape, max_position_embeddings=longer.max_position_embeddings)
-        known = {
-            "vocab_size": discriminator.vocab_size,
-            "type_vocab_size": discriminator.type_vocab_size,
-        }
-        shape = replace(longer, **known)
+            shape = replace(given, max_position_embeddings=shape.max_position_embeddings)
+        words, segments = discriminator.vocab_size, discriminator.type_vocab_size
+        shape = replace(shape, vocab_size=words, type_vocab_size=segments)
     must_hold_rows(config, shape, start, beside=discriminator.max_position_embeddings)
     must_share(config, discriminator, shape, start)
     return config, shape
@@ -257,43 +253,33 @@ def must_hold_rows(config: Recipe, shape: Shape, start: str, *, beside: int = 0)
     )
 
 
+SHARED = {"none": (), "tokens": ("embedding_size",), "gdes": ("embedding_size",)}
+"""The numbers of two networks that must agree for what `tie` shares: a word table, otherwise also a
+LayerNorm; of the whole encoder all but those that are extended."""
+
+
 def must_share(config: Recipe, discriminator: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if a generator from a folder differs from the encoder in a number of what
-    the two share: a word table, a LayerNorm, or everything."""
-    match config.model.tie:
-        case "none":
-            shared: Collection[str] = ()
-        case "tokens" | "gdes":
-            shared = ("embedding_size",)
-        case "all":
-            shared = [
-                n for n in asdict(discriminator) if n not in config.model.row.extends.values()
-            ]
-        case _:
-            shared = ("embedding_size", "layer_norm_eps")
+    the two share."""
+    m = config.model
+    shared = SHARED.get(m.tie, ("embedding_size", "layer_norm_eps"))
+    ours, theirs = asdict(discriminator), asdict(generator)
+    if m.tie == "all":
+        shared = [name for name in ours if name not in m.row.extends.values()]
     odd = [
-        f"{name} {getattr(generator, name)} there, {getattr(discriminator, name)} in the encoder"
+        f"{name} {theirs[name]} there, {ours[name]} in the encoder"
         for name in shared
-        if getattr(generator, name) != getattr(discriminator, name)
+        if theirs[name] != ours[name]
     ]
     need(
         not odd,
-        f"--init-generator {start} cannot share with the encoder what --tie {config.model.tie} "
-        f"says ({'; '.join(odd)})",
+        f"--init-generator {start} cannot share with the encoder what --tie {m.tie} says "
+        f"({'; '.join(odd)})",
         "give the encoder the same, or take --tie none",
     )
 
 
 # ------------------------------------------------------------------ weights
-
-
-def vocabulary_of(corpus: Corpus, config: Recipe) -> Vocabulary:
-    """The facts about the corpus and its tokenizer that corruption needs."""
-    m = corpus.manifest
-    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
-    return Vocabulary(
-        m.vocab_size, m.special_ids, edges=edges, counts_V=torch.from_numpy(corpus.unigram())
-    )
 
 
 def starting_point(
@@ -312,11 +298,16 @@ def starting_point(
     corpus for the initial word vectors, which the others receive before the first step, and that
     says what the folders lack.
     """
-    vectors = (
-        cache(partial(word_vectors, corpus, seed=config.train.seed)) if fresh and main else None
+    vectors = cache(partial(word_vectors, corpus, seed=config.train.seed))
+    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
+    counts_V, m = torch.from_numpy(corpus.unigram()), corpus.manifest
+    built = build(
+        config,
+        Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=counts_V),
+        generator=generator,
+        vectors=vectors if fresh and main else None,
+        brought=starts,
     )
-    vocabulary = vocabulary_of(corpus, config)
-    built = build(config, vocabulary, generator=generator, vectors=vectors, brought=starts)
     for line in _filled(built, config, starts) if fresh else ():
         if main:
             say(line)
@@ -379,7 +370,7 @@ def load_model(
         new = to_ours(rows, without_tied(table, theirs))
     except KeyMismatchError as e:
         raise UserError(f"--init-{what} {start} cannot be read: {e}") from e
-    lines += _fit_rows(new, own)
+    _fit_rows(new, own)
     mine = own.parameters()
     for name, t in new.items():
         need(
@@ -393,10 +384,9 @@ def load_model(
     if own.fill({name: t for name, t in new.items() if name not in passed}):
         lines.append("a head of another objective or form; ours keeps its initial values")
     if passed:
-        shared = "embeddings" if all(".embeddings." in name for name in passed) else "encoder"
         lines.append(
-            f"its {len(passed)} {shared} weights are ignored: they are shared with the "
-            "discriminator, whose folder decides them"
+            f"its {len(passed)} weights that are shared with the discriminator are ignored: the "
+            "discriminator's folder decides them"
         )
     if extra:
         shown = f"{', '.join(sorted(extra)[:4])}{', ...' * (len(extra) > 4)}"
@@ -432,27 +422,26 @@ def _what_is_missing(
     own: ExportedModel, table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
 ) -> list[str]:
     """Lines about weights that the folder lacks. Raises UserError if the run cannot do without."""
-
-    def lacking(rows: Collection[Row]) -> list[str]:
-        rows = [row for row in rows if missing.intersection(row.theirs)]
-        return sorted(name for row in rows for name in row.theirs)
-
-    encoder, head = lacking(table.encoder), lacking(table.head)
+    encoder, head = (
+        sorted(name for row in rows if missing.intersection(row.theirs) for name in row.theirs)
+        for rows in (table.encoder, table.head)
+    )
     need(
         not encoder,
         f"--init-{what} {start} lacks {len(encoder)} weights of the encoder "
         f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
     )
-    need(
-        learns or not (head or mark_of(os.path.expanduser(start)).get("logits") == "choice"),
-        f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
-        "learns none",
-        "take the generator/ folder of a run, or another masked language model",
-    )
     left = own.architecture.left_out(own.head.kind, missing)
+    chooses = mark_of(os.path.expanduser(start)).get("logits") == "choice"
     need(
         learns or not left,
         f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",
+    )
+    need(
+        learns or not (head or chooses),
+        f"--init-{what} {start} has no head of a masked language model, and a frozen {what} "
+        "learns none",
+        "take the generator/ folder of a run, or another masked language model",
     )
     lines = [left] if left else []
     if len(head) == sum(len(row.theirs) for row in table.head):
@@ -462,28 +451,16 @@ def _what_is_missing(
     return lines
 
 
-def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> list[str]:
+def _fit_rows(new: dict[str, Tensor], own: ExportedModel) -> None:
     """Cuts the padding off tables of words, and gives the table of segments as many rows as ours
-    has; lines where that changes something. A segment that the folder lacks starts as its last, so
-    that it computes the same for every text that it could read."""
-    lines, shape = [], own.encoder.shape
-    for name in new:
-        rows, tokens, ours = len(new[name]), shape.vocab_size, shape.type_vocab_size
-        if name.endswith(OF_WORDS) and rows > tokens:
-            new[name] = new[name][:tokens]
-            if not name.startswith("head."):
-                lines.append(
-                    f"left out the last {rows - tokens:,} of {rows:,} rows of its vocabulary, "
-                    "which no token has"
-                )
-        elif name.endswith("embeddings.segments.weight") and rows != ours:
-            new[name] = new[name][torch.arange(ours).clamp(max=rows - 1)]
-            lines.append(
-                f"knows {rows} of {ours} segments; the other starts as its last"
-                if rows < ours
-                else f"left out the last {rows - ours} of {rows} segments, which no text has here"
-            )
-    return lines
+    has. A segment that the folder lacks starts as its last, so that it computes the same for every
+    text that it could read."""
+    shape = own.encoder.shape
+    for name, table in new.items():
+        if name.endswith(OF_WORDS):
+            new[name] = table[: shape.vocab_size]
+        elif name.endswith("embeddings.segments.weight"):
+            new[name] = table[torch.arange(shape.type_vocab_size).clamp(max=len(table) - 1)]
 
 
 def discriminator_names(built: Built) -> set[str]:

@@ -9,7 +9,7 @@ the sums of the unfinished log line. No random generator is part of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from ..data.loader import Loader, Rows
+from ..model.encoder import kinds_of, matrices_of
 from ..recipe import Train
-from ..text.report import more_validation
-from ..values import ParameterKind
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard
@@ -74,19 +73,6 @@ class TrainingData:
         groups = -(-limit // (processes * self.group_rows))
         return limit, min(self.micro_rows, groups * self.group_rows)
 
-    def unvalidated(self, eval_rows: int, *, processes: int) -> str | None:
-        """Why nothing is validated; None if something is."""
-        if self.valid is None:
-            advice = more_validation(self.loader.corpus.manifest)
-            return f"the corpus has no valid split, so nothing is validated: {advice}"
-        if self.validated(eval_rows, processes=processes)[0]:
-            return None
-        return (
-            f"the corpus's valid split has {self.valid.num_rows:,} rows and the contrast compares "
-            f"{self.group_rows:,}, so nothing is validated. Prepare it with a larger "
-            "--valid-fraction, or give smaller --contrast-rows"
-        )
-
 
 # ------------------------------------------------------------------ what a checkpoint holds
 
@@ -96,38 +82,35 @@ class RunState:
 
     def __init__(
         self,
-        named: dict[str, nn.Parameter],
+        objective: nn.Module,
         config: Train,
         context: RunContext,
         *,
         discriminator: set[str],
-        kinds: Mapping[str, ParameterKind],
-        matrices: Mapping[str, int],
         monitor: Monitor,
         flops: Callable[[int], float],
     ) -> None:
         """discriminator: names of the parameters of the discriminator; all others use
-        generator_learning_rate, generator_warmup_steps and generator_weight_decay. kinds: of all
-        parameters. matrices: those that Muon may train, each with the number of those that it
-        holds. flops(step): the FLOPs of the run before that step."""
+        generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
+        FLOPs of the run before that step."""
         c, world = config, context.world
-        others = named.keys() - discriminator
-        rate = c.generator_learning_rate or c.learning_rate
+        self.named = dict(objective.named_parameters())
+        others = self.named.keys() - discriminator
+        kinds = kinds_of(objective)
+        rates = {}
+        for n in self.named:
+            rate = c.generator_learning_rate if n in others else None
+            rates[n] = (rate or c.learning_rate) * c.lr_factors.get(kinds[n], 1.0)
         decay = c.generator_weight_decay
         groups = parameter_groups(
-            named,
-            rates={
-                n: (c.learning_rate if n in discriminator else rate)
-                * c.lr_factors.get(kinds[n], 1.0)
-                for n in named
-            },
+            self.named,
+            rates=rates,
             weight_decay=c.weight_decay,
             decays={} if decay is None else dict.fromkeys(others, decay),
             generator=set() if c.generator_warmup_steps is None else others,
-            stacked=matrices if c.optim == "muon" else {},
+            stacked=matrices_of(objective) if c.optim == "muon" else {},
         )
         betas = (c.adam_beta1, c.adam_beta2)
-        self.named = named
         self.optimizer = make_optimizer(c.optim, groups, betas=betas, eps=c.adam_epsilon)
         self.monitor = monitor
         self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
