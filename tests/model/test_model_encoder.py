@@ -172,15 +172,6 @@ def test_a_changed_token_reaches_its_own_sequence_and_no_other() -> None:
         assert moved.nonzero().flatten().tolist() == list(range(cut.start, cut.stop))
 
 
-def test_positions_and_segments_count() -> None:
-    e = encoder()
-    tokens = pack([[[7, 7, 7, 7]]], row_length=4)
-    out = e(tokens).detach()
-    assert float((out[0] - out[1]).abs().max()) > 1e-2, "positions"
-    flipped = Tokens(tokens.ids_T, tokens.seq_T, tokens.pos_T, 1 - tokens.segment_T, row_length=4)
-    assert float((e(flipped).detach() - out).abs().max()) > 1e-2, "segments"
-
-
 # ---------------------------------------------------------------- autocast and dropout
 
 
