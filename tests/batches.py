@@ -20,7 +20,7 @@ from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
-from electrify.terms import Terms
+from electrify.terms import Terms, weighted
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
 from electrify.train.loop import Run
@@ -170,6 +170,12 @@ def terms_of(objective: Any, tokens: Tokens, draws: Draws, *, fixed: bool = Fals
 
 def counts_of(objective: Any, tokens: Tokens, draws: Draws) -> dict[str, Tensor]:
     return objective.plan(tokens, draws).counts
+
+
+def loss_of(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, float]) -> Tensor:
+    """What the loop calls backward on."""
+    counts = counts_of(objective, tokens, draws)
+    return weighted(terms_of(objective, tokens, draws), weights, counts)
 
 
 def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Any:

@@ -27,7 +27,7 @@ from batches import (
     text_batch,
     value,
 )
-from electrify.corruption.choosing import Candidates, Chooser, wanted
+from electrify.corruption.choosing import Chooser
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
 from electrify.corruption.sampling import Sampling
@@ -35,7 +35,6 @@ from electrify.exporting.folder import write_model
 from electrify.flop_counts import Convention, passes_flops
 from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective
-from electrify.recipe import load
 from electrify.terms import weighted
 from electrify.tokens import SpecialIds, Tokens
 
@@ -288,27 +287,3 @@ def test_the_cost_beside_electras(convention: Convention) -> None:
     dense = 2 * 32 * 32 if convention == "hardware" else 2 * 32 * 32 + 32 + 8 * 32 + 5 * 32
     want = [share * times * (dense + k * each) for k in (5, 6)]
     assert selection == pytest.approx(want, rel=1e-6)
-
-
-def test_small_as_published() -> None:
-    """What the configuration of the public code says (experiments/small): half of the depth for
-    the generator, the lowest quarter shared, 76 of 512 tokens chosen."""
-    c = load("teams-small")
-    whole = pack([[[2, *[7] * (c.data.max_seq_length - 2), 3]]], row_length=c.data.max_seq_length)
-    assert (c.model.num_hidden_layers, c.model.tie, c.model.tie_layers) == (12, "lower", 3)
-    assert c.model.generator_numbers() == {
-        "num_hidden_layers": 6,
-        "hidden_size": 256,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-    }
-    assert (c.objective.candidates, c.objective.term_weights) == (5, WEIGHTS)
-    assert int(wanted(whole, Candidates(SPECIAL, VOCAB)(whole), c.corruption.mask_rate).sum()) == 76
-    t = c.train
-    assert (t.max_steps, t.train_batch_size, t.warmup_steps) == (500_000, 256, 10_000)
-    assert (t.learning_rate, t.weight_decay, t.optim) == (5e-4, 0.01, "adamw")
-    for size in ("tiny", "mini", "base"):
-        m = load(f"teams-{size}").model
-        own = m.generator_numbers()
-        assert 2 * own["num_hidden_layers"] == m.num_hidden_layers == 4 * (m.tie_layers or 0)
-        assert own["hidden_size"] == m.hidden_size
