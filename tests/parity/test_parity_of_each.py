@@ -1,5 +1,5 @@
-"""The encoders and heads of ModernBERT and DeBERTa against transformers' classes on the same
-weights, float32."""
+"""The encoders and heads of each architecture against transformers' classes on the same weights,
+float32; and ModernBERT's against one written by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ import torch
 import transformers
 from by_hand import states_by_hand
 from families import FAMILIES, MODERNBERT, modernbert_shape
-from two_networks import KINDS, PAD, Family, close, numbers, padded, shaken, side_by_side
+from two_networks import (
+    KINDS,
+    PAD,
+    Family,
+    as_counted,
+    close,
+    numbers,
+    padded,
+    same_gradients,
+    shaken,
+    side_by_side,
+    with_segments,
+)
 
 from electrify.architectures.keys import to_ours, without_tied
 from electrify.exporting.agreement import _NoRounding
@@ -29,8 +41,9 @@ SHAPES = [
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_the_same_numbers(family: Family, shape: Any, kind: HeadKind, left: bool) -> None:
     own = family.ours(shape, kind, seed=1)
-    tokens = padded([40, 39, 20, 3, 1], left=left)
-    close(numbers(own, tokens), family.their_numbers(family.theirs(own), own, tokens))
+    tokens = with_segments(padded([40, 39, 20, 3, 1], left=left), own)
+    theirs = family.their_numbers(family.theirs(own), own, tokens)
+    close(numbers(own, as_counted(tokens, own)), theirs)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
@@ -57,16 +70,7 @@ def test_gradients_agree_too(family: Family, kind: HeadKind) -> None:
     own.head(own.encoder(tokens))[tokens.real_T].square().mean().backward()
     logits = family.logits(model(**family.architecture.inputs(tokens)), kind)
     logits.flatten(0, 1)[tokens.real_T].square().mean().backward()
-    named = dict(own.encoder.named_parameters(prefix="encoder"))
-    named |= dict(own.head.named_parameters(prefix="head"))
-    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    for row in own.table().rows:
-        mine, other = named[row.ours].grad, torch.cat([grads[n] for n in row.theirs])
-        if row.ours.startswith("head.out."):
-            other = other[1:]  # of the second label; the first one's logit is 0
-        if row.ours.endswith("words.weight"):
-            other[PAD] = mine[PAD]  # no gradient reaches [PAD] from their input
-        assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))
+    same_gradients(own, model)
 
 
 @pytest.mark.parametrize(("family", "shape"), SHAPES)
@@ -75,7 +79,9 @@ def test_a_configuration_says_the_shape(family: Family, shape: Any, tmp_path: An
     read = transformers.AutoConfig.from_pretrained(tmp_path)
     family.architecture.must_compute_the_same("it", read)
     assert family.architecture.shape_of(read) == shape
-    assert (read.pad_token_id, read.bos_token_id, read.eos_token_id) == (PAD, 2, 3)
+    assert read.pad_token_id == PAD
+    if family.name != "electra":
+        assert (read.bos_token_id, read.eos_token_id) == (2, 3)
 
 
 # -------------------- ModernBERT's encoder against one written by hand, in float64
@@ -97,9 +103,9 @@ def doubled(*, seed: int) -> tuple[Any, Any, dict[str, torch.Tensor]]:
     return own, model, dict(model.model.state_dict())
 
 
-@pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 17, 257])
+@pytest.mark.parametrize("length", [1, 4, 5, 17, 100])
 def test_an_encoder_written_by_hand(length: int) -> None:
-    """Windows, rotary positions, and a lowest block that takes the embeddings as they are; at 257,
+    """Windows, rotary positions, and a lowest block that takes the embeddings as they are; at 100,
     our attention is that of blocks."""
     own, model, weights = doubled(seed=1)
     tokens = padded([length], seed=length)
@@ -116,12 +122,12 @@ def test_an_encoder_written_by_hand(length: int) -> None:
         assert float((other - wanted).abs().max()) > 1e3 * ROUNDED
 
 
-@pytest.mark.parametrize("row_length", [40, 256])
+@pytest.mark.parametrize("row_length", [40, 128])
 def test_packed_rows_by_hand(row_length: int) -> None:
     """Each sequence by itself; in the longer row, attention is that of blocks, whose edges are at
     multiples of 16."""
     own, _, weights = doubled(seed=2)
-    lengths = [15, 2, 1, 7] if row_length == 40 else [15, 18, 31, 1, 64, 80]
+    lengths = [15, 2, 1, 7] if row_length == 40 else [15, 18, 31, 1, 50]
     single = padded(lengths, seed=3)
     found = numbers(own, side_by_side(single, lengths, row_length=row_length))[0]
     ids = single.ids_T.view(len(lengths), -1)
