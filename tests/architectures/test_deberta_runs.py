@@ -1,5 +1,6 @@
-"""Runs with DeBERTa's mask decoder, by the real verbs: pre-training, going on, export, what reads
-the folder back, and starting from folders as Microsoft publishes its generators."""
+"""Runs with DeBERTa's mask decoder and with DeBERTaV3's own head that detects, by the real verbs:
+pre-training, export, what reads the folder back, and starting from folders as Microsoft publishes
+them."""
 
 from __future__ import annotations
 
@@ -13,23 +14,18 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
-from short_runs import TEXTS, deberta_words
+from short_runs import TEXTS, deberta_words, detects_as_the_run, network
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
 from electrify.architectures.deberta import POSITIONS
-from electrify.build import Built, Vocabulary, compose
 from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
-from electrify.train import checkpoint
-from small import (
-    DROPOUT,
-    mistake,
-)
+from small import DROPOUT, mistake, run
 
 
 def words(data: Path, folder: Path, name: str = "electra-deberta", **fields: Any) -> list[str]:
@@ -42,17 +38,6 @@ def decoder(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("decoder") / "run"
     assert cli.main(words(small_data, folder, **DROPOUT, learning_rate=0.01)) == 0
     return folder
-
-
-def network(data: Path, folder: Path) -> Built:
-    """That of the last checkpoint of a run."""
-    manifest = Corpus(data, "train").manifest
-    vocabulary = Vocabulary(manifest.vocab_size, manifest.special_ids)
-    built = compose(load(folder / "config.yaml"), vocabulary)
-    tensors, _ = checkpoint.load(folder / "checkpoint-8")
-    built.objective.load_state_dict(tensors["model"], strict=False)
-    built.objective.eval()
-    return built
 
 
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
@@ -151,3 +136,62 @@ def test_a_published_pair(small_data, tmp_path, capsys):
     assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
     same(generator, tmp_path / "run" / "generator", "deberta.")
     same(kept, tmp_path / "run" / "discriminator", "deberta.")
+
+
+# ------------------------------------------------------------------ DeBERTaV3's own head
+
+HEAD = {
+    f"mask_predictions.{layer}.{part}"
+    for layer in ("LayerNorm", "dense", "classifier")
+    for part in ("weight", "bias")
+}
+
+
+@pytest.fixture(scope="module")
+def v3(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with dropout and with a rate at which the head changes."""
+    folder = tmp_path_factory.mktemp("v3") / "run"
+    fields = {"rtd_head": "v3", "learning_rate": 0.01, **DROPOUT}
+    assert cli.main(deberta_words(small_data, folder, **fields)) == 0
+    return folder
+
+
+def test_the_folder_is_that_of_an_encoder(v3: Path) -> None:
+    """The library reads every weight of it, and leaves the head alone; another run's generator has
+    the library's own class."""
+    folder = v3 / "discriminator"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["DebertaV2Model"]
+    with quiet():
+        _, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert set(info["unexpected_keys"]) == HEAD
+    assert {n for n in load_tensors(folder / "model.safetensors") if n in HEAD} == HEAD
+    beside = json.loads((v3 / "generator" / "config.json").read_text())
+    assert beside["architectures"] == ["DebertaV2ForMaskedLM"]
+
+
+@pytest.mark.parametrize("name", ["corrective-deberta", "two-stage"])
+def test_a_run_of_each_with_its_own_head(name, small_data, tmp_path, capsys):
+    """Its export was compared with the library's encoder; the doctor knows its head."""
+    own: dict[str, Any] = {"generator_size": 1.0, "architecture": "deberta"}
+    own |= {"two-stage": {"generator_steps": 4, "max_steps": 4}}.get(name, {})
+    folder = tmp_path / "run"
+    assert cli.main(deberta_words(small_data, folder, name, rtd_head="v3", **own)) == 0
+    kept = json.loads((folder / "discriminator" / "config.json").read_text())
+    assert kept["architectures"] == ["DebertaV2Model"]
+    beside = [part for part in ("corrector", "selector", "generator") if (folder / part).is_dir()]
+    assert beside
+    for part in beside:
+        config = json.loads((folder / part / "config.json").read_text())
+        assert config["architectures"] == ["DebertaV2ForMaskedLM"]
+    capsys.readouterr()
+    status = run("doctor", str(folder), str(folder / "discriminator"))
+    out = capsys.readouterr().out
+    assert status == 0, out
+    assert "DebertaV2Model loads with every weight, those of a head or decoder that" in out
+    assert "have no place" not in out
+
+
+def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> None:
+    detects_as_the_run(small_data, v3)
