@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_score, recall_score, roc_auc_score
 from torch import Tensor
@@ -275,6 +275,7 @@ def blind(counts_2B: Tensor) -> float:
     return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
 
 
+@settings(max_examples=20)
 @given(logits_and_labels)
 def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> None:
     logits, labels = torch.tensor(case[0], dtype=torch.float32), torch.tensor(case[1])
