@@ -244,13 +244,6 @@ def test_about_as_many_tokens_as_without_spans(tokens: Tokens, rate: float, seed
         assert abs(taken - wanted) <= 1 or taken <= 3, (s, taken, wanted)
 
 
-def test_every_token_is_chosen_as_often() -> None:
-    tokens = pack([[[2, *range(6, 26), 3]]] * 6000, row_length=22)
-    at_M = at_of(chooser(0.3), tokens, draws_of(tokens, seed=2))
-    counts_L = torch.bincount(at_M % 22, minlength=22)[1:-1].double()
-    assert float(counts_L.min() / counts_L.max()) > 0.85
-
-
 # ---------------------------------------------------------------- a share that moves
 
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,59 +46,6 @@ def encoder(
             if p.ndim == 1:
                 p.add_(0.1 * torch.randn(p.shape, generator=rng))
     return made.eval()
-
-
-# ---------------------------------------------------------------- against the definition
-
-
-def by_definition(e: Encoder, ids: list[int], segments: list[int]) -> np.ndarray:
-    """The post-norm encoder on one sequence, written from the paper in numpy and float64
-    (1706.03762, 1810.04805)."""
-    w = {n: p.detach().double().numpy() for n, p in e.named_parameters()}
-    erf = np.vectorize(math.erf)
-
-    def norm(x: np.ndarray, name: str) -> np.ndarray:
-        centred = x - x.mean(-1, keepdims=True)
-        return (
-            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"]
-            + w[f"{name}.bias"]
-        )
-
-    def linear(x: np.ndarray, name: str) -> np.ndarray:
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    x = (
-        w["embeddings.words.weight"][ids]
-        + w["embeddings.positions.weight"][: len(ids)]
-        + w["embeddings.segments.weight"][segments]
-    )
-    x = linear(norm(x, "embeddings.norm"), "project")
-    width = e.shape.head_width
-    for i in range(e.shape.num_hidden_layers):
-        b = f"blocks.{i}"
-        q, k, v = np.split(linear(x, f"{b}.qkv"), 3, axis=-1)
-        mixed = np.zeros_like(x)
-        for h in range(e.shape.num_attention_heads):
-            cut = slice(h * width, (h + 1) * width)
-            scores = np.exp(q[:, cut] @ k[:, cut].T / math.sqrt(width))
-            mixed[:, cut] = scores / scores.sum(-1, keepdims=True) @ v[:, cut]
-        x = norm(x + linear(mixed, f"{b}.out"), f"{b}.norm1")
-        up = linear(x, f"{b}.up")
-        x = norm(x + linear(up * 0.5 * (1 + erf(up / math.sqrt(2))), f"{b}.down"), f"{b}.norm2")
-    return x
-
-
-@pytest.mark.parametrize("backend", ["matmul", "sdpa"])
-def test_the_definition(backend: Backend) -> None:
-    e, tokens = encoder(backend=backend), ragged_batch()
-    out = e(tokens).detach().double().numpy()
-    for _, _, cut in sequences_of(tokens):
-        np.testing.assert_allclose(
-            out[cut],
-            by_definition(e, tokens.ids_T[cut].tolist(), tokens.segment_T[cut].tolist()),
-            rtol=1e-5,
-            atol=1e-5,
-        )
 
 
 # ---------------------------------------------------------- a sequence does not know its neighbours

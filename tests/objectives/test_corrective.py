@@ -16,7 +16,6 @@ from stubs import At, FixedHead, HeadAt, at_places, generator, outcome, part, to
 from batches import built, counts_of, draws_of, ragged_batch, terms_of, value
 from electrify.build import Built
 from electrify.draws import Draws
-from electrify.flop_counts import Convention, passes_flops
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.recipe import first_update
 from electrify.terms import weighted
@@ -237,24 +236,3 @@ def test_only_detection_after_it() -> None:
     assert all(p.grad is not None for p in one.discriminator.encoder.parameters()), (
         "the word table, too"
     )
-
-
-@pytest.mark.parametrize("convention", ["hardware", "paper"])
-def test_the_cost_of_its_periods(convention: Convention) -> None:
-    """First that of Replace MLM with the same networks, then with correction, or of Electra."""
-    how: dict[str, Any] = {"row_length": 32, "convention": convention}
-
-    def cost(recipe: str, **fields: Any) -> list[float]:
-        objective: Any = built(recipe, **fields).objective
-        return [passes_flops(p.passes, **how) for p in objective.periods()]
-
-    (replace_mlm,), (electra,), (plain,) = map(
-        cost, ("replace-mlm-tiny", "electra-tiny", "corrective-tiny")
-    )
-    assert cost("corrective-tiny", mlm_share=0.4) == pytest.approx([replace_mlm, plain])
-    assert cost("corrective-tiny", mlm_share=0.4, correction="none") == pytest.approx(
-        [replace_mlm, electra]
-    )
-    fields = {"mlm_share": 0.3, "mlm_end_share": 0.2}
-    assert cost("corrective-tiny", **fields) == pytest.approx([replace_mlm, plain, replace_mlm])
-    assert plain > max(electra, replace_mlm)

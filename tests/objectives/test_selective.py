@@ -22,7 +22,6 @@ from batches import (
     text_batch,
     value,
 )
-from electrify.flop_counts import Convention, passes_flops
 from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective
 from electrify.terms import weighted
@@ -211,27 +210,3 @@ def test_the_scores_of_candidates_are_those_of_the_exported_head() -> None:
         scores_TK = selector.head.choose(states_TD, ids_TK)
         logits_TV = selector.head(states_TD)
     torch.testing.assert_close(logits_TV.gather(1, ids_TK), scores_TK, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("convention", ["hardware", "paper"])
-def test_the_cost_beside_electras(convention: Convention) -> None:
-    """One more block at every token, and at the chosen ones a dense layer and K dot products."""
-    how: dict[str, Any] = {"row_length": 32, "convention": convention}
-
-    def cost(recipe: str, **fields: Any) -> float:
-        objective: Any = built(recipe, generator_size=1.0, tie="none", **fields).objective
-        return passes_flops(objective.passes(), **how)
-
-    two, three = (cost("electra-tiny", num_hidden_layers=n) for n in (2, 3))
-    generator = {"generator_num_hidden_layers": 2}
-    one = cost("electra-tiny", num_hidden_layers=3, **generator) - cost(
-        "electra-tiny", num_hidden_layers=2, **generator
-    )
-    assert 2 * one == pytest.approx(three - two)
-    fields = {"tie_layers": None, "num_hidden_layers": 2}
-    selection = [cost("teams-tiny", candidates=k, **fields) - two - one for k in (5, 6)]
-    times, share = (3, 0.15) if convention == "hardware" else (2, 0.15625)
-    each = 2 * 32 if convention == "hardware" else 2 * 32 + 5
-    dense = 2 * 32 * 32 if convention == "hardware" else 2 * 32 * 32 + 32 + 8 * 32 + 5 * 32
-    want = [share * times * (dense + k * each) for k in (5, 6)]
-    assert selection == pytest.approx(want, rel=1e-6)

@@ -1,4 +1,4 @@
-"""What holds for every system of the study, whatever the text and the numbers."""
+"""What holds for every system of the study and its variants, whatever the text and the numbers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,26 @@ from electrify.objectives.losses import binary_ce
 from electrify.terms import weighted
 from electrify.tokens import Tokens
 from systems import SYSTEMS
+from variants import VARIANTS
 
+EVERY: dict[str, tuple[str, dict[str, Any]]] = {name: (f"{name}-tiny", {}) for name in SYSTEMS}
+EVERY |= VARIANTS
 OBJECTIVES: dict[str, Any] = {
-    name: built(f"{name}-tiny", mask_rate=0.4).objective for name in SYSTEMS
+    name: built(recipe, **{"mask_rate": 0.4} | fields).objective
+    for name, (recipe, fields) in EVERY.items()
+}
+WEIGHTS = {
+    name: tiny(recipe, **fields).objective.term_weights for name, (recipe, fields) in EVERY.items()
 }
 TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", EVERY)
 @given(tokens=packed_batches(), seed=st.integers(0, 2**40))
 @settings(max_examples=8, deadline=None)
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
     """Empty rows, sequences of one token or of specials only: losses are finite and not negative
-    (but for REINFORCE), counts are known before."""
+    (but for REINFORCE), counts are known before, weights name them, and rates carry no graph."""
     objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
     terms, counts = outcome(objective, tokens, draws)
     assert whole(counts) == {n: int(terms[n].count) for n in counts}
@@ -39,8 +46,9 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
         assert bool(terms[n].sum.isfinite())
         assert n == "reinforce" or value(terms[n].sum) >= 0
         assert int(counts[n]) > 0 or value(terms[n].sum) == 0
+    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts)
     objective.zero_grad(set_to_none=True)
-    weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts).backward()
+    weighted(terms, WEIGHTS[name], counts).backward()
     assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
 
 
