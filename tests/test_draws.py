@@ -107,8 +107,7 @@ def test_purposes_are_independent(purpose):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"seed": 2}, {"seed": -1}, {"step": 1}, {"first_row": 1}, {"first_row": 64}],
+    "other", [{"seed": 2}, {"seed": -1}, {"step": 1}, {"first_row": 1}, {"first_row": 64}]
 )
 def test_seeds_steps_and_rows_are_independent(other):
     assert_independent(uniform(), uniform(**other))

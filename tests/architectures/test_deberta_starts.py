@@ -153,9 +153,7 @@ def test_detecting_with_a_published_folder(small_data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}],
-    ids=str,
+    "more", [{"conv_kernel_size": 3}, {"share_att_key": False}, {"pos_att_type": "p2c"}], ids=str
 )
 def test_another_encoder_of_the_family_is_refused(more, small_data, tmp_path, capsys):
     start = folder_of(tmp_path / "start", small_data, "DebertaV2Model", **more)

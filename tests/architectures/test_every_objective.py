@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from batches import (
-    VOCABULARY,
-    draws_of,
-    loss_of,
-    ragged_batch,
-    text_batch,
-    tiny,
-    value,
-)
+from batches import VOCABULARY, draws_of, loss_of, ragged_batch, text_batch, tiny, value
 from counted import exactly
 from electrify.build import build
 from electrify.rules import check

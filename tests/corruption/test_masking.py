@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from batches import (
-    SPECIAL,
-    VOCAB,
-    at_of,
-    corrupted,
-    draws_of,
-    pack,
-    packed_batches,
-    sequences_of,
-)
+from batches import SPECIAL, VOCAB, at_of, corrupted, draws_of, pack, packed_batches, sequences_of
 from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.masking import MaskMix
 from electrify.draws import Draws

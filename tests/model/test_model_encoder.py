@@ -4,15 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from batches import (
-    VOCAB,
-    encoder_of,
-    pack,
-    packed_batches,
-    ragged_batch,
-    sequences_of,
-    text_batch,
-)
+from batches import VOCAB, encoder_of, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model.attention import Backend
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert

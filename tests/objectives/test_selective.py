@@ -12,16 +12,7 @@ import torch
 from stubs import At, FixedHead, at_places, generator, outcome, part, total, whole
 from torch import Tensor, nn
 
-from batches import (
-    VOCAB,
-    built,
-    corrupted,
-    draws_of,
-    ragged_batch,
-    terms_of,
-    text_batch,
-    value,
-)
+from batches import VOCAB, built, corrupted, draws_of, ragged_batch, terms_of, text_batch, value
 from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective
 from electrify.terms import weighted

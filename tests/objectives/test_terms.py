@@ -30,13 +30,7 @@ from electrify.corruption.cropping import crop
 from electrify.corruption.plan import enough
 from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce, partner_ce
-from electrify.objectives.metrics import (
-    BINS,
-    REACH,
-    detection_summary,
-    histogram,
-    summarise,
-)
+from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
 from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
