@@ -24,7 +24,7 @@ from batches import (
     sequences_of,
 )
 from electrify.corruption.choosing import Chooser
-from electrify.corruption.cropping import View, crop
+from electrify.corruption.cropping import crop
 from electrify.corruption.frequency import Frequency
 from electrify.corruption.generator import Generator
 from electrify.corruption.masking import MaskMix
@@ -146,16 +146,6 @@ def test_every_place_is_drawn_equally_often() -> None:
     assert all(abs(n - 750) < 4 * (750 * 0.75) ** 0.5 for n in found.values()), found
 
 
-def test_rows_alone_are_cropped_as_rows_together() -> None:
-    tokens = pack([[[2, 9, 8, 7, 6, 3], [2, 9, 3]], [[2, 7, 7, 8, 3]]] * 8, row_length=16)
-    whole = crop(tokens, draws_of(tokens), share=0.6).tokens
-    for row in range(tokens.num_rows):
-        draws = draws_of(tokens).rows(row, row + 1)
-        alone: View = crop(tokens.rows(row, row + 1), draws, share=0.6)
-        assert torch.equal(alone.tokens.ids_T, whole.rows(row, row + 1).ids_T)
-        assert torch.equal(alone.tokens.seq_T, whole.rows(row, row + 1).seq_T)
-
-
 # ------------------------------------------------------------------ the generator
 
 
@@ -224,17 +214,6 @@ def test_a_sample_equal_to_the_original_is_original() -> None:
     )
 
 
-def test_logits_keep_their_gradient_and_samples_have_none() -> None:
-    g, lm = generator(torch.zeros(VOCAB))
-    tokens = ragged_batch()
-    z = corrupted(g, tokens, draws_of(tokens))
-    assert z.logits_MV is not None
-    assert z.logits_MV.requires_grad
-    assert not z.tokens.ids_T.requires_grad
-    z.logits_MV.sum().backward()
-    assert lm.logits_V.grad is not None
-
-
 def test_temperature_reaches_the_sampler_but_not_the_logits() -> None:
     logits = torch.zeros(VOCAB)
     logits[20] = 1.0
@@ -246,14 +225,3 @@ def test_temperature_reaches_the_sampler_but_not_the_logits() -> None:
     assert torch.equal(z.logits_MV[0], logits), "the generator is graded at temperature 1"
     warm, _ = generator(logits)
     assert len(set(corrupted(warm, tokens, draws_of(tokens)).tokens.ids_T[z.at_M].tolist())) > 10
-
-
-def test_the_split_into_rows_changes_nothing() -> None:
-    tokens = ragged_batch()
-    g, _ = generator(torch.zeros(VOCAB))
-    whole = corrupted(g, tokens, draws_of(tokens, seed=4))
-    parts = [
-        corrupted(g, tokens.rows(r, r + 1), draws_of(tokens.rows(r, r + 1), seed=4, first_row=r))
-        for r in range(tokens.num_rows)
-    ]
-    assert torch.equal(whole.tokens.ids_T, torch.cat([p.tokens.ids_T for p in parts]))

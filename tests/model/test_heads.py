@@ -96,7 +96,7 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.9])
 def test_each_element_is_dropped_with_its_probability(dtype: torch.dtype, p: float) -> None:
     torch.manual_seed(0)
     n = 400_003

@@ -171,22 +171,6 @@ def test_each_loss_reaches_its_own_layers(fields: dict[str, Any]) -> None:
         assert (table.grad is not None) == (name != "generator" or tied)
 
 
-def test_the_detection_is_electras() -> None:
-    """The same weights, the same numbers to the bit."""
-    one = built("teams-tiny", mask_rate=0.4)
-    electra = built("electra-tiny", mask_rate=0.4, generator_size=1.0, tie="lower", tie_layers=1)
-    own = dict(one.objective.named_parameters(remove_duplicate=False))
-    with torch.no_grad():
-        for name, p in electra.objective.named_parameters(remove_duplicate=False):
-            p.copy_(own[name])
-    tokens = ragged_batch()
-    for training in (True, False):
-        judged = terms_of(electra.objective.train(training), tokens, draws_of(tokens))
-        terms = terms_of(one.objective.train(training), tokens, draws_of(tokens))
-        for name in judged:
-            assert torch.equal(terms[name].sum, judged[name].sum), name
-
-
 # ---------------------------------------------------------------- what is left, what it costs
 
 
