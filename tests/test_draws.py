@@ -37,14 +37,6 @@ def chi_square_bound(cells: int) -> float:
     return (cells - 1) + 5 * (2 * (cells - 1)) ** 0.5
 
 
-def assert_independent(x: torch.Tensor, y: torch.Tensor) -> None:
-    """No linear correlation, and all 16 x 16 cells of the joint distribution equally full."""
-    n = x.numel()
-    assert abs(torch.corrcoef(torch.stack([x, y]))[0, 1]) < 5 / n**0.5
-    cells = torch.bincount((x * 16).long() * 16 + (y * 16).long(), minlength=256).double()
-    assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
-
-
 def test_purposes_keep_their_numbers():
     """Each number is part of every random stream: new purposes are appended."""
     first = ["choose", "mix", "random_token", "sample", "sentence"]
@@ -99,18 +91,6 @@ def test_uniform(purpose):
     assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
     rank = torch.arange(1, n + 1, dtype=torch.float64) / n
     assert (u.sort().values - rank).abs().max() < 1.95 / n**0.5, "Kolmogorov-Smirnov at 0.1 %"
-
-
-@pytest.mark.parametrize("purpose", PURPOSES[1:])
-def test_purposes_are_independent(purpose):
-    assert_independent(uniform("choose"), uniform(purpose))
-
-
-@pytest.mark.parametrize(
-    "other", [{"seed": 2}, {"seed": -1}, {"step": 1}, {"first_row": 1}, {"first_row": 64}]
-)
-def test_seeds_steps_and_rows_are_independent(other):
-    assert_independent(uniform(), uniform(**other))
 
 
 def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():

@@ -186,7 +186,12 @@ def with_options(base: str, names: tuple[str, ...]) -> Recipe:
     return config
 
 
-@pytest.mark.parametrize("base", BASES)
+QUICK = ("bert", "electra", "corrective", "teams", "frozen")
+
+
+@pytest.mark.parametrize(
+    "base", [b if b in QUICK else pytest.param(b, marks=pytest.mark.slow) for b in BASES]
+)
 def test_options_together_train_or_are_refused(base: str, tmp_path: Path) -> None:
     """Every option and every pair of options is accepted or refused in one sentence. Of the
     accepted ones, each option alone takes an update of the loop."""
