@@ -13,7 +13,6 @@ from stubs import At, FixedHead, at_places, generator, outcome, part, total, who
 from torch import Tensor, nn
 
 from batches import VOCAB, built, corrupted, draws_of, ragged_batch, terms_of, text_batch, value
-from electrify.model.heads import SelectionHead
 from electrify.objectives.selective import Selective
 from electrify.terms import weighted
 from electrify.tokens import Tokens
@@ -169,19 +168,3 @@ def test_each_loss_reaches_its_own_layers(fields: dict[str, Any]) -> None:
         assert reached(parts) == reaches, name
         table = own.embeddings.words.weight
         assert (table.grad is not None) == (name != "generator" or tied)
-
-
-# ---------------------------------------------------------------- what is left, what it costs
-
-
-def test_the_scores_of_candidates_are_those_of_the_exported_head() -> None:
-    """Of the language model's head, whose folder tests/parity compares with transformers."""
-    selector = built("teams-tiny", mask_rate=0.4, embedding_size=16).exports["selector"]
-    assert isinstance(selector.head, SelectionHead)
-    tokens = text_batch(seed=1, rows=3, row_length=32)
-    ids_TK = torch.arange(96 * 5).view(96, 5) % VOCAB
-    with torch.no_grad():
-        states_TD = selector.encoder(tokens)
-        scores_TK = selector.head.choose(states_TD, ids_TK)
-        logits_TV = selector.head(states_TD)
-    torch.testing.assert_close(logits_TV.gather(1, ids_TK), scores_TK, rtol=1e-5, atol=1e-5)

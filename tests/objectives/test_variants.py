@@ -216,6 +216,3 @@ def test_options_together_train_or_are_refused(base: str, tmp_path: Path) -> Non
         assert not odd, names
         silent = {"rtd", "contrast"} if config.objective.mlm_share else set()
         assert found.keys() >= config.objective.term_weights.keys() - silent, names
-
-
-# ---------------------------------------------------------------- mask mixes
