@@ -20,7 +20,7 @@ from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
 from electrify.objectives.objective import Step
 from electrify.recipe import Recipe, load, override
-from electrify.terms import Terms
+from electrify.terms import Terms, weighted
 from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
 from electrify.train.loop import Run
@@ -172,32 +172,33 @@ def counts_of(objective: Any, tokens: Tokens, draws: Draws) -> dict[str, Tensor]
     return objective.plan(tokens, draws).counts
 
 
+def loss_of(objective: Any, tokens: Tokens, draws: Draws, weights: dict[str, float]) -> Tensor:
+    """What the loop calls backward on."""
+    counts = counts_of(objective, tokens, draws)
+    return weighted(terms_of(objective, tokens, draws), weights, counts)
+
+
 def corrupted(corruptor: Any, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Any:
     """The changed text of a corruptor, planned before."""
     return corruptor(tokens, corruptor.plan(tokens, draws, fixed=fixed))
 
 
-def one_update(config: Recipe, folder: Path) -> dict[str, float]:
-    """Losses and rates of the first update of a tiny recipe, made by the loop itself. folder: that
-    of the run, which is not written to."""
+def run_of(config: Recipe, folder: Path, *, seed: int = 0, micro_rows: int | None = None) -> Run:
+    """The loop over a tiny recipe and hashed texts: nothing is read, and nothing is left to a
+    library's generator. seed: of the first text; folder: that of the run, which is not written
+    to."""
     made = build(config, VOCABULARY)
-    rows = config.train.train_batch_size
+    rows, length = config.train.train_batch_size, config.data.max_seq_length
 
     def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
-        tokens = text_batch(seed=step, rows=rows, row_length=config.data.max_seq_length)
+        tokens = text_batch(seed=seed + step, rows=rows, row_length=length)
         return tokens.rows(first_row, first_row + num_rows)
 
-    phases = one_phase(row_length=config.data.max_seq_length, batch_rows=rows)
+    phases = one_phase(row_length=length, batch_rows=rows)
     loader: Any = SimpleNamespace(phases=phases, batch=batch)
-    run = Run(
-        made.objective,
-        config,
-        TrainingData(loader, None, rows, unigram_entropy=4.0),
-        RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder),
-        discriminator=discriminator_names(made),
-    )
-    run.update(run.batch(0))
-    return run.state.sums.means()
+    data = TrainingData(loader, None, micro_rows or rows, unigram_entropy=4.0)
+    context = RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder)
+    return Run(made.objective, config, data, context, discriminator=discriminator_names(made))
 
 
 def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:

@@ -1,5 +1,4 @@
-"""What every test file shares: one profile for hypothesis, and fixtures of the smallest special
-ids, recipes and batches."""
+"""What every test file shares: one profile for hypothesis, and a small prepared corpus."""
 
 from __future__ import annotations
 
@@ -7,17 +6,12 @@ import os
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from electrify.cores import wait_briefly
 from electrify.progress import show_progress
-
-if TYPE_CHECKING:
-    from electrify.recipe import Recipe
-    from electrify.tokens import SpecialIds, Tokens
 
 # The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
 settings.register_profile("electrify", deadline=None, derandomize=True, max_examples=50)
@@ -41,29 +35,6 @@ os.fsync = lambda file: os.fstat(file if isinstance(file, int) else file.fileno(
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")
-
-
-@pytest.fixture
-def special() -> SpecialIds:
-    from batches import SPECIAL
-
-    return SPECIAL
-
-
-@pytest.fixture(params=["electra-tiny", "bert-tiny"])
-def tiny_config(request: pytest.FixtureRequest) -> Recipe:
-    """Both tiny recipes, shrunk to two layers of width 32."""
-    from batches import tiny
-
-    return tiny(request.param)
-
-
-@pytest.fixture
-def ragged() -> Tokens:
-    """Four packed rows: full, with pads, one short sequence, empty."""
-    from batches import ragged_batch
-
-    return ragged_batch()
 
 
 @pytest.fixture(scope="session")

@@ -40,13 +40,8 @@ SMALL: dict[str, Any] = {
 }
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
 
-_SYLLABLES = [
-    *map("".join, zip("bcdfghjklmnprstvwz", "aoiuaeoiauoeaiouae", strict=True)),
-    "chi",
-    "sho",
-    "tra",
-    "ple",
-]
+_PAIRS = zip("bcdfghjklmnprstvwz", "aoiuaeoiauoeaiouae", strict=True)
+_SYLLABLES = [*map("".join, _PAIRS), "chi", "sho", "tra", "ple"]
 
 
 def write_text(path: Path, *, size: int = 100_000, seed: int = 0) -> Path:
@@ -63,10 +58,8 @@ def write_text(path: Path, *, size: int = 100_000, seed: int = 0) -> Path:
         noun = nouns[int(60 * rng.random() ** 2)]
         own, does, likes = habits[noun]
         other = rng.choice(likes)
-        return (
-            f"the {rng.choice(own)} {noun} {rng.choice(does)}ed a {rng.choice(habits[other][0])} "
-            f"{other}."
-        )
+        like = rng.choice(own), rng.choice(does), rng.choice(habits[other][0])
+        return f"the {like[0]} {noun} {like[1]}ed a {like[2]} {other}."
 
     documents, length = [], 0
     while length < size:
@@ -111,15 +104,8 @@ def pretrain_words(
     data: Path | str, run: Path, *, recipe: str = "electra-tiny", **fields: Any
 ) -> list[str]:
     """The words after `electrify` of a pre-training of the SMALL size."""
-    return [
-        "pretrain",
-        str(data),
-        "--output-dir",
-        str(run),
-        "--recipe",
-        recipe,
-        *flags(**(SMALL | fields)),
-    ]
+    own = flags(output_dir=run, recipe=recipe, **(SMALL | fields))
+    return ["pretrain", str(data), *own]
 
 
 @dataclass(frozen=True)
@@ -311,16 +297,9 @@ def steps_of(run: Path) -> list[int]:
     return checkpoint.steps(run)
 
 
-def parameters_sha256(run: Path, step: int) -> str:
-    return hashlib.sha256(
-        (run / f"checkpoint-{step}" / "model.safetensors").read_bytes()
-    ).hexdigest()
-
-
-def optimizer_sha256(run: Path, step: int) -> str:
-    return hashlib.sha256(
-        (run / f"checkpoint-{step}" / "optimizer.safetensors").read_bytes()
-    ).hexdigest()
+def parameters_sha256(run: Path, step: int, *, part: str = "model") -> str:
+    file = run / f"checkpoint-{step}" / f"{part}.safetensors"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 TIMING_FIELDS = {"seconds", "tokens_per_s", "flops_per_s", "mfu", "peak_memory_bytes"}
@@ -347,8 +326,8 @@ def same_ending(a: Path, b: Path, *, step: int) -> None:
     """Fails where two runs do not end with the same bytes of parameters and optimiser and the same
     log."""
     assert records(a) == records(b)
-    assert parameters_sha256(a, step) == parameters_sha256(b, step)
-    assert optimizer_sha256(a, step) == optimizer_sha256(b, step)
+    for part in ("model", "optimizer"):
+        assert parameters_sha256(a, step, part=part) == parameters_sha256(b, step, part=part)
     one, other = (checkpoint.load(run / f"checkpoint-{step}")[1] for run in (a, b))
     assert without_time(one) == without_time(other)
 

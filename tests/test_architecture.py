@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -71,34 +72,24 @@ def imports(path: Path, source: str) -> set[tuple[str, ...]]:
     """Modules of electrify that a file imports, anywhere in it but for types alone: (data, loader),
     ..."""
     package = parts(path) if path.name == "__init__.py" else parts(path)[:-1]
-    found = set()
     tree = ast.parse(source)
     tree.body = [n for n in tree.body if not ast.unparse(n).startswith("if TYPE_CHECKING:")]
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {
-                tuple(a.name.split(".")[1:])
-                for a in node.names
-                if a.name.split(".")[0] == "electrify"
-            }
+            names += [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = tuple(node.module.split(".")) if node.module else ()
-            if node.level:
-                base = package[: len(package) - node.level + 1] + module
-            elif module[0] == "electrify":
-                base = module[1:]
-            else:
-                continue
-            # `from . import x` and `from .data import loader` may name modules; a name that is no
-            # module belongs to `base`.
-            for name in (a.name for a in node.names):
-                target = SRC.joinpath(*base, name)
-                found.add(
-                    (*base, name)
-                    if target.is_dir() or target.with_suffix(".py").is_file()
-                    else base
-                )
-    return found - {()}
+            relative = "." * node.level + (node.module or "")
+            base = resolve_name(relative, ".".join(("electrify", *package)))
+            names += [f"{base}.{a.name}" for a in node.names]
+    ours = [tuple(name.split(".")[1:]) for name in names if name.split(".")[0] == "electrify"]
+    # The last name may be that of a module, or of something in one.
+    return {m if is_module(m) else m[:-1] for m in ours} - {()}
+
+
+def is_module(names: tuple[str, ...]) -> bool:
+    target = SRC.joinpath(*names)
+    return target.is_dir() or target.with_suffix(".py").is_file()
 
 
 def faults(path: Path, source: str) -> list[str]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given
@@ -39,23 +37,10 @@ def chi_square_bound(cells: int) -> float:
     return (cells - 1) + 5 * (2 * (cells - 1)) ** 0.5
 
 
-def assert_independent(x: torch.Tensor, y: torch.Tensor) -> None:
-    """No linear correlation, and all 16 x 16 cells of the joint distribution equally full."""
-    n = x.numel()
-    assert abs(torch.corrcoef(torch.stack([x, y]))[0, 1]) < 5 / n**0.5
-    cells = torch.bincount((x * 16).long() * 16 + (y * 16).long(), minlength=256).double()
-    assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
-
-
 def test_purposes_keep_their_numbers():
     """Each number is part of every random stream: new purposes are appended."""
-    assert list(_PURPOSES.items())[:5] == [
-        ("choose", 1),
-        ("mix", 2),
-        ("random_token", 3),
-        ("sample", 4),
-        ("sentence", 5),
-    ]
+    first = ["choose", "mix", "random_token", "sample", "sentence"]
+    assert list(_PURPOSES.items())[:5] == [(name, n) for n, name in enumerate(first, 1)]
     assert len(set(_PURPOSES.values())) == len(_PURPOSES)
 
 
@@ -106,51 +91,6 @@ def test_uniform(purpose):
     assert ((cells - n / 256) ** 2 / (n / 256)).sum() < chi_square_bound(256)
     rank = torch.arange(1, n + 1, dtype=torch.float64) / n
     assert (u.sort().values - rank).abs().max() < 1.95 / n**0.5, "Kolmogorov-Smirnov at 0.1 %"
-
-
-def test_all_53_bits_are_fair():
-    bits = draws_for(seed=5, step=2, num_rows=64, row_length=512).bits_T("sample")
-    assert bits.min() >= 0
-    assert int(bits.max()) < 2**53
-    ones = torch.stack([(bits >> b) & 1 for b in range(53)]).double().mean(1)
-    assert (ones - 0.5).abs().max() < 5 * 0.5 / bits.numel() ** 0.5
-
-
-def test_no_number_occurs_twice():
-    bits = torch.cat(
-        [
-            draws_for(seed=1, step=s, num_rows=64, row_length=512).bits_T(p)
-            for s in range(4)
-            for p in PURPOSES
-        ]
-    )
-    assert bits.unique().numel() == bits.numel()
-
-
-@pytest.mark.parametrize("purpose", PURPOSES[1:])
-def test_purposes_are_independent(purpose):
-    assert_independent(uniform("choose"), uniform(purpose))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"seed": 2},
-        {"step": 1},
-        {"first_row": 1},
-        {"first_row": 64},
-        {"step": 1, "seed": 2},
-        {"seed": -1},
-    ],
-)
-def test_seeds_steps_and_rows_are_independent(other):
-    assert_independent(uniform(), uniform(**other))
-
-
-@pytest.mark.parametrize("lag", [1, 2, 3, 64])
-def test_positions_are_independent(lag):
-    u = uniform().reshape(64, 512)
-    assert_independent(u[:, lag:].flatten(), u[:, :-lag].flatten())
 
 
 def test_any_split_into_ranks_and_micro_batches_sees_the_same_numbers():
@@ -207,12 +147,6 @@ def test_specials_that_are_never_chosen():
     )
 
 
-def test_real_is_what_is_no_pad():
-    tokens = two_rows()
-    assert tokens.num_rows == 2
-    assert tokens.real_T.tolist() == [True] * 10 + [False] * 2
-
-
 def test_rows_are_views_of_whole_rows():
     tokens = two_rows()
     second = tokens.rows(1, 2)
@@ -232,11 +166,6 @@ def test_with_ids_changes_the_ids_alone():
     assert all(getattr(changed, f) is getattr(tokens, f) for f in FIELDS[1:])
     assert changed.row_length == 6
     assert tokens.ids_T[0] == 2
-
-
-def test_tokens_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        two_rows().row_length = 12  # type: ignore[misc]
 
 
 def test_from_sequences_by_hand():

@@ -79,54 +79,12 @@ def wrong(words: list[str]) -> str:
     return ""
 
 
-def tree(text: str) -> list[str]:
-    """The paths that a tree names: a code block whose lines are `NAME[ NAME ...] what it is`,
-    indented below their folder (a name ending in /)."""
-    paths = []
-    for block in blocks(text):
-        if not re.search(r"^src/electrify/|^ *electrify/", block, re.MULTILINE):
-            continue
-        above: list[tuple[int, str]] = []
-        for line in block.splitlines():
-            line = re.sub(r"[│├└─]", " ", line)
-            names = re.split(r" {2,}|\t", line.strip())[0].split()
-            indent = len(line) - len(line.lstrip())
-            if not names or not all(
-                re.fullmatch(r"[\w.*{},/-]+", n)
-                and ("." in n or n.endswith("/") or n == "Makefile")
-                for n in names
-            ):
-                continue
-            above = [(i, p) for i, p in above if i < indent]
-            folder = above[-1][1] if above else ""
-            paths += [folder + n for n in names]
-            if len(names) == 1 and names[0].endswith("/"):
-                above.append((indent, folder + names[0]))
-    return paths
-
-
-def exists(path: str) -> bool:
-    """`a/{b,c}.py` and `a/*.yaml` count where all, and any, are there."""
-    braces = re.fullmatch(r"(.*)\{(.*)\}(.*)", path)
-    if braces:
-        return all(exists(braces[1] + part + braces[3]) for part in braces[2].split(","))
-    return any(ROOT.glob(path.rstrip("/"))) and (not path.endswith("/") or (ROOT / path).is_dir())
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands(page: Path) -> None:
     found = commands(page.read_text(encoding="utf-8")) if page.name not in HISTORY else []
     assert not {" ".join(c): fault for c in found if (fault := wrong(c))}
     if page == README:
         assert {c[0] for c in found} >= {"prepare", "pretrain", "finetune", "detect", "predict"}
-
-
-def test_tree_of_the_design() -> None:
-    """It names what exists, and every package."""
-    paths = tree((ROOT / "docs" / "design.md").read_text(encoding="utf-8"))
-    assert not [path for path in paths if not exists(path)]
-    packages = {p.parent.name for p in (ROOT / "src" / "electrify").glob("*/__init__.py")}
-    assert not [p for p in packages if f"src/electrify/{p}/" not in paths]
 
 
 def anchors(page: Path) -> set[str]:
@@ -163,6 +121,8 @@ def test_the_design_names_files_that_are_there() -> None:
     assert len(named) > 20
     there = [f"/{p.relative_to(ROOT).as_posix()}" for p in ROOT.glob("[!.]*/**/*.py")]
     assert [n for n in sorted(named) if not any(p.endswith(f"/{n}") for p in there)] == []
+    packages = {p.parent.name for p in (ROOT / "src" / "electrify").glob("*/__init__.py")}
+    assert [p for p in sorted(packages) if f" {p}/" not in text and f"/{p}/" not in text] == []
 
 
 @pytest.mark.parametrize(

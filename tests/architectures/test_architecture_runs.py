@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from short_runs import SHORT
+from safetensors.torch import load_file
+from short_runs import SHORT, detects_as_the_run
 
-from electrify import cli, detect
-from electrify.build import Vocabulary, compose
+from electrify import cli
 from electrify.exporting.loading import quiet
-from electrify.recipe import load
-from electrify.text.corpus import Corpus
-from electrify.tokens import from_sequences
-from electrify.train import checkpoint
+from electrify.scoring.pll import load_scorer
 from small import (
     DROPOUT,
     electrify,
@@ -32,87 +29,50 @@ from small import (
 )
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "electra": {},
-    "bert": {},
+# One of each class of objectives and corruptors. Some are quick, the others run with the slow ones.
+QUICK: dict[str, dict[str, Any]] = {
     "corrective": {"tie": "gdes"},
     "electric": {"generator_size": 1.0},
-    "adversarial": {"tie": "none"},
     "teams": WIDE | {"tie_layers": 1},
+}
+SLOW: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "adversarial": {"tie": "none"},
     "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 2, "read_outs": "1,2"},
-    "electra-15": WIDE,
-    "replace-mlm": WIDE,
     "all-tokens-mlm": WIDE,
     "two-stage": {"generator_size": 1.0, "generator_steps": 4},
     "unigram": {},
-    "uniform": {},
     "coco-lm": WIDE | {"rtd_head": "dense", "contrast_rows": 2},
-    "coco-lm-rtd": WIDE | {"rtd_head": "dense"},
-    "metro": WIDE,
-    "fast-electra": {"generator_num_hidden_layers": 1, "generator_steps": 4},
-    "gdes": WIDE,
 }
-
-
-def each(*quick: str, but: tuple[str, ...] = ()) -> list[Any]:
-    """Every system, all but the quick ones marked as slow."""
-    marks = {name: [] if name in quick else [pytest.mark.slow] for name in SYSTEMS}
-    return [pytest.param(name, marks=m, id=name) for name, m in marks.items() if name not in but]
+SYSTEMS = QUICK | SLOW
+EACH = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """An architecture. own: its options in these runs; config: what an exported folder says of
-    them; blocks: how the names of its blocks' weights begin there."""
+    """An architecture. own: its options in these runs; blocks: how the names of its blocks' weights
+    begin in an exported folder."""
 
     name: str
     classes: str
     own: dict[str, Any]
-    config: dict[str, Any]
     blocks: str
-    model_type: str
-
-    def cls(self, task: str) -> Any:
-        return getattr(transformers, f"{self.classes}For{task}")
 
     @property
     def exported(self) -> dict[str, str]:
-        return {
-            "discriminator": f"{self.classes}ForTokenClassification",
-            "generator": f"{self.classes}ForMaskedLM",
-            "corrector": f"{self.classes}ForMaskedLM",
-            "selector": f"{self.classes}ForMaskedLM",
-        }
+        masked = f"{self.classes}ForMaskedLM"
+        beside = dict.fromkeys(("generator", "corrector", "selector"), masked)
+        return {"discriminator": f"{self.classes}ForTokenClassification", **beside}
 
 
 CASES = [
     Case(
-        name="modernbert",
-        classes="ModernBert",
-        own={"global_attn_every_n_layers": 2, "local_attention": 4},
-        config={
-            "layer_types": ["full_attention", "sliding_attention"],
-            "local_attention": 4,
-            "global_attn_every_n_layers": 2,
-            "embedding_dropout": 0.1,
-            "attention_dropout": 0.1,
-        },
-        blocks="model.layers",
-        model_type="modernbert",
+        "modernbert",
+        "ModernBert",
+        {"global_attn_every_n_layers": 2, "local_attention": 4},
+        "model.layers",
     ),
-    Case(
-        name="deberta",
-        classes="DebertaV2",
-        own={"position_buckets": 8},
-        config={
-            "position_buckets": 8,
-            "legacy": False,
-            "hidden_dropout_prob": 0.1,
-            "attention_probs_dropout_prob": 0.1,
-        },
-        blocks="deberta.encoder.layer",
-        model_type="deberta-v2",
-    ),
+    Case("deberta", "DebertaV2", {"position_buckets": 8}, "deberta.encoder.layer"),
 ]
 
 
@@ -154,9 +114,7 @@ def test_a_run_that_goes_on_to_the_bit(case, small_data, electra, tmp_path):
     assert records(tmp_path / "run") == records(electra)
 
 
-@pytest.mark.parametrize(
-    "name", each("corrective", "electric", "adversarial", "teams", but=("electra",))
-)
+@pytest.mark.parametrize("name", EACH)
 def test_a_run_of_each(name, case, small_data, tmp_path, capsys):
     """Its export was compared with transformers; the doctor finds nothing."""
     folder = tmp_path / "run"
@@ -164,9 +122,9 @@ def test_a_run_of_each(name, case, small_data, tmp_path, capsys):
     assert records(folder, "train")[-1]["flops"] > 0
     there = [part for part in case.exported if (folder / part).is_dir()]
     assert "discriminator" in there
-    left = {"corrector": ("corrective", "coco-lm", "coco-lm-rtd", "metro"), "selector": ("teams",)}
+    left = {"corrector": ("corrective", "coco-lm"), "selector": ("teams",)}
     assert all((part in there) == (name in names) for part, names in left.items())
-    masked = name in ("bert", "replace-mlm", "all-tokens-mlm")
+    masked = name in ("bert", "all-tokens-mlm")
     classes = case.exported | ({"discriminator": case.exported["generator"]} if masked else {})
     for part in there:
         with quiet():
@@ -182,21 +140,7 @@ def test_a_run_of_each(name, case, small_data, tmp_path, capsys):
 
 
 def test_detect_gives_the_numbers_of_the_network(small_data: Path, electra: Path) -> None:
-    manifest = Corpus(small_data, "train").manifest
-    built = compose(
-        load(electra / "config.yaml"), Vocabulary(manifest.vocab_size, manifest.special_ids)
-    )
-    tensors, _ = checkpoint.load(electra / "checkpoint-8")
-    built.objective.load_state_dict(tensors["model"], strict=False)
-    folder = str(electra / "discriminator")
-    (found,) = detect(folder, ["the chef ate a meal"])
-    ids = transformers.AutoTokenizer.from_pretrained(folder)("the chef ate a meal")["input_ids"]
-    tokens = from_sequences([ids], row_length=len(ids), pad=manifest.special_ids.pad)
-    kept = built.discriminator
-    kept.encoder.eval()
-    with torch.no_grad():
-        expected = kept.head(kept.encoder(tokens)).sigmoid()[1:-1]
-    assert torch.allclose(torch.tensor([p.probability for p in found.tokens]), expected, atol=1e-5)
+    detects_as_the_run(small_data, electra)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +159,6 @@ def test_a_run_starts_from_a_folder(start, says, case, small_data, electra, bert
     line = words(case, small_data, tmp_path / "run", "electra", **fields)
     assert cli.main([*line, "--learning-rate", "1e-12", "--weight-decay", "0"]) == 0
     assert says in capsys.readouterr().err
-    from safetensors.torch import load_file
-
     before, after = (
         load_file(one / "model.safetensors") for one in (folder, tmp_path / "run" / "discriminator")
     )
@@ -230,8 +172,6 @@ def test_a_run_starts_from_a_folder(start, says, case, small_data, electra, bert
 
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
-    from electrify.scoring.pll import load_scorer
-
     scorer = load_scorer(str(electra / part))
     assert scorer.kind == {"discriminator": "rtd", "generator": "mlm"}[part]
     assert scorer.short == (part == "generator")
@@ -240,17 +180,11 @@ def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
     assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
 
 
-# One of each class of objectives and corruptors; two of them also without sharding.
-APART = [
-    *((name, "no_shard") for name in ("electra", "corrective")),
-    *((name, "full_shard") for name in ("electra", "corrective", "bert", "teams", "amos")),
-    *((name, "full_shard") for name in ("all-tokens-mlm", "adversarial", "electric", "unigram")),
-    *((name, "full_shard") for name in ("coco-lm", "two-stage")),
-]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "fsdp"), APART)
+@pytest.mark.parametrize(
+    ("name", "fsdp"),
+    [("corrective", "no_shard"), *((name, "full_shard") for name in ("corrective", *SLOW))],
+)
 def test_two_processes(name: str, fsdp: str, case: Case, small_data: Path, tmp_path: Path) -> None:
     electrify(words(case, small_data, tmp_path / "one", name), tmp_path)
     done = torchrun(words(case, small_data, tmp_path / "two", name, fsdp=fsdp), tmp_path).end()

@@ -7,49 +7,28 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits as bce
-from torch.nn.functional import logsigmoid
 
-from batches import (
-    VOCABULARY,
-    counts_of,
-    draws_of,
-    ragged_batch,
-    terms_of,
-    text_batch,
-    tiny,
-    value,
-)
+from batches import VOCABULARY, draws_of, loss_of, ragged_batch, text_batch, tiny, value
 from counted import exactly
 from electrify.build import build
 from electrify.rules import check
-from electrify.terms import weighted
-from electrify.tokens import Tokens
+from systems import SYSTEMS
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "modernbert": {"architecture": "modernbert", "local_attention": 8},
     "deberta": {"architecture": "deberta", "position_buckets": 16},
 }
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
-SYSTEMS: dict[str, dict[str, Any]] = {
+WHOLE: dict[str, Any] = {"generator_size": 1.0}
+OWN: dict[str, dict[str, Any]] = {
     "bert": {},
-    "electra": WIDE,
-    "electra-15": WIDE,
-    "replace-mlm": WIDE,
-    "all-tokens-mlm": WIDE,
-    "corrective": WIDE,
-    "teams": {"generator_size": 1.0, "generator_num_hidden_layers": 1},
-    "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 3},
-    "two-stage": {"generator_size": 1.0},
-    "adversarial": WIDE,
-    "electric": {"generator_size": 1.0},
     "unigram": {},
     "uniform": {},
+    "amos": WHOLE | {"generator_num_hidden_layers": 3},
+    "two-stage": WHOLE,
+    "electric": WHOLE,
+    "fast-electra": WHOLE,
     "coco-lm": WIDE | {"contrast_rows": 3},
-    "coco-lm-rtd": WIDE,
-    "metro": WIDE,
-    "fast-electra": {"generator_size": 1.0},
-    "gdes": WIDE,
 }
 # Those whose detecting head has one row, for which ModernBERT's library has no class.
 ONE_ROW = ("coco-lm", "coco-lm-rtd")
@@ -68,60 +47,22 @@ def own(request: pytest.FixtureRequest) -> dict[str, Any]:
     return ARCHITECTURES[request.param]
 
 
-def against_each_other(objective: Any, tokens: Tokens) -> dict[str, Any]:
-    """The parameters that lower one loss of adversarial training alone, and that loss as a function
-    of them: with the samples, and what they paid, as they are now."""
-    plan = objective.plan(tokens, draws_of(tokens))
-    with torch.no_grad():
-        played = objective(tokens, plan)
-    z = played.corrupted
-    advantage_M = played.paid_M + logsigmoid(objective.baseline_head(z.states_MD)).detach()
-    generator, kept = (
-        {id(p): p for part in parts for p in part.parameters()}
-        for parts in ([objective.corruptor], [objective.encoder, objective.head])
-    )
-
-    def reinforce() -> torch.Tensor:
-        logits_MV = objective.corruptor(tokens, plan).logits_MV
-        log_p_M = logits_MV.log_softmax(-1)[torch.arange(len(z.now_M)), z.now_M]
-        return -(advantage_M * log_p_M).mean()
-
-    def baseline() -> torch.Tensor:
-        return bce(objective.baseline_head(z.states_MD), (-played.paid_M).exp())
-
-    def rtd() -> torch.Tensor:
-        real_T = tokens.real_T
-        logits_T = objective.head(objective.encoder(z.tokens))
-        return bce(logits_T[real_T], z.replaced_T[real_T].float())
-
-    return {
-        "reinforce": ([generator[k] for k in generator.keys() - kept.keys()], reinforce),
-        "baseline": ([*objective.baseline_head.parameters()], baseline),
-        "rtd": ([kept[k] for k in kept.keys() - generator.keys()], rtd),
-    }
-
-
 def options(name: str, own: dict[str, Any]) -> dict[str, Any]:
     """What a recipe is given beside its name."""
     dense = name in ONE_ROW and own["architecture"] == "modernbert"
-    return own | SYSTEMS[name] | ({"rtd_head": "dense"} if dense else {})
+    return own | OWN.get(name, WIDE) | ({"rtd_head": "dense"} if dense else {})
 
 
 def update(config: Any) -> None:
-    """A step of the optimiser lowers the loss of its batch, and reaches every parameter. In
-    adversarial training, where a step of one network changes what the other is paid for, a step of
-    each lowers its own loss of what was drawn before."""
+    """A step of the optimiser lowers the loss of its batch, and reaches every parameter. Not in
+    adversarial training, where a step of one network changes what the other is paid for."""
     check(config)
     objective: Any = build(config, VOCABULARY).objective
     tokens = text_batch(seed=0, rows=3, row_length=32)
     frozen = config.corruption.generator_training == "frozen"
 
     def loss() -> torch.Tensor:
-        return weighted(
-            terms_of(objective, tokens, draws_of(tokens)),
-            config.objective.term_weights,
-            counts_of(objective, tokens, draws_of(tokens)),
-        )
+        return loss_of(objective, tokens, draws_of(tokens), config.objective.term_weights)
 
     before = loss()
     before.backward()
@@ -129,24 +70,15 @@ def update(config: Any) -> None:
     for name, p in objective.named_parameters():
         assert (p.grad is None) == (id(p) in generator), name
         assert p.grad is None or bool(p.grad.isfinite().all()), name
-    if config.objective.objective == "adversarial":
-        terms = terms_of(objective, tokens, draws_of(tokens))
-        for name, (parameters, its_loss) in against_each_other(objective, tokens).items():
-            was = value(its_loss())
-            assert was == pytest.approx(value(terms[name].sum / terms[name].count), rel=1e-4), name
-            rate = 5e-3 / config.objective.term_weights[name]
-            torch.optim.SGD(parameters, lr=rate).step()
-            assert value(its_loss()) < was, name
-        return
     torch.optim.SGD(objective.parameters(), lr=1e-5).step()
-    assert value(loss()) < value(before)
+    assert config.objective.objective == "adversarial" or value(loss()) < value(before)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-@pytest.mark.parametrize("init", ["local", "published"])
-def test_an_update_of_each(name: str, init: str, own: dict[str, Any]) -> None:
-    fields = options(name, own) | {"init": init}
-    update(tiny(f"{name}-tiny", **fields))
+def test_an_update_of_each(name: str, own: dict[str, Any]) -> None:
+    """From the initial values of ours for some, from the published ones for the others."""
+    init = "local" if SYSTEMS.index(name) % 2 else "published"
+    update(tiny(f"{name}-tiny", **options(name, own) | {"init": init}))
 
 
 @pytest.mark.parametrize("fields", SHARING, ids=lambda f: f["tie"])

@@ -118,19 +118,9 @@ class Program:
             "ELECTRIFY_CACHE": str(self.cache),
         }
 
-    def spelled(self, line: Sequence[str]) -> list[str]:
-        """A recipe's file was `--config FILE` at the tag."""
-        at_tag = (self.checkout / "src" / "electrify" / "config").is_dir()
-        files = [i for i, word in enumerate(line) if word.endswith(".yaml")]
-        spelled = list(line)
-        for i in files:
-            if at_tag and line[i - 1] == "--recipe":
-                spelled[i - 1] = "--config"
-        return spelled
-
     def start(self, line: Sequence[str], *, processes: int = 1, restarts: int = 0) -> Running:
         """`electrify LINE`, under torchrun where there are several processes."""
-        return Running(self._popen(["-m", "electrify", *self.spelled(line)], processes, restarts))
+        return Running(self._popen(["-m", "electrify", *line], processes, restarts))
 
     def run(
         self,
@@ -152,7 +142,7 @@ class Program:
         """Command lines, one after the other in the same process."""
         with tempfile.TemporaryDirectory() as folder:
             jobs = Path(folder, "jobs.json")
-            jobs.write_text(json.dumps([self.spelled(line) for line in lines]), encoding="utf-8")
+            jobs.write_text(json.dumps([list(line) for line in lines]), encoding="utf-8")
             Running(self._popen([str(HERE), str(jobs)])).end().ok()
             return [Done(**one) for one in json.loads(jobs.read_text(encoding="utf-8"))]
 
@@ -277,12 +267,8 @@ def scores(out: Path) -> dict[str, dict[str, float]]:
 
 def recipes() -> dict[str, dict[str, Any]]:
     """The fields of every shipped recipe, as a run would have them."""
-    try:
-        from electrify.recipe import load, names, values_of
-    except ImportError:  # the checkout of the tag
-        from electrify.config.pretrain import load_recipe, recipe_names, values_of
+    from electrify.recipe import load, names, values_of
 
-        return {name: values_of(load_recipe(name)) for name in recipe_names()}
     return {name: values_of(load(name)) for name in names()}
 
 

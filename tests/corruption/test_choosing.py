@@ -4,15 +4,14 @@ a run."""
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from batches import (
     SPECIAL,
@@ -154,42 +153,29 @@ def test_disallow_correct_and_temperature() -> None:
 
 SENTENCES = [
     "the gardener of the umbrella was not unremarkable, was it?",
-    (
-        "tokenization of antidisestablishmentarianism (and floccinaucinihilipilification) takes "
-        "pieces."
-    ),
+    "tokenization of antidisestablishmentarianism (and floccinaucinihilipilification) takes one.",
     "wavelength of the gardener and umbrellas; remarkable pieces of tokens...",
 ]
+OTHERS = (
+    "the pieces unumbrellable gardenerization takes, wavelengthening remarkableness tokenizational "
+    "umbrellagarden, piecestoken takespieces."
+)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
 def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     """Read from the vocabulary alone, equal to what the tokenizer's own splitting says."""
     vocab_size = {"wordpiece": 480, "bpe": 300, "unigram": 120}[kind]
-    tokenizer = train(
-        SENTENCES * 3,
-        kind=kind,
-        vocab_size=vocab_size,
-        lowercase=True,
-        strip_accents=True,
-        min_frequency=1,
-    )
-    save_trained(tokenizer, tmp_path, kind=kind, lowercase=True, strip_accents=True)
+    how: dict[str, Any] = {"kind": kind, "lowercase": True, "strip_accents": True}
+    tokenizer = train(SENTENCES * 3, vocab_size=vocab_size, min_frequency=1, **how)
+    save_trained(tokenizer, tmp_path, **how)
     edges, joined = word_edges(tmp_path), 0
-    for text in [
-        *SENTENCES,
-        (
-            "the pieces unumbrellable gardenerization takes, wavelengthening remarkableness "
-            "tokenizational umbrellagarden, piecestoken takespieces."
-        ),
-    ]:
+    for text in [*SENTENCES, OTHERS]:
         found = tokenizer.encode(text, add_special_tokens=False)
         ids = torch.tensor(found.ids)
         joins = edges.joins(ids[:-1], ids[1:]).tolist()
         want = [a == b for a, b in zip(found.word_ids[:-1], found.word_ids[1:], strict=True)]
-        assert joins == want, [
-            found.tokens[i : i + 2] for i in range(len(joins)) if joins[i] != want[i]
-        ]
+        assert joins == want, found.tokens
         joined += sum(joins)
     assert joined > 10, "no word fell into pieces; the test saw nothing"
 
@@ -258,26 +244,6 @@ def test_about_as_many_tokens_as_without_spans(tokens: Tokens, rate: float, seed
         assert abs(taken - wanted) <= 1 or taken <= 3, (s, taken, wanted)
 
 
-def test_all_lengths_are_equally_frequent() -> None:
-    tokens = pack([[[2, *range(6, 46), 3]]] * 4000, row_length=42)
-    c = chooser(span_length=3)
-    starts_RL = c.unit_starts(tokens, c.candidates(tokens), draws_of(tokens, seed=1))
-    # Spans that begin in the middle of a row: those at its end may be cut off.
-    inside = starts_RL[(starts_RL > 0) & (starts_RL < 36)]
-    rows = torch.arange(len(starts_RL))[:, None].expand_as(starts_RL)
-    where = rows[(starts_RL > 0) & (starts_RL < 36)] * 100 + inside
-    lengths = Counter(Counter(where.tolist()).values())
-    assert set(lengths) == {1, 2, 3}
-    assert float(chisquare([lengths[n] for n in (1, 2, 3)]).pvalue) > 1e-3
-
-
-def test_every_token_is_chosen_as_often() -> None:
-    tokens = pack([[[2, *range(6, 26), 3]]] * 6000, row_length=22)
-    at_M = at_of(chooser(0.3), tokens, draws_of(tokens, seed=2))
-    counts_L = torch.bincount(at_M % 22, minlength=22)[1:-1].double()
-    assert float(counts_L.min() / counts_L.max()) > 0.85
-
-
 # ---------------------------------------------------------------- a share that moves
 
 
@@ -296,16 +262,6 @@ def test_the_share_falls_during_the_run(progress: float, number: int) -> None:
     assert int(plan.valid_M.sum()) == number
     # One length of the list for the whole run, so that one compiled step fits all of it.
     assert len(plan.at_M) == len(c.plan(tokens, at_share(draws, 0.0), fixed=True).at_M)
-
-
-def test_what_is_chosen_late_was_chosen_early() -> None:
-    """The draws are the same, so the smaller share is a part of the larger one."""
-    tokens = pack([[[2, *range(6, 44), 3]]], row_length=40)
-    c = chooser(0.3, 1, 0.15)
-    early, late = (
-        set(at_of(c, tokens, at_share(draws_of(tokens), p)).tolist()) for p in (0.0, 1.0)
-    )
-    assert late < early
 
 
 # ---------------------------------------------------------------- a temperature that moves

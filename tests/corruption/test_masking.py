@@ -6,22 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2, chisquare
+from scipy.stats import chisquare
 from torch import Tensor
 
-from batches import (
-    SPECIAL,
-    VOCAB,
-    at_of,
-    corrupted,
-    draws_of,
-    pack,
-    packed_batches,
-    sequences_of,
-)
+from batches import SPECIAL, VOCAB, at_of, corrupted, draws_of, pack, packed_batches, sequences_of
 from electrify.corruption.choosing import Candidates, Chooser, wanted
 from electrify.corruption.masking import MaskMix
-from electrify.corruption.plan import count
 from electrify.draws import Draws
 from electrify.tokens import Tokens
 
@@ -34,17 +24,9 @@ TABLE_8 = [
     (0.0, 0.0, 1.0),
 ]  # 1810.04805, Table 8
 RATES = st.sampled_from([0.01, 0.15, 0.25, 0.3, 0.5, 0.99])
-NEVER = {
-    0,
-    2,
-    3,
-    4,
-    5,
-    # Of batches.SPECIAL, written out: [PAD] [CLS] [SEP] [MASK] and a further one; 1 = [UNK] is a
-    # candidate.
-}
-
-candidates = Candidates(SPECIAL, VOCAB)
+# Of batches.SPECIAL, written out: [PAD] [CLS] [SEP] [MASK] and a further one; 1 = [UNK] is a
+# candidate.
+NEVER = {0, 2, 3, 4, 5}
 
 
 def mask(
@@ -69,20 +51,8 @@ def plain_rows(count: int, length: int, *, vocab: int = VOCAB) -> Tokens:
 
 def test_candidates_by_hand() -> None:
     tokens = pack([[[2, 0, 1, 4, 5, 6, 47, 3], [1]]], row_length=12)
-    assert candidates(tokens).tolist() == [
-        False,
-        False,
-        True,
-        False,
-        False,
-        True,
-        True,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]
+    found = Candidates(SPECIAL, VOCAB)(tokens)
+    assert found.nonzero().flatten().tolist() == [2, 5, 6, 8]
 
 
 # ---------------------------------------------------------------- how many
@@ -104,18 +74,7 @@ def test_exact_counts_never_a_special_never_padding(tokens: Tokens, rate: float,
     assert at == [], "nothing chosen outside the sequences"
 
 
-@given(packed_batches(), RATES, st.integers(0, 2**40))
-def test_count_is_known_before(tokens: Tokens, rate: float, seed: int) -> None:
-    m, draws = mask(rate), draws_of(tokens, seed=seed)
-    number = len(corrupted(m, tokens, draws).at_M)
-    assert (
-        int(count(m.plan(tokens, draws))) == int(count(m.plan(tokens, draws, fixed=True))) == number
-    )
-
-
-@pytest.mark.parametrize(
-    "rate", [0.05, 0.07, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.55, 0.7]
-)
+@pytest.mark.parametrize("rate", [0.07, 0.15, 0.25, 0.35, 0.55])
 def test_rounding_is_pythons(rate: float) -> None:
     for length in range(1, 513):
         tokens = Tokens(*torch.ones(4, length, dtype=torch.long), row_length=length)
@@ -128,7 +87,8 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     """20 tokens at .15 are 3, of which only 2 may be chosen; the neighbour's candidates do not fill
     in."""
     tokens = pack([[[2, 7, 8, *[3] * 17], [2, *range(6, 14), 3]]], row_length=32)
-    assert wanted(tokens, candidates(tokens), 0.15)[0, :4].tolist() == [0, 2, 2, 0]
+    candidate_T = Candidates(SPECIAL, VOCAB)(tokens)
+    assert wanted(tokens, candidate_T, 0.15)[0, :4].tolist() == [0, 2, 2, 0]
     at = choose(tokens, 0.15, draws_of(tokens)).tolist()
     assert at[:2] == [1, 2]
     assert len(at) == 4
@@ -136,24 +96,6 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
 
 
 # ---------------------------------------------------------------- which
-
-
-def test_uniform_over_candidates() -> None:
-    """10 000 sequences of the same 12 tokens with specials at both ends and in the middle: 3 of the
-    8 candidates, each position equally often."""
-    one = [2, 6, 7, 1, 3, 8, 9, 4, 10, 11, 12, 3]
-    tokens = pack([[one, one]] * 5_000, row_length=26)
-    at = choose(tokens, 0.25, draws_of(tokens, seed=3))
-    hits = torch.bincount(at % 26, minlength=26)
-    for first in (0, 12):
-        inside = hits[first : first + 12]
-        assert inside[[0, 4, 7, 11]].tolist() == [0, 0, 0, 0]
-        counts = inside[[1, 2, 3, 5, 6, 8, 9, 10]].numpy()
-        assert counts.sum() == 3 * 5_000
-        # Drawn without replacement, 3 of 8: a count's variance is (1 - 3/8) of the binomial one, so
-        # the statistic is smaller by (1 - 3/8) * 8/7.
-        statistic = chisquare(counts).statistic / ((1 - 3 / 8) * 8 / 7)
-        assert chi2.sf(statistic, 7) > 1e-3
 
 
 def test_every_subset_is_equally_likely() -> None:
@@ -194,7 +136,7 @@ def test_independent_of_the_split_into_rows(tokens: Tokens, data: st.DataObject)
 def test_mix_shares_of_berts_table_8(mix: tuple[float, ...]) -> None:
     """The vocabulary is large, so that a random token is the original one time in 1000 only; the
     expectation corrects for it."""
-    vocab, n = 1006, 0
+    vocab = 1006
     tokens = plain_rows(400, 500, vocab=vocab)
     z = corrupted(mask(0.2, mix, vocab=vocab), tokens, draws_of(tokens, seed=11))
     n = len(z.at_M)
@@ -218,18 +160,3 @@ def test_random_tokens_are_uniform_and_never_special() -> None:
     counts = torch.bincount(z.plan.shown_M, minlength=VOCAB)
     assert counts[:6].tolist() == [0] * 6, "no special, [UNK] included"
     assert chisquare(counts[6:].numpy()).pvalue > 1e-3
-
-
-def test_place_mix_and_random_token_are_independent() -> None:
-    """Each purpose has its own stream: which token is random does not depend on where in the mix
-    the draw fell."""
-    tokens = plain_rows(400, 250)
-    draws = draws_of(tokens, seed=2)
-    streams = torch.stack(
-        [draws.uniform_T(p) for p in ("choose", "mix", "random_token", "sample", "sentence")]
-    )
-    assert (
-        float((torch.corrcoef(streams) - torch.eye(5)).abs().max()) < 4 / len(tokens.ids_T) ** 0.5
-    )
-    assert float(streams.min()) >= 0
-    assert float(streams.max()) < 1

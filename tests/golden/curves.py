@@ -4,48 +4,23 @@ in float32, two micro-batches, no dropout."""
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from batches import VOCAB, built, text_batch, tiny
-from electrify.data.phases import one_phase
-from electrify.tokens import Tokens
-from electrify.train.dist import World
-from electrify.train.loop import Run
-from electrify.train.start import discriminator_names
-from electrify.train.state import MetricSums, RunContext, TrainingData
+from batches import run_of, tiny
+from electrify.train.state import MetricSums
+from systems import SYSTEMS
 
 HERE = Path(__file__).parent
 # The published optimiser and initial values, and ours; then one of every other objective.
-RECIPES = (
-    *(
-        "bert-small",
-        "bert-tiny",
-        "electra-small",
-        "electra-tiny",
-        "electra-15-tiny",
-        "replace-mlm-tiny",
-        "all-tokens-mlm-tiny",
-        "corrective-tiny",
-        "metro-tiny",
-        "coco-lm-rtd-tiny",
-        "coco-lm-tiny",
-        "gdes-tiny",
-        "fast-electra-tiny",
-        "teams-tiny",
-        "amos-tiny",
-        "two-stage-tiny",
-    ),
-    *("adversarial-tiny", "electric-tiny", "unigram-tiny", "uniform-tiny"),
-)
-STEPS, ROWS, MICRO_ROWS, ROW_LENGTH = 10, 8, 4, 32
+RECIPES = ("bert-small", "electra-small", *(f"{name}-tiny" for name in SYSTEMS))
+STEPS, MICRO_ROWS = 10, 4
 SHORT: dict[str, Any] = {
     "max_steps": STEPS,
     "warmup_steps": 3,
     "learning_rate": 2e-3,
-    "train_batch_size": ROWS,
+    "train_batch_size": 2 * MICRO_ROWS,
     "generator_learning_rate": 4e-3,
 }
 NARROW = {"generator_size": 0.5}
@@ -61,33 +36,13 @@ HEADER = (
 )
 
 
-def batch(step: int, *, first_row: int, num_rows: int) -> Tokens:
-    """Skewed words with a rule between neighbours, hashed from the step: nothing is read and
-    nothing is left to a library's generator."""
-    return text_batch(seed=1000 + step, rows=ROWS, row_length=ROW_LENGTH, vocab=VOCAB).rows(
-        first_row, first_row + num_rows
-    )
-
-
-def run_of(name: str, folder: Path) -> Run:
-    fields = SHORT | OWN.get(name, {})
-    objective, config = built(name, **fields), tiny(name, **fields)
-    loader: Any = SimpleNamespace(
-        phases=one_phase(row_length=ROW_LENGTH, batch_rows=ROWS), batch=batch
-    )
-    data = TrainingData(loader, None, MICRO_ROWS, unigram_entropy=4.0)
-    context = RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder)
-    return Run(
-        objective.objective, config, data, context, discriminator=discriminator_names(objective)
-    )
-
-
 def curve(name: str, *, folder: Path) -> list[dict[str, float]]:
     """The losses, the replaced share and the norm of the gradient of each update."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        run = run_of(name, folder)
+        config = tiny(name, **SHORT | OWN.get(name, {}))
+        run = run_of(config, folder, seed=1000, micro_rows=MICRO_ROWS)
         points = []
         for step in range(STEPS):
             run.state.sums = MetricSums(torch.device("cpu"))

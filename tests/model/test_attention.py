@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from batches import packed_batches, ragged_batch, sequences_of
 from electrify.model import attention
@@ -153,56 +152,7 @@ def slow_varlen(
     return out
 
 
-@pytest.mark.parametrize("spare", [0, 7])
-def test_the_kernel_for_packed_sequences_gets_what_it_needs(monkeypatch, spare):
-    """Its place taken by a loop over runs: the same states of every token, pads included."""
-    monkeypatch.setattr(attention, "varlen", slow_varlen)
-    tokens = ragged_batch()
-    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
-    runs = tokens.num_rows + int((seq_RL[:, 1:] != seq_RL[:, :-1]).sum())
-    qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
-    wanted = AttentionContext(tokens, torch.float32, backend="matmul")(qkv, heads=2)
-    found = AttentionContext(replace(tokens, runs=runs + spare), torch.float32, backend="varlen")(
-        qkv, heads=2
-    )
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
-
-
 # ---------------------------------------------------------------- windows and positions
-
-
-@pytest.mark.parametrize("window", [1, 2, 5, 31])
-def test_a_window_includes_its_edges(window: int) -> None:
-    """On both sides, inside a sequence; the next key is masked."""
-    tokens = ragged_batch()
-    whole = sequence_bias(tokens, torch.float32)[:, 0] == 0
-    near = sequence_bias(tokens, torch.float32, window=window)[:, 0] == 0
-    for i in range(tokens.row_length):
-        for j in range(tokens.row_length):
-            wanted = whole[:, i, j] & (abs(i - j) <= window)
-            assert torch.equal(near[:, i, j], wanted), (i, j)
-    assert bool(near[0, 0, min(window, 7)]), "the key at the edge"
-
-
-def neighbours(tokens: Tokens, window: int | None, changed: int) -> list[int]:
-    """The tokens whose result changes with the value of one token."""
-    qkv = torch.randn(len(tokens.ids_T), 3 * 16, generator=torch.Generator().manual_seed(0))
-    other = qkv.clone()
-    other[changed, 32:] += 1
-    context = AttentionContext(tokens, torch.float32, reach=Reach(window=window))
-    differ_T = (context(qkv, heads=2) != context(other, heads=2)).any(1)
-    return differ_T.nonzero().flatten().tolist()
-
-
-def test_what_a_window_reaches() -> None:
-    """The first row is full: its first sequence ends where seq_T changes."""
-    tokens = ragged_batch()
-    _, _, first = next(sequences_of(tokens))
-    end = first.stop
-    assert end > 6
-    assert neighbours(tokens, None, 3) == list(range(end))
-    assert neighbours(tokens, 2, 3) == [1, 2, 3, 4, 5]
-    assert neighbours(tokens, 2, end - 1) == [end - 3, end - 2, end - 1]
 
 
 @pytest.mark.parametrize("window", [None, 3])
@@ -241,10 +191,9 @@ def pair_by_pair(qkv_TX: Tensor, tokens: Tokens, window: int) -> Tensor:
 @pytest.mark.parametrize(
     ("window", "row_length"),
     [
-        *((16, n) for n in (31, 32, 33, 47, 48, 49)),  # blocks are as long as the window
-        *((17, n) for n in (33, 34, 35, 51, 52)),
-        *((3, n) for n in (15, 16, 17, 32, 33)),  # and at least 16 long
-        (3, 257),
+        *((16, n) for n in (31, 33, 48)),  # blocks are as long as the window
+        *((17, n) for n in (34, 51)),
+        *((3, n) for n in (16, 33, 257)),  # and at least 16 long
     ],
 )
 def test_windows_pair_by_pair(monkeypatch, backend, window, row_length):
@@ -283,8 +232,8 @@ def random_rows(row_length: int, *, seed: int) -> Tokens:
 
 
 @pytest.mark.parametrize("direction", ["both", "left", "right"])
-@pytest.mark.parametrize("window", [1, 5, 16, 17, 31])
-@pytest.mark.parametrize("row_length", [33, 128, 129, 250])
+@pytest.mark.parametrize("window", [1, 16, 17])
+@pytest.mark.parametrize("row_length", [33, 128, 250])
 def test_blocks_are_the_masked_row(direction: Direction, window: int, row_length: int) -> None:
     """Forward and backward, for rows that blocks do and do not divide."""
     tokens = random_rows(row_length, seed=window)
@@ -320,17 +269,6 @@ def test_blocks_where_they_pay() -> None:
         (64, 384): ("blocks", 2 * 384 * 192),
     }
     assert AttentionContext(random_rows(512, seed=0), torch.float32).backend == "auto"
-
-
-def products(row_length: int, window: int | None) -> int:
-    """FLOPs of attention over one row, forward and backward, by torch's counter."""
-    tokens = random_rows(row_length, seed=0)
-    context = AttentionContext(tokens, torch.bfloat16, reach=Reach(window=window))
-    context.backend = "matmul" if window is None else context.backend
-    qkv = torch.zeros(2 * row_length, 48, dtype=torch.bfloat16, requires_grad=True)
-    with FlopCounterMode(display=False) as counter:
-        context(qkv, heads=2).sum().backward()
-    return counter.get_total_flops()
 
 
 def test_blocks_in_bfloat16_and_with_dropout() -> None:

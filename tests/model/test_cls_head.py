@@ -92,20 +92,9 @@ def reference(head: ClsBinaryHead, states_LD: Tensor) -> Tensor:
     ] + head.out.bias
 
 
-def padded_left(tokens: Tokens) -> Tokens:
-    """Each sequence in a row of its own, behind its padding."""
-    parts = [slots for _, _, slots in sequences_of(tokens)]
-    longest = max(slots.stop - slots.start for slots in parts)
-    rows = []
-    for field in (tokens.ids_T, tokens.seq_T.clamp(max=1), tokens.pos_T, tokens.segment_T):
-        cut = [field[slots] for slots in parts]
-        rows.append(torch.cat([F.pad(one, (longest - len(one), 0)) for one in cut]))
-    return Tokens(*rows, row_length=longest)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_packed_rows_against_single_sequences(seed: int) -> None:
-    """float64, with gradients of states and parameters; and with padding on the left."""
+    """float64, with gradients of states and parameters."""
     head, tokens = shaken(), ragged_batch(seed=seed)
     rng = torch.Generator().manual_seed(seed)
     size = len(tokens.ids_T)
@@ -123,12 +112,6 @@ def test_packed_rows_against_single_sequences(seed: int) -> None:
     theirs = torch.autograd.grad(torch.stack(sums).sum(), inputs)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
-    left = padded_left(tokens)
-    moved_TD = torch.randn(len(left.ids_T), 12, dtype=torch.float64)
-    moved_TD[left.real_T] = torch.cat([states_TD.detach()[slots] for slots in parts])
-    logits_T = head(head.inputs(moved_TD, left))[left.real_T]
-    torch.testing.assert_close(logits_T, torch.cat(wanted), rtol=1e-12, atol=1e-12)
-
 
 def test_the_gradient_of_a_first_token_is_summed_in_float32() -> None:
     """In bfloat16, a sum of 500 equal numbers would stop growing at 256 of them."""
@@ -141,40 +124,19 @@ def test_the_gradient_of_a_first_token_is_summed_in_float32() -> None:
     assert states_TD.grad[:2].tolist() == [[500, 500], [1, 1]]
 
 
-def test_where_a_sequence_starts() -> None:
-    """Padding reads itself, so its numbers stay its own."""
-    tokens = ragged_batch()
-    for _, _, slots in sequences_of(tokens):
-        assert (tokens.start_T[slots] == slots.start).all()
-    place_T = torch.arange(len(tokens.ids_T))
-    assert torch.equal(tokens.start_T[~tokens.real_T], place_T[~tokens.real_T])
-
-
 # ---------------------------------------------------------------- in the objectives
 
-SYSTEMS: dict[str, dict[str, Any]] = {
-    "electra": {},
-    "electra-15": {},
-    "corrective": {},
-    "gdes": {"generator_num_hidden_layers": 1},
-    "teams": {},
-    "adversarial": {},
-    "amos": {"generator_num_hidden_layers": 3},
-}
-
-
-def made(name: str, **fields: Any) -> Any:
-    given = {"init": "published", **WIDE, **V3, **SYSTEMS[name], **fields}
-    config = tiny(f"{name}-tiny", **given)
-    check(config)
-    return build(config, VOCABULARY).objective, config
+# One of each class whose head detects; of electra-15 it reads the chosen positions alone.
+SYSTEMS = ("electra", "electra-15", "corrective", "teams", "adversarial")
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_objective_takes_an_update(name: str) -> None:
     """Its detecting logits are those of the reference over the encoder's own states, and every
     parameter is reached."""
-    objective, config = made(name)
+    config = tiny(f"{name}-tiny", **{"init": "published", **WIDE, **V3})
+    check(config)
+    objective: Any = build(config, VOCABULARY).objective
     assert isinstance(objective.head, ClsBinaryHead)
     tokens = ragged_batch()
     graded = objective(tokens, objective.plan(tokens, draws_of(tokens)))

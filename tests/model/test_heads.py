@@ -65,18 +65,6 @@ def test_lm_head_by_hand() -> None:
     assert head(torch.tensor([[3.0, 1.0]]))[0].tolist() == pytest.approx([2, -2, 10], abs=1e-5)
 
 
-def test_input_and_output_table_are_one() -> None:
-    lm = built("bert-tiny").discriminator
-    assert isinstance(lm.head, LMHead)
-    assert lm.head.words is lm.encoder.embeddings.words
-    assert (
-        sum(
-            p.shape == lm.head.words.weight.shape for p in built("bert-tiny").objective.parameters()
-        )
-        == 1
-    )
-
-
 def test_logits_only_where_asked() -> None:
     half = built("bert-tiny").discriminator
     assert isinstance(half.head, LMHead)
@@ -108,7 +96,7 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.9])
 def test_each_element_is_dropped_with_its_probability(dtype: torch.dtype, p: float) -> None:
     torch.manual_seed(0)
     n = 400_003
@@ -149,29 +137,14 @@ def test_a_seed_decides_it_and_odd_sizes_work() -> None:
 # -------------------- GeGLU by its own function on a CPU, against the formula
 
 
-def formula(both_TX: Tensor) -> Tensor:
-    u, gate = both_TX.chunk(2, dim=-1)
-    return F.gelu(u) * gate
-
-
-def test_by_hand() -> None:
-    """gelu(u) = u (1 + erf(u / sqrt 2)) / 2; the first half of a row is u, the second its gate."""
-    both = torch.tensor([[1.0, -2.0, 3.0, 0.5]])
-    expected = [3 * 0.5 * (1 + math.erf(math.sqrt(0.5))), 0.5 * -(1 + math.erf(-math.sqrt(2)))]
-    torch.testing.assert_close(geglu(both), torch.tensor([expected]))
-
-
-def test_the_gradient_is_that_of_the_function() -> None:
-    both = torch.randn(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.autograd.gradcheck(geglu, both.requires_grad_())
-
-
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])
-def test_as_the_formula(dtype: torch.dtype, within: float) -> None:
+def test_geglu_and_its_gradient(dtype: torch.dtype, within: float) -> None:
+    """The first half of a row is u, the second its gate: gelu(u) * gate."""
     rng = torch.Generator().manual_seed(1)
     both, grad = torch.randn(130, 64, generator=rng), torch.randn(130, 32, generator=rng)
     found, plain = (both.to(dtype).requires_grad_() for _ in range(2))
-    ours, theirs = geglu(found), formula(plain)
+    u, gate = plain.chunk(2, dim=-1)
+    ours, theirs = geglu(found), F.gelu(u) * gate
     ours.backward(grad.to(dtype))
     theirs.backward(grad.to(dtype))
     assert found.grad is not None
@@ -256,29 +229,6 @@ def test_as_complex_numbers(theta: float, width: int) -> None:
     assert bool((error_T <= 2e-6 + x.abs().max() * pos_T * 2.0**-22).all()), error_T
 
 
-def test_turns_by_hand() -> None:
-    """Width 4, theta 100: angles p and p / 10; the pairs are (0, 2) and (1, 3)."""
-    x = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 1, 1, 4)
-    found = Rotary(100.0, 4).turn(torch.tensor([2]), torch.float32)(x)
-    angles = torch.tensor([2.0, 0.2])
-    expected = torch.cat([angles.cos(), angles.sin()])
-    torch.testing.assert_close(found.flatten(), expected)
-
-
-def test_products_depend_on_the_distance_alone() -> None:
-    rotary = Rotary(10_000.0, 16)
-    q, k = torch.randn(2, 1, 1, 1, 16, generator=torch.Generator().manual_seed(1)).double()
-    at = torch.tensor([3, 103])
-
-    def product(i: int, j: int) -> float:
-        turned = [rotary.turn(torch.tensor([p]), torch.float64)(x) for p, x in ((i, q), (j, k))]
-        return float((turned[0] * turned[1]).sum())
-
-    first, second = (product(int(p), int(p) + 5) for p in at)
-    assert first == pytest.approx(second, abs=1e-4)
-    assert abs(first - product(3, 7)) > 1e-2
-
-
 def test_bfloat16_is_turned_in_float32() -> None:
     x = torch.randn(5, 2, 1, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
     turn = Rotary(10_000.0, 8).turn(torch.arange(5), torch.bfloat16)
@@ -307,9 +257,3 @@ def test_split_is_the_plain_turn(dtype, elements, monkeypatch):
     assert plain.grad is not None
     assert torch.equal(ours.grad, plain.grad)
     assert torch.equal(ours, qkv.to(dtype))
-
-
-def test_the_gradient_of_split_is_that_of_the_function() -> None:
-    qkv = torch.randn(5, 3, 1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    turn = Rotary(10.0, 4).turn(torch.arange(5), torch.float64)
-    assert torch.autograd.gradcheck(turn.split, qkv.requires_grad_())

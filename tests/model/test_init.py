@@ -11,7 +11,7 @@ from roomy import CUT, ROOMY_VOCABULARY, VOCAB, close_to, roomy, std
 from scipy.stats import kstest, truncnorm
 from torch import Tensor, nn
 
-from batches import TINY, built, encoder_of, pack, tiny
+from batches import built, encoder_of, pack, tiny
 from electrify.build import Built, build
 from electrify.model.attention import AttentionContext
 from electrify.model.encoder import Encoder
@@ -73,21 +73,6 @@ def test_bert_draws_a_truncated_normal() -> None:
     assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
 
 
-def test_shared_tables_are_drawn_once() -> None:
-    """A second drawing would waste numbers: the parts after it would differ from those of a model
-    that owns the table alone."""
-    table, other = nn.Embedding(50, 8), nn.Embedding(50, 8)
-    other.weight = table.weight  # another module, the same parameter
-    twice, once = (
-        nn.ModuleList([table, other, nn.Linear(8, 8)]),
-        nn.ModuleList([nn.Embedding(50, 8), nn.Linear(8, 8)]),
-    )
-    init_bert(twice, torch.Generator().manual_seed(1))
-    init_bert(once, torch.Generator().manual_seed(1))
-    assert torch.equal(twice[2].weight, once[1].weight)  # type: ignore[arg-type]
-    assert torch.equal(table.weight, once[0].weight)  # type: ignore[arg-type]
-
-
 # ---------------------------------------------------------------- published
 
 # 2003.10555's public code: sqrt(2 / (fan in + fan out)) of ELECTRA-Small's projections 128 -> 256
@@ -138,16 +123,13 @@ def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
 # ---------------------------------------------------------------- the seed
 
 
-@pytest.mark.parametrize("init", ["bert", "published", "local"])
-@pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-def test_the_seed_alone_decides(recipe: str, init: str) -> None:
-    torch.manual_seed(1)
-    one = built(recipe, init=init).objective.state_dict()
-    torch.manual_seed(2)
-    two, other = (
-        built(recipe, init=init).objective.state_dict(),
-        built(recipe, init=init, seed=1).objective.state_dict(),
-    )
+@pytest.mark.parametrize("init", ["bert", "local"])
+def test_the_seed_alone_decides(init: str) -> None:
+    found = []
+    for global_seed, own in ((1, {}), (2, {}), (2, {"seed": 1})):
+        torch.manual_seed(global_seed)
+        found.append(built("electra-tiny", init=init, **own).objective.state_dict())
+    one, two, other = found
     assert all(torch.equal(one[n], two[n]) for n in one)
     assert any(not torch.equal(one[n], other[n]) for n in one)
 
@@ -168,7 +150,7 @@ def test_position_subspace_by_hand() -> None:
     )
 
 
-@pytest.mark.parametrize("width", [2, 16, 32, 64])
+@pytest.mark.parametrize("width", [2, 32])
 def test_position_subspace_and_rotation(width: int) -> None:
     at = position_subspace(600, width).double()
     torch.testing.assert_close(
@@ -184,15 +166,7 @@ def test_position_subspace_and_rotation(width: int) -> None:
 
 
 def test_how_many_heads_are_local() -> None:
-    assert {h: local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)} == {
-        1: 1,
-        2: 2,
-        3: 2,
-        4: 2,
-        8: 4,
-        12: 6,
-        16: 8,
-    }
+    assert [local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)] == [1, 2, 2, 2, 4, 6, 8]
 
 
 def test_subspace_width() -> None:
@@ -246,8 +220,7 @@ def test_local_embeddings_table(tie: str) -> None:
 # ---------------------------------------------------------------- local: the table of blocks
 
 
-@pytest.mark.parametrize("amplitude", [1.0, 3.0])
-@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize(("tie", "amplitude"), [("none", 1.0), ("embeddings", 3.0), ("all", 3.0)])
 def test_local_blocks_table(tie: str, amplitude: float) -> None:
     b = electra(tie=tie, generator_size=1.0 if tie == "all" else 0.5, local_amplitude=amplitude)
     p = 16
@@ -276,33 +249,13 @@ def test_local_blocks_table(tie: str, amplitude: float) -> None:
             assert close_to(block.up.weight, 1 / math.sqrt(d))  # type: ignore[union-attr]
             assert close_to(block.out.weight, OUTPUT_SCALE / math.sqrt(d))  # type: ignore[union-attr]
             assert close_to(block.down.weight, OUTPUT_SCALE / math.sqrt(shape.intermediate_size))  # type: ignore[union-attr]
+    head: Any = b.discriminator.head
+    for layer in (head.dense, head.out):
+        assert close_to(layer.weight, 1 / math.sqrt(layer.in_features))
+    for name, p in b.objective.named_parameters():
+        if p.ndim == 1:
+            assert bool((p == ("norm" in name and name.endswith("weight"))).all()), name
     assert (NOISE, OUTPUT_SCALE, TOKEN_SCALE) == (0.3, 0.1, 0.1)
-
-
-@pytest.mark.parametrize("tie", TIES)
-def test_local_changes_initial_values_only(tie: str) -> None:
-    """The same names and shapes; biases and norms are those of `bert` to the bit; the matrices of a
-    BinaryHead are drawn 1/sqrt(fan-in)."""
-    size = {"generator_size": 1.0 if tie == "all" else 0.5}
-    local, bert = electra(tie=tie, **size), electra(tie=tie, init="bert", **size)
-    one, other = local.objective.state_dict(), bert.objective.state_dict()
-    assert {n: (t.shape, t.dtype) for n, t in one.items()} == {
-        n: (t.shape, t.dtype) for n, t in other.items()
-    }
-    assert [n for n, _ in local.objective.named_parameters()] == [
-        n for n, _ in bert.objective.named_parameters()
-    ]
-    for name, half in local.exports.items():
-        if not isinstance(half.head, BinaryHead):
-            assert torch.equal(half.head.dense.weight, bert.exports[name].head.dense.weight), name
-        else:
-            assert close_to(half.head.dense.weight, 1 / math.sqrt(half.head.dense.in_features)), (
-                name
-            )
-            assert close_to(half.head.out.weight, 1 / math.sqrt(half.head.out.in_features)), name
-    for n in one:
-        if one[n].ndim == 1:
-            assert torch.equal(one[n], other[n]), n
 
 
 # ---------------------------------------------------------------- local: where the heads look
@@ -339,9 +292,9 @@ def attention_weights(encoder: Encoder, length: int = 64) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize(("amplitude", "low", "high"), [(1.0, 0.25, 0.45), (3.0, 0.75, 0.9)])
 @pytest.mark.parametrize(
-    ("heads", "hidden", "embedding"), [(4, 128, 128), (2, 64, 128), (8, 256, 256), (4, 256, 128)]
+    ("amplitude", "low", "high", "heads", "hidden", "embedding"),
+    [(1.0, 0.25, 0.45, 4, 128, 128), (3.0, 0.75, 0.9, 2, 64, 128), (3.0, 0.75, 0.9, 8, 256, 256)],
 )
 def test_head_j_looks_at_its_neighbour(amplitude, low, high, heads, hidden, embedding):
     """Layer 0: weight .3 (amplitude 1) to .8 (amplitude 3) on position i + o_j, as measured; deeper
@@ -362,66 +315,24 @@ def test_head_j_looks_at_its_neighbour(amplitude, low, high, heads, hidden, embe
             assert float((best == offset).float().mean()) > 0.8, (depth, head)
 
 
-@pytest.mark.parametrize(("heads", "hidden"), [(4, 128), (8, 256)])
-def test_position_0_looks_at_all_of_the_sequence(heads: int, hidden: int) -> None:
+def test_position_0_looks_at_all_of_the_sequence() -> None:
     """What a classifier reads: no head of it prefers a neighbour, and a free head spreads its
     attention wherever it stands."""
-    first = attention_weights(
-        local_encoder(amplitude=3.0, heads=heads, hidden=hidden, embedding=128)
-    )[0]
+    first = attention_weights(local_encoder(amplitude=3.0, heads=4, hidden=128, embedding=128))[0]
     assert float(first[:, 0].max()) < 0.25  # of 64
-    assert float(first[local_heads(heads) :].amax(-1).mean()) < 0.25
-    assert float(first[: local_heads(heads), 8:].amax(-1).mean()) > 0.6
-
-
-def test_the_preferred_logit_is_four_times_the_amplitude() -> None:
-    """Without the ordinary random weights and with a subspace of unit mean square, exactly."""
-    for amplitude in (1.0, 3.0):
-        encoder = local_encoder(amplitude=amplitude, heads=4, hidden=128, embedding=128)
-        q, _, _ = encoder.blocks[0].qkv.weight.detach().view(3, 4, 32, 128)  # type: ignore[union-attr]
-        at, s = position_subspace(40, 32), math.sqrt(amplitude * 4 * math.sqrt(32) / 32)
-        for head in range(4):
-            turned = at @ (s * rotation(head_offset(head), 32)).T
-            logits = turned[10] @ (s * at).T / math.sqrt(32)
-            assert int(logits.argmax()) == 10 + head_offset(head)
-            assert float(logits.max()) == pytest.approx(4 * amplitude, rel=1e-4)
-            if head >= local_heads(4):
-                continue
-            # and the weights really hold that rotation: what is left is noise
-            assert std(
-                q[head][:32, :32] - s * rotation(head_offset(head), 32)
-            ) < 1.3 * NOISE / math.sqrt(128)
-
-
-@pytest.mark.parametrize("field", ["hidden_size", "embedding_size"])
-def test_the_words_get_through(field: str) -> None:
-    """Small-like halves (embedding narrower or wider than the generator's state, one head in it):
-    the words decide the first hidden states."""
-    b = electra(generator_size=0.25, **{field: 32})
-    for half in b.exports.values():
-        one, other = (
-            half.encoder.embed(pack([[ids]], row_length=4))
-            for ids in ([7, 8, 9, 10], [11, 12, 13, 14])
-        )
-        assert std(one - other) > 0.2 * std(one), half.encoder.shape
-    assert TINY["generator_size"] != 0.25
+    assert float(first[2:].amax(-1).mean()) < 0.25
+    assert float(first[:2, 8:].amax(-1).mean()) > 0.6
 
 
 # ------------------------------------------------------------- words that start from given vectors
 
 
-@pytest.mark.parametrize(
-    ("init", "width", "scale"), [("bert", 0, 0.02), ("published", 0, 0.02), ("local", 16, 0.1)]
-)
-@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("local", 16, 0.1)])
+@pytest.mark.parametrize("tie", ["none", "embeddings"])
 def test_words_start_from_vectors(tie: str, init: str, width: int, scale: float) -> None:
     """Behind the position subspace, in every table of words; a word without a vector and everything
     else stay as they were."""
-    fields: dict[str, Any] = {
-        "tie": tie,
-        "init": init,
-        "generator_size": 1.0 if tie == "all" else 0.5,
-    }
+    fields: dict[str, Any] = {"tie": tie, "init": init}
     asked: list[int] = []
 
     def vectors(dimensions: int) -> Tensor:

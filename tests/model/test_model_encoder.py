@@ -1,21 +1,10 @@
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 
-from batches import (
-    VOCAB,
-    encoder_of,
-    pack,
-    packed_batches,
-    ragged_batch,
-    sequences_of,
-    text_batch,
-)
+from batches import VOCAB, encoder_of, pack, packed_batches, ragged_batch, sequences_of, text_batch
 from electrify.model.attention import Backend
 from electrify.model.encoder import Encoder
 from electrify.model.init import init_bert
@@ -49,59 +38,6 @@ def encoder(
             if p.ndim == 1:
                 p.add_(0.1 * torch.randn(p.shape, generator=rng))
     return made.eval()
-
-
-# ---------------------------------------------------------------- against the definition
-
-
-def by_definition(e: Encoder, ids: list[int], segments: list[int]) -> np.ndarray:
-    """The post-norm encoder on one sequence, written from the paper in numpy and float64
-    (1706.03762, 1810.04805)."""
-    w = {n: p.detach().double().numpy() for n, p in e.named_parameters()}
-    erf = np.vectorize(math.erf)
-
-    def norm(x: np.ndarray, name: str) -> np.ndarray:
-        centred = x - x.mean(-1, keepdims=True)
-        return (
-            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * w[f"{name}.weight"]
-            + w[f"{name}.bias"]
-        )
-
-    def linear(x: np.ndarray, name: str) -> np.ndarray:
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    x = (
-        w["embeddings.words.weight"][ids]
-        + w["embeddings.positions.weight"][: len(ids)]
-        + w["embeddings.segments.weight"][segments]
-    )
-    x = linear(norm(x, "embeddings.norm"), "project")
-    width = e.shape.head_width
-    for i in range(e.shape.num_hidden_layers):
-        b = f"blocks.{i}"
-        q, k, v = np.split(linear(x, f"{b}.qkv"), 3, axis=-1)
-        mixed = np.zeros_like(x)
-        for h in range(e.shape.num_attention_heads):
-            cut = slice(h * width, (h + 1) * width)
-            scores = np.exp(q[:, cut] @ k[:, cut].T / math.sqrt(width))
-            mixed[:, cut] = scores / scores.sum(-1, keepdims=True) @ v[:, cut]
-        x = norm(x + linear(mixed, f"{b}.out"), f"{b}.norm1")
-        up = linear(x, f"{b}.up")
-        x = norm(x + linear(up * 0.5 * (1 + erf(up / math.sqrt(2))), f"{b}.down"), f"{b}.norm2")
-    return x
-
-
-@pytest.mark.parametrize("backend", ["matmul", "sdpa"])
-def test_the_definition(backend: Backend) -> None:
-    e, tokens = encoder(backend=backend), ragged_batch()
-    out = e(tokens).detach().double().numpy()
-    for _, _, cut in sequences_of(tokens):
-        np.testing.assert_allclose(
-            out[cut],
-            by_definition(e, tokens.ids_T[cut].tolist(), tokens.segment_T[cut].tolist()),
-            rtol=1e-5,
-            atol=1e-5,
-        )
 
 
 # ---------------------------------------------------------- a sequence does not know its neighbours
@@ -170,15 +106,6 @@ def test_a_changed_token_reaches_its_own_sequence_and_no_other() -> None:
         ids[cut.start + 1] = 6 + (ids[cut.start + 1] - 5) % (VOCAB - 6)
         moved = (e(tokens.with_ids(ids)) - e(tokens)).abs().amax(-1) > 0
         assert moved.nonzero().flatten().tolist() == list(range(cut.start, cut.stop))
-
-
-def test_positions_and_segments_count() -> None:
-    e = encoder()
-    tokens = pack([[[7, 7, 7, 7]]], row_length=4)
-    out = e(tokens).detach()
-    assert float((out[0] - out[1]).abs().max()) > 1e-2, "positions"
-    flipped = Tokens(tokens.ids_T, tokens.seq_T, tokens.pos_T, 1 - tokens.segment_T, row_length=4)
-    assert float((e(flipped).detach() - out).abs().max()) > 1e-2, "segments"
 
 
 # ---------------------------------------------------------------- autocast and dropout

@@ -9,23 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from stubs import At, FixedHead, FixedLM, HeadAt, part
+from stubs import At, FixedHead, HeadAt, at_places, generator, outcome, part, total, whole
 
-from batches import built, counts_of, draws_of, pack, ragged_batch, terms_of, value
-from electrify.corruption.choosing import Chooser
-from electrify.corruption.generator import Generator
-from electrify.corruption.masking import MaskMix
-from electrify.corruption.sampling import Sampling
+from batches import built, counts_of, draws_of, ragged_batch, terms_of, value
+from electrify.build import Built
 from electrify.draws import Draws
-from electrify.flop_counts import Convention, passes_flops
 from electrify.objectives.corrective import Correction, Corrective, corrected
 from electrify.recipe import first_update
 from electrify.terms import weighted
-from electrify.tokens import SpecialIds, Tokens
+from electrify.tokens import Tokens
 
-BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0}
 CORRECTIONS: list[Correction] = ["plain", "gate", "copy"]
 
@@ -34,21 +29,10 @@ def by_hand(correction: Correction) -> tuple[Corrective, FixedHead, HeadAt]:
     """The generator puts 7 where 5 stood, and 6, which is right, at the place after it. The encoder
     takes the first for replaced with .880797 and the second with .268941, and gives the originals 5
     and 6 a probability of 8 / 15."""
-    drawn = torch.zeros(5, 8)
-    drawn[1, 7] = drawn[2, 6] = 50.0
-    generator = Generator(
-        MaskMix(Chooser(BASIC, 8, rate=0.9), BASIC, 8, mix=(1.0, 0.0, 0.0)),
-        part(FixedLM(drawn)),
-        sampling=Sampling(),
-    )
-    believed = torch.zeros(5, 8)
-    believed[1, 5] = believed[2, 6] = math.log(8.0)
+    corrector = HeadAt(at_places(5, {(1, 5): math.log(8.0), (2, 6): math.log(8.0)}))
     head = FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])
-    corrector = HeadAt(believed)
-    objective = Corrective(
-        generator, part(At()), part(head), part(corrector), correction=correction
-    )
-    return objective, head, corrector
+    parts = generator(), part(At()), part(head), part(corrector)
+    return Corrective(*parts, correction=correction), head, corrector
 
 
 CE = math.log(15 / 8)  # .628609
@@ -59,18 +43,15 @@ BY_HAND = {"plain": 2 * CE, "gate": 1.149738 * CE, "copy": 0.755537 + 0.134110}
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
 def test_by_hand(correction: Correction) -> None:
-    tokens = pack([[[2, 5, 6, 3]]], row_length=5)
     objective, head, corrector = by_hand(correction)
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    counts = counts_of(objective, tokens, draws_of(tokens))
-    assert {n: int(c) for n, c in counts.items()} == {"generator": 2, "rtd": 4, "correct": 2}
+    terms, counts = outcome(objective)
+    assert whole(counts) == {"generator": 2, "rtd": 4, "correct": 2}
     assert value(terms["generator"].sum) == 50.0
     # As in Electra's example: labels 0 1 0 0.
     assert value(terms["rtd"].sum) == pytest.approx(2.107414, abs=1e-6)
-    assert value(terms["correct"].sum) == pytest.approx(BY_HAND[correction], abs=2e-6)
-    assert int(terms["correct"].count) == 2
+    assert total(terms["correct"]) == (pytest.approx(BY_HAND[correction], abs=2e-6), 2)
     # 7 at the first place: 5 is the likeliest token there, so both are right.
-    assert (value(terms["correct_accuracy"].sum), int(terms["correct_accuracy"].count)) == (2.0, 2)
+    assert total(terms["correct_accuracy"]) == (2.0, 2)
     assert int(terms["correct_accuracy_replaced"].count) == 1
     loss = weighted(terms, WEIGHTS, counts)
     want = 50 / 2 + 50 * 2.107414 / 4 + BY_HAND[correction] / 2
@@ -88,20 +69,14 @@ def test_by_hand(correction: Correction) -> None:
     assert float(corrector.logits_TV.grad[1, 5]) == pytest.approx(
         share * 0.5 * (8 / 15 - 1), abs=1e-5
     )
-
-
-def test_only_the_chosen_places_are_corrected() -> None:
-    tokens = pack([[[2, 5, 6, 3]]], row_length=5)
-    objective, _, corrector = by_hand("plain")
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    terms["correct"].sum.backward()
-    assert corrector.logits_TV.grad is not None
+    # And nothing at the places that were not chosen.
     assert corrector.logits_TV.grad.any(1).tolist() == [False, True, True, False, False]
 
 
 logits = st.floats(-30, 30, width=32)
 
 
+@settings(max_examples=25)
 @given(st.lists(logits, min_size=2, max_size=9), logits, st.data())
 def test_corrections_in_their_own_words(believed, detected, data):
     """Against the formulas of the docstring in float64; `copy` sums to 1 over the tokens that may
@@ -124,21 +99,26 @@ def test_corrections_in_their_own_words(believed, detected, data):
     assert float((-copied_V).exp().sum()) == pytest.approx(1.0, abs=1e-4)
 
 
+def same_weights(recipe: str, one: Built) -> Built:
+    """Another objective, with the encoder, the generator and, where it fits, the head of this."""
+    other = built(recipe, mask_rate=0.4)
+    kept, lm = other.discriminator, other.exports["generator"]
+    kept.encoder.load_state_dict(one.discriminator.encoder.state_dict())
+    lm.encoder.load_state_dict(one.exports["generator"].encoder.state_dict())
+    lm.head.load_state_dict(one.exports["generator"].head.state_dict())
+    if type(kept.head) is type(one.discriminator.head):
+        kept.head.load_state_dict(one.discriminator.head.state_dict())
+    return other
+
+
 @pytest.mark.parametrize("correction", CORRECTIONS)
 def test_what_it_has_in_common_with_other_objectives(correction: str) -> None:
     """The same weights: the detection is Electra's, and the plain correction is Replace MLM's."""
     one = built("corrective-tiny", mask_rate=0.4, correction=correction)
     tokens = ragged_batch()
     terms = terms_of(one.objective, tokens, draws_of(tokens))
-    electra: Any = built("electra-tiny", mask_rate=0.4)
-    replace_mlm: Any = built("replace-mlm-tiny", mask_rate=0.4)
-    for other in (electra, replace_mlm):
-        other.discriminator.encoder.load_state_dict(one.discriminator.encoder.state_dict())
-        other.exports["generator"].head.load_state_dict(one.exports["generator"].head.state_dict())
-        other.exports["generator"].encoder.load_state_dict(
-            one.exports["generator"].encoder.state_dict()
-        )
-    electra.discriminator.head.load_state_dict(one.discriminator.head.state_dict())
+    electra = same_weights("electra-tiny", one)
+    replace_mlm: Any = same_weights("replace-mlm-tiny", one)
     replace_mlm.discriminator.head.load_state_dict(one.exports["corrector"].head.state_dict())
     judged = terms_of(electra.objective, tokens, draws_of(tokens))
     assert value(terms["rtd"].sum) == value(judged["rtd"].sum)
@@ -222,8 +202,8 @@ def test_at_the_end_a_masked_language_model() -> None:
     assert int(terms_of(plain.objective, tokens, at_progress(1.0, tokens))["rtd"].count) > 0
 
 
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.4, 0.7, 1 / 3])
-@pytest.mark.parametrize("max_steps", [10, 30, 999, 10_000])
+@pytest.mark.parametrize("share", [0.1, 0.3, 1 / 3])
+@pytest.mark.parametrize("max_steps", [10, 999])
 def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
     """What the plan does and what the loop, the log and FLOPs are told is one update."""
     objective: Any = built("corrective-tiny", mlm_share=share).objective
@@ -242,13 +222,8 @@ def test_the_update_at_which_it_changes(share: float, max_steps: int) -> None:
 
 def test_only_detection_after_it() -> None:
     one: Any = built("corrective-tiny", mask_rate=0.4, mlm_share=0.4, correction="none")
-    electra: Any = built("electra-tiny", mask_rate=0.4)
+    electra = same_weights("electra-tiny", one)
     tokens = ragged_batch()
-    electra.discriminator.encoder.load_state_dict(one.discriminator.encoder.state_dict())
-    electra.discriminator.head.load_state_dict(one.discriminator.head.state_dict())
-    theirs, ours = (b.exports["generator"] for b in (electra, one))
-    theirs.encoder.load_state_dict(ours.encoder.state_dict())
-    theirs.head.load_state_dict(ours.head.state_dict())
     late = at_progress(0.7, tokens)
     terms = terms_of(one.objective, tokens, late)
     assert int(terms["correct"].count) == 0
@@ -261,24 +236,3 @@ def test_only_detection_after_it() -> None:
     assert all(p.grad is not None for p in one.discriminator.encoder.parameters()), (
         "the word table, too"
     )
-
-
-@pytest.mark.parametrize("convention", ["hardware", "paper"])
-def test_the_cost_of_its_periods(convention: Convention) -> None:
-    """First that of Replace MLM with the same networks, then with correction, or of Electra."""
-    how: dict[str, Any] = {"row_length": 32, "convention": convention}
-
-    def cost(recipe: str, **fields: Any) -> list[float]:
-        objective: Any = built(recipe, **fields).objective
-        return [passes_flops(p.passes, **how) for p in objective.periods()]
-
-    (replace_mlm,), (electra,), (plain,) = map(
-        cost, ("replace-mlm-tiny", "electra-tiny", "corrective-tiny")
-    )
-    assert cost("corrective-tiny", mlm_share=0.4) == pytest.approx([replace_mlm, plain])
-    assert cost("corrective-tiny", mlm_share=0.4, correction="none") == pytest.approx(
-        [replace_mlm, electra]
-    )
-    fields = {"mlm_share": 0.3, "mlm_end_share": 0.2}
-    assert cost("corrective-tiny", **fields) == pytest.approx([replace_mlm, plain, replace_mlm])
-    assert plain > max(electra, replace_mlm)

@@ -10,61 +10,50 @@ from typing import Any
 
 import pytest
 import torch
-from stubs import At, FixedHead, FixedLM, HeadAt, Ids, StubHead, part
+from stubs import (
+    BASIC,
+    At,
+    FixedHead,
+    HeadAt,
+    Ids,
+    StubHead,
+    at_places,
+    chooser,
+    generator,
+    outcome,
+    part,
+    total,
+)
 from torch import Tensor, nn
 
 from batches import built, corrupted, counts_of, draws_of, pack, ragged_batch, terms_of, value
-from electrify.corruption.choosing import Chooser
 from electrify.corruption.frequency import Frequency
 from electrify.corruption.generator import Generated, Generator
-from electrify.corruption.masking import Corrupted, MaskMix, substitute
+from electrify.corruption.masking import Corrupted, substitute
 from electrify.corruption.plan import Plan, count
-from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, baseline, reward
 from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra
-from electrify.objectives.electric import Electric
+from electrify.objectives.electric import log_odds
+from electrify.objectives.metrics import detection_summary
 from electrify.objectives.mlm import MLM
-from electrify.terms import Loss, Terms, weighted
-from electrify.tokens import SpecialIds, Tokens
+from electrify.terms import Loss, Terms
+from electrify.tokens import Tokens
 from electrify.train.start import discriminator_names
-from systems import STUDY
-
-BASIC = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-TEXT = [[[2, 5, 6, 3]]]
-
-
-def chooser() -> Chooser:
-    return Chooser(BASIC, 8, rate=0.9)  # both words of TEXT
-
-
-def generator() -> Generator:
-    """Sure of 7 at position 1 (the original is 5) and of 6 at position 2 (which is right)."""
-    logits = torch.zeros(5, 8)
-    logits[1, 7] = logits[2, 6] = 50.0
-    return Generator(
-        MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)),
-        part(FixedLM(logits)),
-        sampling=Sampling(),
-    )
-
 
 # ---------------------------------------------------------------- by hand
 
 
 def test_electra_15_grades_the_chosen_tokens_only() -> None:
-    tokens = pack(TEXT, row_length=5)
     objective = Electra(generator(), part(Ids()), part(FixedHead([2.0, -1.0])), loss_on="chosen")
-    terms = terms_of(objective, tokens, draws_of(tokens))
+    terms, counts = outcome(objective)
     # Labels 1 (replaced) and 0: softplus(-2) + softplus(-1) = .126928 + .313262.
-    assert value(terms["rtd"].sum) == pytest.approx(0.440190, abs=1e-6)
-    assert (
-        int(terms["rtd"].count) == int(counts_of(objective, tokens, draws_of(tokens))["rtd"]) == 2
-    )
+    assert total(terms["rtd"]) == (pytest.approx(0.440190, abs=1e-6), 2)
+    assert int(counts["rtd"]) == 2
     assert value(terms["rtd_loss_replaced"].sum) == pytest.approx(0.126928, abs=1e-6)
     watched = Electra(generator(), part(Ids()), part(ByToken()), loss_on="chosen").eval()
-    found = terms_of(watched, tokens, draws_of(tokens))
+    found, _ = outcome(watched)
     assert [found[f"rtd{which}_detection"].sum.sum(1).tolist() for which in ("", "_chosen")] == [
         [3, 1],
         [1, 1],
@@ -73,30 +62,20 @@ def test_electra_15_grades_the_chosen_tokens_only() -> None:
 
 def test_frequency_never_asks_the_context() -> None:
     """All counts on 7: every chosen token becomes 7; specials have counts and are never drawn."""
-    tokens = pack(TEXT, row_length=5)
-    counts = torch.tensor([9, 9, 9, 9, 9, 0, 0, 1])
-    encoder = Ids()
-    objective = Electra(
-        Frequency(chooser(), BASIC, 8, counts_V=counts),
-        part(encoder),
-        part(FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])),
-    )
-    terms = terms_of(objective, tokens, draws_of(tokens))
+    corruptor = Frequency(chooser(), BASIC, 8, counts_V=torch.tensor([9, 9, 9, 9, 9, 0, 0, 1]))
+    encoder, head = Ids(), FixedHead([0.0, 2.0, -1.0, 0.5, 100.0])
+    terms, counts = outcome(Electra(corruptor, part(encoder), part(head)))
     assert encoder.saw_T.tolist() == [2, 7, 7, 3, 0]
     # Labels 0 1 1 0: softplus of 0, -2, 1 and .5 = .693147 + .126928 + 1.313262 + .974077
     assert value(terms["rtd"].sum) == pytest.approx(3.107414, abs=1e-6)
     assert "generator" not in terms
-    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"rtd"}
+    assert counts.keys() == {"rtd"}
 
 
 def test_replace_mlm_reads_samples_and_predicts_the_original() -> None:
-    tokens = pack(TEXT, row_length=5)
-    logits = torch.zeros(5, 8)
-    logits[1, 5] = logits[2, 6] = math.log(8.0)  # probability 8 / 15
+    believed = at_places(5, {(1, 5): math.log(8.0), (2, 6): math.log(8.0)})  # 8 / 15
     encoder = At()
-    terms = terms_of(
-        MLM(generator(), part(encoder), part(HeadAt(logits))), tokens, draws_of(tokens)
-    )
+    terms, _ = outcome(MLM(generator(), part(encoder), part(HeadAt(believed))))
     assert encoder.saw_T.tolist() == [2, 7, 6, 3, 0]
     assert value(terms["mlm"].sum) == pytest.approx(2 * math.log(15 / 8), abs=1e-5)
     assert value(terms["generator"].sum) == 50.0
@@ -119,17 +98,42 @@ class Logits(nn.Module):
 
 def test_all_tokens_by_hand() -> None:
     """Gate 1/2 everywhere, 1/8 for every word: a copy has 1/2 + 1/16, the replaced token 1/16."""
-    tokens = pack(TEXT, row_length=5)
-    objective = AllTokensMLM(
-        generator(), part(Ids()), part(Logits(torch.zeros(8))), part(FixedHead([0.0] * 5))
-    )
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    assert value(terms["all_tokens"].sum) == pytest.approx(
-        -3 * math.log(9 / 16) - math.log(1 / 16), abs=1e-5
-    )
-    assert int(terms["all_tokens"].count) == 4
+    head, gate = Logits(torch.zeros(8)), FixedHead([0.0] * 5)
+    terms, _ = outcome(AllTokensMLM(generator(), part(Ids()), part(head), part(gate)))
+    wanted = -3 * math.log(9 / 16) - math.log(1 / 16)
+    assert total(terms["all_tokens"]) == (pytest.approx(wanted, abs=1e-5), 4)
     assert value(terms["all_tokens_loss_replaced"].sum) == pytest.approx(math.log(16), abs=1e-5)
     assert value(terms["softmax_loss_replaced"].sum) == pytest.approx(math.log(8), abs=1e-5)
+
+
+def test_the_sentence_head_by_hand() -> None:
+    """Two sequences, the second left whole in effect (its draws are right): labels 1 and 0."""
+    tokens = pack([[[2, 5, 3], [2, 6, 3]]], row_length=7)
+    corruptor = generator(at_places(7, {(1, 7): 50.0, (4, 6): 50.0}))
+    heads = {"sentence_head": part(FixedHead([2.0] * 7))}
+    objective = Electra(corruptor, part(Ids()), part(FixedHead([0.0] * 7)), **heads)
+    terms, counts = outcome(objective, tokens)
+    assert total(terms["sentence"]) == (pytest.approx(0.126928 + 2.126928, abs=1e-5), 2)
+    assert int(counts["sentence"]) == 2
+    assert value(terms["sentence_accuracy"].sum) == 1
+
+
+def test_electric_takes_the_odds_of_each_sequence() -> None:
+    tokens = pack([[[2, 5, 6, 7, 3], [2, 5, 3]]], row_length=9)
+    words = (tokens.ids_T > 4) & tokens.real_T
+    noise = Plan(torch.tensor([1, 6]), words, torch.zeros(()))
+    found = log_odds(Corrupted(tokens, tokens.ids_T, noise))
+    assert found[1].item() == pytest.approx(math.log(1 / 2))  # one of three
+    assert found[6].item() == pytest.approx(0.0)  # one of one: n - k counts as 1
+
+
+def test_the_gate_is_watched_as_a_detector() -> None:
+    """It is shut at the replaced token alone, and finds it."""
+    head, gate = Logits(torch.zeros(8)), FixedHead([2.0, -2.0, 2.0, 2.0, -9.0])
+    objective = AllTokensMLM(generator(), part(Ids()), part(head), part(gate)).eval()
+    terms, _ = outcome(objective)
+    found = detection_summary(terms["copy_detection"].sum)
+    assert (found["auc"], found["precision"], found["recall"]) == (1.0, 1.0, 1.0)
 
 
 # ---------------------------------------------------------------- adversarial
@@ -140,11 +144,8 @@ class Drawn(nn.Module):
 
     def __init__(self, logits_MV: Tensor) -> None:
         super().__init__()
-        self.logits_MV, self.now_M, self.chooser = (
-            nn.Parameter(logits_MV),
-            torch.tensor([5, 6]),
-            chooser(),
-        )
+        self.logits_MV = nn.Parameter(logits_MV)
+        self.now_M, self.chooser = torch.tensor([5, 6]), chooser()
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = replace(self.chooser.plan(tokens, draws, fixed=fixed), shown_M=torch.full((2,), 4))
@@ -153,9 +154,8 @@ class Drawn(nn.Module):
 
     def forward(self, tokens: Tokens, plan: Plan) -> Generated:
         own = {"mask_id": 4, "states_MD": self.logits_MV[:, :3], "p_MV": None}
-        return Generated(
-            substitute(tokens, plan, self.now_M), tokens.ids_T, plan, self.logits_MV, **own
-        )
+        changed = substitute(tokens, plan, self.now_M)
+        return Generated(changed, tokens.ids_T, plan, self.logits_MV, **own)
 
     def likelihood(self, z: Generated) -> dict[str, Loss]:
         return Generator.likelihood(part(self), z)
@@ -178,44 +178,33 @@ class ByToken(StubHead):
 def test_reinforce_is_the_exact_gradient_of_the_expected_reward() -> None:
     """Every pair of draws weighted by its probability; the baseline, whatever it says, drops out of
     the expectation."""
-    tokens = pack(TEXT, row_length=5)
     corruptor = Drawn(torch.randn(2, 8, generator=torch.Generator().manual_seed(1)))
-    objective = Adversarial(
-        part(corruptor), part(Ids()), part(ByToken()), part(FixedHead([0.7, -1.1]))
-    )
+    heads = part(ByToken()), part(FixedHead([0.7, -1.1]))
+    objective = Adversarial(part(corruptor), part(Ids()), *heads)
     p_MV = corruptor.logits_MV.detach().softmax(-1)
     found = torch.zeros(2, 8)
     for a, b in itertools.product(range(8), repeat=2):
         corruptor.now_M = torch.tensor([a, b])
-        (gradient,) = torch.autograd.grad(
-            terms_of(objective, tokens, draws_of(tokens))["reinforce"].sum, [corruptor.logits_MV]
-        )
+        loss = outcome(objective)[0]["reinforce"].sum
+        (gradient,) = torch.autograd.grad(loss, [corruptor.logits_MV])
         found += p_MV[0, a] * p_MV[1, b] * gradient
     logits_V, was = torch.linspace(-2, 2, 8), torch.tensor([5, 6])
     paid_MV = torch.stack([reward(logits_V, torch.arange(8) != w) for w in was])
-    (exact,) = torch.autograd.grad(
-        (corruptor.logits_MV.softmax(-1) * paid_MV).sum(), [corruptor.logits_MV]
-    )
+    expected = (corruptor.logits_MV.softmax(-1) * paid_MV).sum()
+    (exact,) = torch.autograd.grad(expected, [corruptor.logits_MV])
     torch.testing.assert_close(found, -exact, rtol=1e-4, atol=1e-6)
 
 
 def test_adversarial_by_hand() -> None:
-    tokens = pack(TEXT, row_length=5)
     corruptor = Drawn(torch.zeros(2, 8))
     corruptor.now_M = torch.tensor([7, 6])  # replaced, original
-    objective = Adversarial(
-        part(corruptor),
-        part(Ids()),
-        part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])),
-        part(FixedHead([0.0, 0.0])),
-    )
-    terms = terms_of(objective, tokens, draws_of(tokens))
+    heads = part(FixedHead([0.0, 2.0, -1.0, 0.0, 0.0])), part(FixedHead([0.0, 0.0]))
+    terms, _ = outcome(Adversarial(part(corruptor), part(Ids()), *heads))
     # Paid the discriminator's loss: softplus(-2) = .126928 and softplus(-1) = .313262; the baseline
     # expects log 2 of both; log p = -log 8.
     assert value(terms["reward"].sum) == pytest.approx(0.440190, abs=1e-5)
-    assert value(terms["reinforce"].sum) == pytest.approx(
-        (0.440190 - 2 * math.log(2)) * math.log(8), abs=1e-4
-    )
+    wanted = (0.440190 - 2 * math.log(2)) * math.log(8)
+    assert value(terms["reinforce"].sum) == pytest.approx(wanted, abs=1e-4)
     assert float(baseline(torch.zeros(1))) == pytest.approx(math.log(2))
     # Cross-entropy of 1/2 towards exp(-reward) is log 2 whatever the target.
     assert value(terms["baseline"].sum) == pytest.approx(2 * math.log(2), abs=1e-5)
@@ -239,29 +228,6 @@ def test_noise_is_noise_also_where_it_equals_the_original() -> None:
 # ---------------------------------------------------------------- all of them
 
 
-@pytest.mark.parametrize("name", STUDY)
-def test_counts_are_the_terms_counts_and_the_weights_name_them(name: str) -> None:
-    from batches import tiny
-
-    objective: Any = built(f"{name}-tiny", mask_rate=0.4).objective
-    tokens = ragged_batch()
-    terms, counts = (
-        terms_of(objective, tokens, draws_of(tokens)),
-        counts_of(objective, tokens, draws_of(tokens)),
-    )
-    assert {n: int(c) for n, c in counts.items()} == {n: int(terms[n].count) for n in counts}
-    loss = weighted(terms, tiny(f"{name}-tiny").objective.term_weights, counts)
-    loss.backward()
-    assert bool(loss.isfinite())
-    assert all(
-        bool(t.sum.isfinite().all())
-        for t in terms_of(objective.eval(), tokens, draws_of(tokens)).values()
-    )
-    assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts), (
-        "rates carry no graph"
-    )
-
-
 @pytest.mark.parametrize("name", ["electra-15", "replace-mlm", "all-tokens-mlm", "electric"])
 def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name: str) -> None:
     """With tie none; the towers' and the generator's own loss reach them alone."""
@@ -272,9 +238,8 @@ def test_the_graders_gradient_never_reaches_the_generator_nor_the_other_way(name
     for term in counts_of(objective, tokens, draws_of(tokens)):
         objective.zero_grad(set_to_none=True)
         terms[term].sum.backward(retain_graph=True)
-        reached = {
-            id(p) for p in objective.parameters() if p.grad is not None and bool(p.grad.any())
-        }
+        grads = {id(p): p.grad for p in objective.parameters() if p.grad is not None}
+        reached = {key for key, grad in grads.items() if bool(grad.any())}
         assert reached
         assert (reached <= own) if term == "generator" else not reached & own, term
 
@@ -283,40 +248,25 @@ def test_disentangled_words() -> None:
     """The discriminator's loss moves its difference and not the generator's table; the generator's
     loss the reverse; values start equal."""
     b = built("electra-tiny", tie="gdes")
-    objective: Any = b.objective
-    words, table = (
-        b.discriminator.encoder.embeddings.words,
-        b.exports["generator"].encoder.embeddings.words,
-    )
+    words: Any = b.discriminator.encoder.embeddings.words
+    table = b.exports["generator"].encoder.embeddings.words
     assert torch.equal(words.weight.detach(), table.weight.detach())
     tokens = ragged_batch()
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    rtd = torch.autograd.grad(
-        terms["rtd"].sum, [table.weight, part(words).delta_VE], allow_unused=True, retain_graph=True
-    )
-    lm = torch.autograd.grad(
-        terms["generator"].sum, [table.weight, part(words).delta_VE], allow_unused=True
-    )
-    assert [g is not None for g in (*rtd, *lm)] == [False, True, True, False]
+    terms = terms_of(b.objective, tokens, draws_of(tokens))
+    both, how = [table.weight, words.delta_VE], {"allow_unused": True, "retain_graph": True}
+    found = [torch.autograd.grad(terms[name].sum, both, **how) for name in ("rtd", "generator")]
+    moved = [[g is not None for g in grads] for grads in found]
+    assert moved == [[False, True], [True, False]]
 
 
-def test_a_frozen_generator_has_no_gradient_and_no_loss() -> None:
-    objective: Any = built("two-stage-tiny").objective
-    assert not any(p.requires_grad for p in objective.corruptor.parameters())
-    tokens = ragged_batch()
-    assert counts_of(objective, tokens, draws_of(tokens)).keys() == {"rtd"}
-    assert not terms_of(objective, tokens, draws_of(tokens))["generator"].sum.requires_grad
+SENTENCE = {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}}
 
 
 @pytest.mark.parametrize(
     ("name", "fields", "heads"),
     [
         ("all-tokens-mlm", {}, {"copy_head."}),
-        (
-            "electra",
-            {"clean_rate": 0.2, "term_weights": {"generator": 1.0, "rtd": 50.0, "sentence": 1.0}},
-            {"sentence_head."},
-        ),
+        ("electra", SENTENCE, {"sentence_head."}),
         ("adversarial", {}, set()),
     ],
 )
@@ -327,40 +277,3 @@ def test_only_the_generators_parameters_take_its_learning_rate(name, fields, hea
     kept = discriminator_names(b)
     assert {n for n in names if n.startswith(("encoder.", "head.", *heads))} == kept
     assert all(n.startswith(("corruptor.", "baseline_head.")) for n in names - kept)
-
-
-def test_the_sentence_head_by_hand() -> None:
-    """Two sequences, the second left whole in effect (its draws are right): labels 1 and 0."""
-    tokens = pack([[[2, 5, 3], [2, 6, 3]]], row_length=7)
-    logits = torch.zeros(7, 8)
-    logits[1, 7] = logits[4, 6] = 50.0
-    corruptor = Generator(
-        MaskMix(chooser(), BASIC, 8, mix=(1.0, 0.0, 0.0)),
-        part(FixedLM(logits)),
-        sampling=Sampling(),
-    )
-    objective = Electra(
-        corruptor, part(Ids()), part(FixedHead([0.0] * 7)), sentence_head=part(FixedHead([2.0] * 7))
-    )
-    terms = terms_of(objective, tokens, draws_of(tokens))
-    assert value(terms["sentence"].sum) == pytest.approx(0.126928 + 2.126928, abs=1e-5)
-    assert (
-        int(terms["sentence"].count)
-        == int(counts_of(objective, tokens, draws_of(tokens))["sentence"])
-        == 2
-    )
-    assert value(terms["sentence_accuracy"].sum) == 1
-
-
-def test_electric_takes_the_odds_of_each_sequence() -> None:
-    from electrify.objectives.electric import log_odds
-
-    tokens = pack([[[2, 5, 6, 7, 3], [2, 5, 3]]], row_length=9)
-    words = (tokens.ids_T > 4) & tokens.real_T
-    noise = torch.zeros(9, dtype=torch.bool).index_fill(0, torch.tensor([1, 6]), True)
-    found = log_odds(
-        Corrupted(tokens, tokens.ids_T, Plan(noise.nonzero().squeeze(1), words, torch.zeros(())))
-    )
-    assert found[1].item() == pytest.approx(math.log(1 / 2))  # one of three
-    assert found[6].item() == pytest.approx(0.0)  # one of one: n - k counts as 1
-    assert isinstance(built("electric-tiny").objective, Electric)

@@ -19,7 +19,6 @@ from batches import (
     counts_of,
     draws_of,
     pack,
-    packed_batches,
     ragged_batch,
     terms_of,
     text_batch,
@@ -29,16 +28,9 @@ from batches import (
 from electrify.build import Built
 from electrify.corruption.cropping import crop
 from electrify.corruption.plan import enough
-from electrify.flop_counts import Convention, passes_flops
 from electrify.model.likelihood import token_ce
 from electrify.objectives.losses import binary_ce, partner_ce
-from electrify.objectives.metrics import (
-    BINS,
-    REACH,
-    detection_summary,
-    histogram,
-    summarise,
-)
+from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
 from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
@@ -46,13 +38,6 @@ RECIPES = ["electra-tiny", "bert-tiny"]
 
 
 # ---------------------------------------------------------------- losses
-
-
-def test_token_ce_by_hand() -> None:
-    logits = torch.tensor([[0.0, 0.0], [math.log(3), 0.0], [100.0, 0.0]])
-    loss = token_ce(logits.bfloat16(), torch.tensor([0, 1, 1]))
-    assert loss.dtype == torch.float32
-    assert loss.tolist() == pytest.approx([math.log(2), math.log(4), 100], rel=3e-3)
 
 
 @given(
@@ -147,7 +132,7 @@ def gradients(
     }
 
 
-CUTS = [(0, 1, 2, 3, 4), (0, 3, 4), (0, 1, 4)]
+CUTS = [(0, 1, 2, 3, 4), (0, 3, 4)]
 MANY_TERMS = [*RECIPES, "corrective-tiny", "teams-tiny", "amos-tiny"]
 GROUPS = [("coco-lm-tiny", (0, 2, 4))]  # of two rows, which no cut takes apart
 
@@ -178,53 +163,6 @@ def test_micro_batches_equal_the_whole(recipe: str, cuts: tuple[int, ...]) -> No
             atol=1e-6 * max(1.0, scale),
             msg=lambda m, name=name: f"{name}: {m}",
         )
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_pads_are_in_no_count_and_no_gradient(recipe: str) -> None:
-    """Other ids, positions and segments at the pads, more pads in each row, and a row of pads more:
-    the same terms and gradients."""
-    b, weights = built(recipe, mask_rate=0.3), tiny(recipe).objective.term_weights
-    tokens = ragged_batch()
-    whole, g_whole = gradients(b, [tokens], weights, whole=tokens)
-    pad = ~tokens.real_T
-    ids, pos, segment = (
-        t.masked_fill(pad, v)
-        for t, v in ((tokens.ids_T, 17), (tokens.pos_T, 5), (tokens.segment_T, 1))
-    )
-    rubbish = Tokens(ids, tokens.seq_T, pos, segment, row_length=32)
-    fields = torch.stack([tokens.ids_T, tokens.seq_T, tokens.pos_T, tokens.segment_T]).view(
-        4, -1, 32
-    )
-    wide = Tokens(*torch.nn.functional.pad(fields, (0, 8, 0, 1)).flatten(1), row_length=40)
-    for other in (rubbish, wide):
-        terms, g_other = gradients(b, [other], weights, whole=other)
-        assert {n: c for n, (_, c) in terms.items()} == {n: c for n, (_, c) in whole.items()}
-        assert {n: s for n, (s, _) in terms.items()} == pytest.approx(
-            {n: s for n, (s, _) in whole.items()}, rel=1e-5, abs=1e-5
-        )
-        scale = max(float(g.abs().max()) for g in g_whole.values())
-        for name, g in g_whole.items():
-            torch.testing.assert_close(
-                g_other[name],
-                g,
-                rtol=1e-5,
-                atol=2e-6 * max(1.0, scale),
-                msg=lambda m, name=name: f"{name}: {m}",
-            )
-
-
-@given(packed_batches())
-@settings(max_examples=25)
-def test_counts_are_known_before_the_forward_pass(tokens: Tokens) -> None:
-    for objective in _TWO:
-        terms = terms_of(objective, tokens, draws_of(tokens, seed=1))
-        for name, count in counts_of(objective, tokens, draws_of(tokens, seed=1)).items():
-            assert int(count) == int(terms[name].count)
-        assert all(bool(t.sum.isfinite().all()) for t in terms.values())
-
-
-_TWO: list = [built(r, mask_rate=0.3).objective for r in RECIPES]
 
 
 # ---------------------------------------------------------------- weights
@@ -296,6 +234,7 @@ def blind(counts_2B: Tensor) -> float:
     return float((negative * positive).sum() / (negative.sum() * positive.sum()) / 2)
 
 
+@settings(max_examples=20)
 @given(logits_and_labels)
 def test_detection_summary_is_sklearns(case: tuple[list[float], list[bool]]) -> None:
     logits, labels = torch.tensor(case[0], dtype=torch.float32), torch.tensor(case[1])
@@ -330,24 +269,13 @@ def test_auc_is_within_a_thousandth_of_sklearns(centre: float, spread: float, sh
     )
 
 
-def test_histogram_adds_up_and_leaves_pads_out() -> None:
+def test_histogram_leaves_pads_out() -> None:
     rng = torch.Generator().manual_seed(0)
-    logits, labels, where = (
-        8 * torch.randn(300, generator=rng),
-        torch.rand(300, generator=rng) < 0.3,
-        torch.rand(300, generator=rng) < 0.8,
-    )
-    whole = histogram(logits, labels, where)
-    parts = [
-        histogram(logits[i : i + 100], labels[i : i + 100], where[i : i + 100])
-        for i in (0, 100, 200)
-    ]
-    assert torch.equal(whole.sum, sum((p.sum for p in parts[1:]), parts[0].sum))
-    assert int(whole.sum.sum()) == int(where.sum())
-    assert whole.sum.sum(1).tolist() == [int((where & ~labels).sum()), int((where & labels).sum())]
-    assert detection_summary(whole.sum) == detection_summary(
-        histogram(logits[where], labels[where], where[where]).sum
-    )
+    logits = 8 * torch.randn(300, generator=rng)
+    labels, where = (torch.rand(300, generator=rng) < share for share in (0.3, 0.8))
+    found = histogram(logits, labels, where).sum
+    assert torch.equal(found, histogram(logits[where], labels[where], where[where]).sum)
+    assert found.sum(1).tolist() == [int((where & ~labels).sum()), int((where & labels).sum())]
 
 
 def test_bins_by_hand() -> None:
@@ -424,26 +352,6 @@ def test_groups_do_not_see_each_other(fixed: bool) -> None:
     assert value(whole.sum) > 1
 
 
-def test_in_bfloat16_the_cosines_are_compared_in_float32() -> None:
-    tokens = text_batch(seed=5, rows=8, row_length=32)
-    made = built("corrective-tiny", **ASKED).objective.eval()
-    whole = terms_of(made, tokens, draws_of(tokens))["contrast"]
-    with torch.autocast("cpu", torch.bfloat16):
-        half = terms_of(made, tokens, draws_of(tokens))["contrast"]
-    assert half.sum.dtype == torch.float32
-    assert value(half.sum) == pytest.approx(value(whole.sum), rel=0.02)
-
-
-def test_the_count_is_that_of_the_plan_and_empty_rows_count_nothing() -> None:
-    tokens = ragged_batch()
-    made = built("corrective-tiny", **ASKED).objective.eval()
-    plan = made.plan(tokens, draws_of(tokens))
-    terms = terms_of(made, tokens, draws_of(tokens))
-    assert int(plan.counts["contrast"]) == int(terms["contrast"].count)
-    moved: Any = plan.to("cpu")
-    assert torch.equal(moved.view.tokens.ids_T, vars(plan)["view"].tokens.ids_T)
-
-
 def test_gradients_reach_the_encoder_and_its_own_head_only() -> None:
     tokens = text_batch(seed=1, rows=4, row_length=32)
     made = built("corrective-tiny", **ASKED).objective
@@ -461,27 +369,6 @@ def test_gradients_reach_the_encoder_and_its_own_head_only() -> None:
     assert any(n.startswith("encoder.blocks.0") for n in reached)
 
 
-def test_it_learns_to_find_the_crops_of_text_that_it_has_not_seen() -> None:
-    made = built("corrective-tiny", **ASKED | {"contrast_rows": 8}).objective
-    optimizer = torch.optim.Adam(made.parameters(), lr=2e-3)
-    held_out = text_batch(seed=1000, rows=8, row_length=32)
-
-    def loss() -> float:
-        term = terms_of(made, held_out, draws_of(held_out))["contrast"]
-        return value(term.sum / term.count)
-
-    before = loss()
-    for step in range(40):
-        tokens = text_batch(seed=step, rows=8, row_length=32)
-        draws = draws_of(tokens, step=step)
-        plan = made.plan(tokens, draws)
-        terms = terms_of(made, tokens, draws)
-        optimizer.zero_grad()
-        weighted({n: terms[n] for n in WEIGHTS}, WEIGHTS, plan.counts).backward()
-        optimizer.step()
-    assert loss() < before - 0.1, before
-
-
 def test_in_its_first_part_a_run_has_no_contrast() -> None:
     tokens = text_batch(seed=1, rows=4, row_length=32)
     made = built("corrective-tiny", **ASKED | {"mlm_share": 0.5}).objective
@@ -492,26 +379,11 @@ def test_in_its_first_part_a_run_has_no_contrast() -> None:
     assert int(terms_of(made, tokens, late)["contrast"].count) > 0
 
 
-@pytest.mark.parametrize("convention", ["hardware", "paper"])
-def test_the_second_view_costs_a_pass_of_the_encoder(convention: Convention) -> None:
-    plain = built("corrective-tiny").objective
-    made = built("corrective-tiny", **ASKED).objective
-    cost = {
-        name: passes_flops(o.passes(), row_length=32, convention=convention)
-        for name, o in (("plain", plain), ("contrast", made))
-    }
-    electra = built("electra-tiny").objective
-    encoder = [p for p in electra.passes() if p.network is electra.encoder]
-    one = passes_flops(encoder, row_length=32, convention=convention)
-    assert cost["contrast"] - cost["plain"] == pytest.approx(one, rel=1e-6)
-
-
-@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_rows_of_padding_alone(training: bool, fixed: bool) -> None:
+def test_rows_of_padding_alone(fixed: bool) -> None:
     """What one of several processes may get of the last batch of a validation."""
     empty = pack([[], []], row_length=32)
-    objective = built("corrective-tiny", **ASKED).objective.train(training)
+    objective = built("corrective-tiny", **ASKED).objective.eval()
     terms = terms_of(objective, empty, draws_of(empty), fixed=fixed)
     for name in ("contrast", "contrast_accuracy"):
         assert (value(terms[name].sum), value(terms[name].count)) == (0.0, 0.0)

@@ -8,6 +8,23 @@ from two_networks import Family
 
 from electrify.architectures.deberta import DebertaShape
 from electrify.architectures.modernbert import ModernBertShape
+from electrify.model.shape import Shape
+
+
+def electra_shape(**numbers: Any) -> Shape:
+    """Three blocks; a projection, heads and vocabulary of odd sizes."""
+    return Shape(
+        **{
+            "vocab_size": 41,
+            "embedding_size": 8,
+            "hidden_size": 24,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 3,
+            "intermediate_size": 20,
+            "max_position_embeddings": 600,
+        }
+        | numbers
+    )
 
 
 def modernbert_shape(**numbers: Any) -> ModernBertShape:
@@ -47,6 +64,19 @@ def deberta_shape(**numbers: Any) -> DebertaShape:
     )
 
 
+ELECTRA = Family(
+    "electra",
+    "electra",
+    (
+        electra_shape(),
+        electra_shape(embedding_size=24, max_position_embeddings=40),
+        electra_shape(
+            hidden_size=10, num_hidden_layers=1, num_attention_heads=1, layer_norm_eps=1e-5
+        ),
+        electra_shape(vocab_size=101, embedding_size=24, hidden_size=12, num_attention_heads=2),
+        electra_shape(embedding_size=4, hidden_size=64, num_attention_heads=8, layer_norm_eps=1e-3),
+    ),
+)
 MODERNBERT = Family(
     "modernbert",
     "model",
@@ -59,7 +89,6 @@ MODERNBERT = Family(
         modernbert_shape(global_attn_every_n_layers=1, num_hidden_layers=2),
         modernbert_shape(global_attn_every_n_layers=9, local_attention=2, vocab_size=50),
     ),
-    narrow=modernbert_shape(local_attention=6),
 )
 DEBERTA = Family(
     "deberta",
@@ -75,6 +104,5 @@ DEBERTA = Family(
             position_buckets=64, max_position_embeddings=41, num_hidden_layers=1, vocab_size=50
         ),
     ),
-    narrow=deberta_shape(position_buckets=8),
 )
-FAMILIES = (MODERNBERT, DEBERTA)
+FAMILIES = (ELECTRA, MODERNBERT, DEBERTA)

@@ -1,5 +1,4 @@
-"""What of DeBERTa the library has no class for, against classes around its layers, float32; and
-configurations: what is read, and what is refused."""
+"""What of DeBERTa the library has no class for; its published configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +8,11 @@ import pytest
 import torch
 import transformers
 from families import DEBERTA, deberta_shape
-from two_networks import PAD, SPECIAL, close, numbers, padded, shaken
+from two_networks import SPECIAL, padded, same_gradients, shaken
 
 from electrify.architectures.deberta import DebertaShape
 from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
-from electrify.tokens import Tokens
 from published import DEBERTA_V3
 
 KNOWN = DEBERTA.architecture
@@ -54,105 +52,22 @@ def test_float64_tells_rounding_from_a_wrong_number(shape: DebertaShape) -> None
     assert float((logits_TV - wanted_TV)[tokens.real_T].abs().max()) < 1e-11
 
 
-# ---------------------------------------------------------------- the mask decoder
-
-
-def decoded(shape: DebertaShape, *, seed: int) -> ExportedModel:
-    made = DEBERTA.ours(shape, "token", seed=seed)
-    head = (
-        KNOWN.for_config({"mask_decoder": True})
-        .masked_lm_head(shape, made.encoder.embeddings.words)
-        .eval()
-    )
-    shaken(head, seed)
-    return ExportedModel(made.encoder, head, KNOWN.for_head(head))
-
-
-def decoding(own: ExportedModel) -> Any:
-    """The class that reads the folders, with our weights."""
-    known, table = own.architecture, own.table()
+def test_gradients_with_a_mask_decoder() -> None:
+    """By the class that reads the folders; those of the table of positions with them."""
+    shape: Any = DEBERTA.shapes[1]
+    plain = DEBERTA.ours(shape, "token", seed=11)
+    decoding = KNOWN.for_config({"mask_decoder": True})
+    head = decoding.masked_lm_head(shape, plain.encoder.embeddings.words).eval()
+    shaken(head, 11)
+    made = ExportedModel(plain.encoder, head, KNOWN.for_head(head))
+    table = made.table()
     how: dict[str, Any] = {"special": SPECIAL, "dropout": 0.5, "attention_dropout": 0.5}
-    shape: Any = own.encoder.shape
-    model = known.network_class(table.name)(known.hf_config(shape, "token", **how)).eval()
-    model.load_state_dict(to_theirs(table.rows, own.parameters()), strict=True)
-    return model
-
-
-@pytest.mark.parametrize("shape", DEBERTA.shapes, ids=range(len(DEBERTA.shapes)))
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-@torch.no_grad()
-def test_the_same_numbers_with_a_mask_decoder(shape: DebertaShape, left: bool) -> None:
-    """By the class that reads the folders, padded on either side; and packed."""
-    own = decoded(shape, seed=10)
-    lengths = [19, 7, 12, 1]
-    single = padded(lengths, left=left, seed=5)
-    real_T, row_B = single.real_T, torch.arange(1, 5)
-    theirs_BLV = decoding(own)(**KNOWN.inputs(single)).logits
-    found_MV = theirs_BLV.flatten(0, 1)[real_T]
-    packed = Tokens(
-        single.ids_T[real_T],
-        row_B.repeat_interleave(single.row_length)[real_T],
-        single.pos_T[real_T],
-        single.segment_T[real_T],
-        row_length=sum(lengths),
-    )
-    for tokens in (single, packed):
-        every_T = tokens.real_T.nonzero().flatten()
-        logits_MV = own.head(own.head.read(own.encoder, tokens, every_T))
-        close((logits_MV,), (found_MV,))
-    plain = DEBERTA.ours(shape, "token", seed=10)
-    assert float((numbers(plain, single)[1] - found_MV).abs().max()) > 0.1, "another network"
-
-
-def test_gradients_of_a_mask_decoder_agree_too() -> None:
-    """Those of the table of positions with them."""
-    made = decoded(DEBERTA.shapes[1], seed=11)
-    for part in (made.encoder, made.head):
-        part.eval()
-    model, tokens = decoding(made), padded([21, 13])
+    config = made.architecture.hf_config(shape, "token", **how)
+    model: Any = made.architecture.network_class(table.name)(config).eval()
+    model.load_state_dict(to_theirs(table.rows, made.parameters()), strict=True)
+    tokens = padded([21, 13])
     at_M = tokens.real_T.nonzero().flatten()
     made.head(made.head.read(made.encoder, tokens, at_M)).square().mean().backward()
     logits = model(**KNOWN.inputs(tokens)).logits.flatten(0, 1)
     logits[at_M].square().mean().backward()
-    named = dict(made.encoder.named_parameters(prefix="encoder"))
-    named |= dict(made.head.named_parameters(prefix="head"))
-    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    for row in made.table().rows:
-        mine, other = named[row.ours].grad, torch.cat([grads[n] for n in row.theirs])
-        if row.ours.endswith("words.weight"):
-            other[PAD] = mine[PAD]  # no gradient reaches [PAD] from their input
-        assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))
-
-
-# ---------------------------------------------------------------- DeBERTaV3's own head
-
-
-@pytest.mark.parametrize("shape", DEBERTA.shapes, ids=range(len(DEBERTA.shapes)))
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_the_same_numbers_with_its_own_head(shape: DebertaShape, left: bool) -> None:
-    """By the class that reads the folders, padded on either side; and packed."""
-    made = DEBERTA.ours(shape, "binary", seed=6)
-    head = KNOWN.rtd_head(shape, "v3").eval()
-    shaken(head, 6)
-    known = KNOWN.for_head(head)
-    own = ExportedModel(made.encoder, head, known)
-    table = own.table()
-    config = known.hf_config(shape, "binary", special=SPECIAL, dropout=0.5, attention_dropout=0.5)
-    model = known.network_class(table.name)(config).eval()
-    model.load_state_dict(to_theirs(table.rows, own.parameters()), strict=True)
-    lengths = [19, 7, 12, 1]
-    single = padded(lengths, left=left, seed=5)
-    found = DEBERTA.their_numbers(model, own, single)
-    real_T, row_B = single.real_T, torch.arange(1, 5)
-    packed = Tokens(
-        single.ids_T[real_T],
-        row_B.repeat_interleave(single.row_length)[real_T],
-        single.pos_T[real_T],
-        single.segment_T[real_T],
-        row_length=sum(lengths),
-    )
-    for tokens in (single, packed):
-        with torch.no_grad():
-            x_TD = own.encoder(tokens)
-            logits_T = head(head.inputs(x_TD, tokens))
-        close((x_TD[tokens.real_T], logits_T[tokens.real_T]), found)
+    same_gradients(made, model)

@@ -3,7 +3,7 @@ architecture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,8 +39,6 @@ class Family:
     trunk: str
     """The attribute of the library's classes that holds the encoder."""
     shapes: tuple[Any, ...]
-    narrow: Any
-    """One in which attention changes with the distance within a few tokens."""
 
     @property
     def architecture(self) -> Architecture:
@@ -111,6 +109,19 @@ def padded(lengths: list[int], *, left: bool = False, seed: int = 0, vocab: int 
     return Tokens(*fields, row_length=longest)
 
 
+def with_segments(tokens: Tokens, own: ExportedModel) -> Tokens:
+    """The later part of each sequence in the second segment, if there is one."""
+    two = own.encoder.shape.type_vocab_size > 1
+    return replace(tokens, segment_T=((tokens.pos_T > 5) & tokens.real_T & two).long())
+
+
+def as_counted(tokens: Tokens, own: ExportedModel) -> Tokens:
+    """With the positions that the library gives to tokens behind padding."""
+    if not own.architecture.counts_padding:
+        return tokens
+    return replace(tokens, pos_T=torch.arange(tokens.row_length).repeat(tokens.num_rows))
+
+
 def side_by_side(single: Tokens, lengths: list[int], *, row_length: int) -> Tokens:
     """Sequences of single rows in one row, and padding."""
     ids = single.ids_T.view(len(lengths), -1)
@@ -133,3 +144,18 @@ def close(one: tuple[Tensor, ...], other: tuple[Tensor, ...]) -> None:
         assert a.shape == b.shape
         assert float(a.std()) > 1e-2, "outputs that say nothing agree about everything"
         assert float((a - b).abs().max()) <= 1e-5 * max(1.0, float(a.abs().max()))
+
+
+def same_gradients(own: ExportedModel, model: nn.Module) -> None:
+    """Of every parameter, to 1e-5 of the largest of its tensor."""
+    named = dict(own.encoder.named_parameters(prefix="encoder"))
+    named |= dict(own.head.named_parameters(prefix="head"))
+    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    for row in own.table().rows:
+        mine, other = named[row.ours].grad, torch.cat([grads[n] for n in row.theirs])
+        assert mine is not None
+        if len(other) > len(mine):
+            other = other[1:]  # of the second label; the first one's logit is 0
+        if row.ours.endswith("words.weight"):
+            other[PAD] = mine[PAD]  # no gradient reaches [PAD] from their input
+        assert float((mine - other).abs().max()) <= 1e-5 * max(1.0, float(mine.abs().max()))

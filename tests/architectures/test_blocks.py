@@ -1,4 +1,4 @@
-"""What only DeBERTa's architecture has: blocks, FLOPs, recipes, and what is refused."""
+"""What only one architecture has: blocks, FLOPs, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import built, ragged_batch
+from electrify.errors import UserError
 from electrify.flop_counts import passes_flops
 from electrify.model import costs
-from electrify.model.blocks import DisentangledBlock
+from electrify.model.attention import ContextsByKind
+from electrify.model.blocks import DisentangledBlock, GatedBlock
 from electrify.model.costs import Pass
 from electrify.model.encoder import Encoder, Top
-from electrify.recipe import load, names
 
 WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 DEBERTA: dict[str, Any] = {"architecture": "deberta", "position_buckets": 16}
+MODERN: dict[str, Any] = {"architecture": "modernbert", "local_attention": 8}
 
 
 def test_shared_blocks_read_one_table() -> None:
@@ -69,6 +71,25 @@ def test_each_block_projects_the_rows_with_its_own_weights() -> None:
         assert all(not torch.equal(one, other) for one, other in pairwise(given))
 
 
+def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
+    fields = {"num_hidden_layers": 5, "global_attn_every_n_layers": 2}
+    encoder = built("bert-modernbert-tiny", **fields).discriminator.encoder
+    blocks = [b for b in encoder.blocks if isinstance(b, GatedBlock)]
+    assert [b.kind for b in blocks] == ["global", "local", "global", "local", "global"]
+    assert [b.window for b in blocks] == [None, 16, None, 16, None]
+    names = [n for n, _ in encoder.named_parameters() if "norm1" in n]
+    assert names == [f"blocks.{n}.norm1.weight" for n in range(1, 5)]
+    assert torch.equal(blocks[0].norm1(x := torch.randn(3, 32)), x)
+    contexts = encoder.contexts
+    assert isinstance(contexts, ContextsByKind)
+    thetas = {kind: one.rotary and one.rotary.theta for kind, one in contexts.reaches.items()}
+    assert thetas == {"global": 10_000.0, "local": 10_000.0}
+    other = built("bert-tiny", init="local", **MODERN).discriminator.encoder.contexts
+    assert isinstance(other, ContextsByKind)
+    theta = {kind: one.rotary and one.rotary.theta for kind, one in other.reaches.items()}
+    assert theta == {"global": 160_000.0, "local": 10_000.0}
+
+
 # ---------------------------------------------------------------- FLOPs
 
 
@@ -80,18 +101,16 @@ def counted(encoder: Encoder, tokens: Any) -> int:
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("buckets", [4, 16, 256])
-def test_hardware_is_what_torch_counts(buckets: int) -> None:
-    """To the operation, with the rows of the table that this row length reaches."""
-    fields = DEBERTA | {"position_buckets": buckets}
+# Where no window is narrower than a row; the rows of the table that this row length reaches.
+SHAPES = [MODERN | {"local_attention": 64}, *(DEBERTA | {"position_buckets": n} for n in (4, 256))]
+
+
+@pytest.mark.parametrize("fields", SHAPES, ids=str)
+def test_hardware_is_what_torch_counts(fields: dict[str, Any]) -> None:
     encoder = built("bert-tiny", init="local", **fields).discriminator.encoder
     tokens = ragged_batch()
-    how: dict[str, Any] = {
-        "row_length": 32,
-        "convention": "hardware",
-        "batch_rows": tokens.num_rows,
-    }
-    ours = passes_flops([Pass(encoder, 1.0, False)], **how)
+    how: dict[str, Any] = {"row_length": 32, "convention": "hardware"}
+    ours = passes_flops([Pass(encoder, 1.0, False)], batch_rows=tokens.num_rows, **how)
     assert len(tokens.ids_T) * ours == pytest.approx(counted(encoder, tokens), rel=1e-12)
 
 
@@ -106,7 +125,7 @@ def test_the_top_of_an_encoder_is_counted_too() -> None:
     assert top == pytest.approx(whole * 2 / 3, rel=1e-12)
 
 
-def test_the_paper_s_convention_by_hand() -> None:
+def test_the_paper_s_convention_of_deberta() -> None:
     """Of one block of width 8 with 2 heads and feed-forward 6, in rows of 10."""
     sizes = costs.Sizes(width=8, layers=1, length=10, vocab=50, heads=2, feed_forward=6)
     distances = 2 * (2 * 8 * 20)  # of queries and of keys
@@ -114,44 +133,21 @@ def test_the_paper_s_convention_by_hand() -> None:
     assert costs.relative_layer_flops(sizes) == costs.layer_flops(sizes) + distances + added
 
 
-# ---------------------------------------------------------------- recipes, and what is refused
-
-SIZES = ("tiny", "mini", "small", "base")
-MODELS = {"bert": "bert", "electra": "gdes", "corrective": "corrective"}
-
-
-def test_recipes_differ_from_their_models_in_the_encoder_only() -> None:
-    for objective, like in MODELS.items():
-        for size in SIZES:
-            name = f"{objective}-deberta-{size}"
-            assert name in names()
-            ours = load(name)
-            model = load(f"{like}-{'base' if size == 'small' else size}")
-            assert (ours.data, ours.objective, ours.corruption, ours.train) == (
-                model.data,
-                model.objective,
-                model.corruption,
-                model.train,
-            )
-            assert ours.model.tie == model.model.tie == ("gdes" if like == "gdes" else "embeddings")
-            assert (ours.model.init == "local") == (size in ("tiny", "mini"))
+def test_the_paper_s_convention_of_modernbert() -> None:
+    """Of one block of width 8 with 2 heads and feed-forward 6, in rows of 10, a window of 2."""
+    sizes = costs.Sizes(width=8, layers=1, length=10, vocab=50, heads=2, feed_forward=6)
+    qkv, turns = 3 * 2 * 64, 2 * 3 * 8
+    scores = 2 * 8 * 5 + 2 * 5 * (5 + 4 + 1)
+    mixed = 2 * 8 * 5 + 2 * 64
+    up, act, down = 2 * 8 * 12, 6 * 8 + 6, 2 * 6 * 8
+    rests = 2 * (4 * 8 + 8 + 5 * 8)  # dropout, residual, norm
+    want = qkv + turns + scores + mixed + up + act + down + rests
+    assert costs.gated_layer_flops(sizes, keys=5) == want
+    assert costs.words_flops(sizes) == 2 * 8 * 50 + 9 * 8
 
 
-def test_generators_have_the_width_and_half_the_depth() -> None:
-    for objective in ("electra", "corrective"):
-        for size in SIZES:
-            m = load(f"{objective}-deberta-{size}").model
-            own = m.generator_numbers()
-            assert own["num_hidden_layers"] == m.num_hidden_layers / 2
-            del own["num_hidden_layers"]
-            assert all(getattr(m, name) == n for name, n in own.items())
-
-
-def test_the_published_shapes() -> None:
-    """2111.09543, Table 2 and the published configurations."""
-    wide = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
-    for size, blocks in (("small", 6), ("base", 12)):
-        m = load(f"electra-deberta-{size}").model
-        assert {name: getattr(m, name) for name in wide} == wide
-        assert (m.num_hidden_layers, m.generator_num_hidden_layers) == (blocks, blocks // 2)
-        assert (m.max_position_embeddings, m.position_buckets) == (512, 256)
+def test_a_linear_head_has_no_class() -> None:
+    """Every head of the library's classes normalises the states; so coco-lm's, of one row, cannot
+    be exported, and the run is refused before it begins."""
+    with pytest.raises(UserError, match="discriminator could not be exported"):
+        built("corrective-tiny", rtd_head="linear", **MODERN | WIDE)

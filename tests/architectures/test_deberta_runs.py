@@ -1,5 +1,6 @@
-"""Runs with DeBERTa's mask decoder, by the real verbs: pre-training, going on, export, what reads
-the folder back, and starting from folders as Microsoft publishes its generators."""
+"""Runs with DeBERTa's mask decoder and with DeBERTaV3's own head that detects, by the real verbs:
+pre-training, export, what reads the folder back, and starting from folders as Microsoft publishes
+them."""
 
 from __future__ import annotations
 
@@ -13,23 +14,18 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file as load_tensors
-from short_runs import TEXTS, deberta_words
+from short_runs import TEXTS, deberta_words, detects_as_the_run, network
 from test_deberta_starts import line_of, published, same
 
 from electrify import cli
 from electrify.architectures.deberta import POSITIONS
-from electrify.build import Built, Vocabulary, compose
 from electrify.exporting.agreement import ExportError, check_folder
 from electrify.exporting.loading import quiet
 from electrify.recipe import load
 from electrify.scoring.pll import load_scorer
 from electrify.text.corpus import Corpus
 from electrify.tokens import from_sequences
-from electrify.train import checkpoint
-from small import (
-    DROPOUT,
-    mistake,
-)
+from small import DROPOUT, mistake, run
 
 
 def words(data: Path, folder: Path, name: str = "electra-deberta", **fields: Any) -> list[str]:
@@ -42,17 +38,6 @@ def decoder(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("decoder") / "run"
     assert cli.main(words(small_data, folder, **DROPOUT, learning_rate=0.01)) == 0
     return folder
-
-
-def network(data: Path, folder: Path) -> Built:
-    """That of the last checkpoint of a run."""
-    manifest = Corpus(data, "train").manifest
-    vocabulary = Vocabulary(manifest.vocab_size, manifest.special_ids)
-    built = compose(load(folder / "config.yaml"), vocabulary)
-    tensors, _ = checkpoint.load(folder / "checkpoint-8")
-    built.objective.load_state_dict(tensors["model"], strict=False)
-    built.objective.eval()
-    return built
 
 
 def test_the_folder_keeps_the_table(decoder: Path) -> None:
@@ -72,8 +57,7 @@ def test_the_folder_keeps_the_table(decoder: Path) -> None:
     assert POSITIONS not in load_tensors(decoder / "discriminator" / "model.safetensors")
 
 
-@pytest.mark.parametrize("part", ["head.positions.weight", "head.bias_V"])
-def test_the_export_is_checked_with_the_decoder(part: str, small_data: Path, decoder: Path) -> None:
+def test_the_export_is_checked_with_the_decoder(small_data: Path, decoder: Path) -> None:
     """Against a computation of its own: a table that is another is found, as any weight is."""
     built = network(small_data, decoder)
     special = Corpus(small_data, "train").manifest.special_ids
@@ -81,7 +65,7 @@ def test_the_export_is_checked_with_the_decoder(part: str, small_data: Path, dec
     assert check_folder(decoder / "generator", whole, special) < 1e-5
     odd = copy.deepcopy(whole)
     with torch.no_grad():
-        odd.parameters()[part].mul_(-1.1).add_(0.01)
+        odd.parameters()["head.positions.weight"].mul_(-1.1).add_(0.01)
     with pytest.raises(ExportError, match="computes other numbers"):
         check_folder(decoder / "generator", odd, special)
 
@@ -123,31 +107,67 @@ def test_a_frozen_generator_keeps_its_decoder(decoder, small_data, tmp_path, cap
     assert cli.main(line(mask_decoder=True)) == 0
 
 
-@pytest.mark.parametrize("recipe", ["electra-deberta-tiny", "bert-deberta-tiny"])
-def test_a_run_starts_from_a_published_generator(recipe, small_data, tmp_path, capsys):
+def test_a_run_starts_from_a_published_generator(small_data, tmp_path, capsys):
     """Every weight of its language model is used, and the table left under the same name; a run
     from the folder that this leaves finds all of it again."""
     start = published(tmp_path / "start", small_data)
-    part = "generator" if recipe.startswith("electra") else "discriminator"
     for folder in (tmp_path / "one", tmp_path / "two"):
-        fields = {f"init_{part}": start, "mask_decoder": True}
-        assert cli.main(line_of(small_data, folder, recipe, **fields)) == 0
-        assert f"{part}: {start}: every weight found and used" in capsys.readouterr().err
-        same(start, folder / part, "deberta.")
-        same(start, folder / part, "lm_predictions.")
-        assert POSITIONS in load_tensors(folder / part / "model.safetensors")
-        start = folder / part
+        fields = {"init_generator": start, "mask_decoder": True}
+        assert cli.main(line_of(small_data, folder, "electra-deberta-tiny", **fields)) == 0
+        assert f"generator: {start}: every weight found and used" in capsys.readouterr().err
+        same(start, folder / "generator", "deberta.")
+        same(start, folder / "generator", "lm_predictions.")
+        assert POSITIONS in load_tensors(folder / "generator" / "model.safetensors")
+        start = folder / "generator"
 
 
-def test_a_published_pair(small_data, tmp_path, capsys):
-    """Tables with disentangled gradients: of words the difference, of positions nothing, because
-    the discriminator does not read any."""
-    kept = published(tmp_path / "kept", small_data)
-    generator = published(tmp_path / "generator", small_data, blocks=1)
-    fields = {"init_discriminator": kept, "init_generator": generator, "mask_decoder": True}
-    fields |= {"rtd_head": "v3"}
-    line = line_of(small_data, tmp_path / "run", "electra-deberta-tiny", **fields)
-    assert cli.main(line) == 0
-    assert f"generator: {generator}: every weight found and used" in capsys.readouterr().err
-    same(generator, tmp_path / "run" / "generator", "deberta.")
-    same(kept, tmp_path / "run" / "discriminator", "deberta.")
+# ------------------------------------------------------------------ DeBERTaV3's own head
+
+HEAD = {
+    f"mask_predictions.{layer}.{part}"
+    for layer in ("LayerNorm", "dense", "classifier")
+    for part in ("weight", "bias")
+}
+
+
+@pytest.fixture(scope="module")
+def v3(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with dropout and with a rate at which the head changes."""
+    folder = tmp_path_factory.mktemp("v3") / "run"
+    fields = {"rtd_head": "v3", "learning_rate": 0.01, **DROPOUT}
+    assert cli.main(deberta_words(small_data, folder, **fields)) == 0
+    return folder
+
+
+def test_the_folder_is_that_of_an_encoder(v3: Path) -> None:
+    """The library reads every weight of it, and leaves the head alone; another run's generator has
+    the library's own class."""
+    folder = v3 / "discriminator"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["DebertaV2Model"]
+    with quiet():
+        _, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert set(info["unexpected_keys"]) == HEAD
+    assert {n for n in load_tensors(folder / "model.safetensors") if n in HEAD} == HEAD
+    beside = json.loads((v3 / "generator" / "config.json").read_text())
+    assert beside["architectures"] == ["DebertaV2ForMaskedLM"]
+
+
+def test_a_run_of_another_objective(small_data, tmp_path, capsys):
+    """Its export was compared with the library's encoder; the doctor knows its head."""
+    folder = tmp_path / "run"
+    fields = {"rtd_head": "v3", "generator_size": 1.0}
+    assert cli.main(deberta_words(small_data, folder, "corrective-deberta", **fields)) == 0
+    corrector = json.loads((folder / "corrector" / "config.json").read_text())
+    assert corrector["architectures"] == ["DebertaV2ForMaskedLM"]
+    capsys.readouterr()
+    status = run("doctor", str(folder), str(folder / "discriminator"))
+    out = capsys.readouterr().out
+    assert status == 0, out
+    assert "DebertaV2Model loads with every weight, those of a head or decoder that" in out
+    assert "have no place" not in out
+
+
+def test_detect_gives_the_numbers_of_the_network(small_data: Path, v3: Path) -> None:
+    detects_as_the_run(small_data, v3)
