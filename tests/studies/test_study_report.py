@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from electrify.finetuning.plot import named
+from electrify.finetuning.report import named
 from electrify.studies.options import with_unit
 from electrify.studies.plot import drawn, fill
 from electrify.studies.report import (

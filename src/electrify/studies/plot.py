@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..finetuning.plot import named, our_style
+from ..finetuning.report import named, our_style
 from .budgets import BASELINES
 from .report import MEANS, WON, Row, Table
 
