@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
-from toy import CPU, THOROUGH, alone, answering, outputs_of, questions, reader_of, sharpened
+from toy import CPU, THOROUGH, answering, reader_of
 from zoo import predict
 
-from electrify.finetuning.answering import NEVER, Answering, Guess, windows_over
+from electrify.finetuning.answering import NEVER, Answering, Guess
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
@@ -105,36 +103,6 @@ def test_windows_of_the_published_protocol_by_hand(zoo: Path) -> None:
         assert len(problem.training([nowhere, TOLD]).targets) == 3
 
 
-def most_context(length: int, room: int, stride: int) -> list[tuple[int, int, set[int]]]:
-    """Windows and the tokens whose window they are: the rule in its own words, token by token."""
-    spans, begin = [], 0
-    while True:
-        spans.append((begin, min(room, length - begin)))
-        if begin + spans[-1][1] == length:
-            break
-        begin += min(spans[-1][1], stride)
-    owner = {}
-    for token in range(length):
-        best = None
-        for k, (start, size) in enumerate(spans):
-            if start <= token < start + size:
-                score = min(token - start, start + size - 1 - token) + 0.01 * size
-                if best is None or score > best:
-                    best, owner[token] = score, k
-    return [
-        (start, start + size, {t for t, k in owner.items() if k == n})
-        for n, (start, size) in enumerate(spans)
-    ]
-
-
-@given(st.integers(0, 120), st.integers(1, 50), st.integers(1, 60))
-def test_every_token_is_owned_by_the_window_that_shows_most_around_it(length, room, stride):
-    windows = windows_over(length, room, stride)
-    both = zip(windows, owned(windows), strict=True)
-    found = [(begin, end, set(range(*tokens))) for (begin, end), tokens in both]
-    assert found == most_context(length, room, stride)
-
-
 # ------------------------------------------------------------------ spans
 
 
@@ -153,24 +121,6 @@ def test_spans_and_their_loss_by_hand(zoo: Path) -> None:
     for targets, first, last in (([2, 3, 0], 1, 2), ([0, 0, 1], 0, 0)):
         wanted = -(start.log_softmax(0)[first] + end.log_softmax(0)[last]) / 2
         torch.testing.assert_close(problem.loss(net, batch_of(places, targets)), wanted)
-
-
-@pytest.mark.parametrize("electra", [False, True])
-def test_padding_does_not_change_an_answer(zoo: Path, electra: bool) -> None:
-    every = list(questions(impossible=True)[:6])
-    problem = reading(zoo, length=32, stride=9, electra=electra, answerless=True)
-    net = sharpened(problem.net(dropout=None))
-    rows = problem.rows(every)
-    together = outputs_of(problem, net, rows)
-    for k, one in enumerate(alone(problem, net, rows)):
-        there = one["scores"][0] > NEVER / 10
-        row = {name: x[k] for name, x in together.items()}
-        near = {"atol": 1e-4, "rtol": 1e-4}
-        torch.testing.assert_close(row["scores"][there], one["scores"][0][there], **near)
-        torch.testing.assert_close(row["null"], one["null"][0], **near)
-        if not electra:  # whose beam may order equal numbers in another way
-            for name in ("starts", "ends"):
-                torch.testing.assert_close(row[name][there], one[name][0][there])
 
 
 # ------------------------------------------------------------------ ELECTRA's own head

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from electrify.finetuning.metrics import spans
 from electrify.finetuning.read import has_chunks, read_sentences, to_iob2
 from electrify.finetuning.tasks import Sentence
 from electrify.text.tables import rows
@@ -119,21 +116,3 @@ def test_conllu(tmp_path: Path) -> None:
 def test_schemes(scheme: str, tags: str, iob2: str | None) -> None:
     assert has_chunks([tags.split()]) == (scheme != "plain")
     assert iob2 is None or to_iob2(tags.split()) == tuple(iob2.split())
-
-
-CHUNK = st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.integers(0, 2))
-
-
-@given(st.lists(CHUNK, max_size=5))
-def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks):
-    iob1: list[str] = []
-    iob2: list[str] = []
-    iobes: list[str] = []
-    for kind, length, gap in chunks:
-        needed = bool(iob1) and iob1[-1] != "O" and iob1[-1].partition("-")[2] == kind
-        iob1 += [f"{'B' if needed else 'I'}-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
-        iob2 += [f"B-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
-        inside = [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
-        iobes += ([f"S-{kind}"] if length == 1 else inside) + ["O"] * gap
-    assert to_iob2(iob1) == to_iob2(iob2) == to_iob2(iobes) == tuple(iob2)
-    assert spans(iob1) == spans(iob2) == spans(iobes)

@@ -28,13 +28,8 @@ COMPARED = (BASELINE, RANDOM, INITIAL)
 """How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""
-COLUMNS = 3
-LONGEST = 34
-"""Characters of a model's name."""
-PANEL_WIDTH = 4.6
-"""Inches."""
-LINE_HEIGHT = 0.32
-"""Inches."""
+PANEL_WIDTH, TITLE_HEIGHT, LINE_HEIGHT = 7.0, 0.9, 0.32
+"""Of the plot, in inches."""
 
 
 @dataclass(frozen=True)
@@ -267,19 +262,23 @@ def drawn(report: Report) -> bytes | None:
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    first = {row.task: row.metric for row in reversed(report.rows)}
+    panels = {row.task: row.metric for row in reversed(report.rows)}
     models = list(dict.fromkeys(row.model for row in report.rows))
-    columns = min(COLUMNS, len(first))
-    lines = -(-len(first) // columns)
-    size = PANEL_WIDTH * columns + 1.5, lines * (1.1 + LINE_HEIGHT * len(models))
+    height = TITLE_HEIGHT + LINE_HEIGHT * len(models)
     with our_style():
-        figure = Figure(figsize=size, constrained_layout=True)
-        axes = list(figure.subplots(lines, columns, squeeze=False, sharey=True).flat)
-        for axis, task in zip(axes, dict.fromkeys(row.task for row in report.rows), strict=False):
-            _panel(axis, report, task, first[task], models)
-        for axis in axes[len(first) :]:
-            axis.set_visible(False)
-        figure.suptitle("Fine-tuning: every seed, and the median", fontsize=11)
+        figure = Figure(figsize=(PANEL_WIDTH, height * len(panels)), constrained_layout=True)
+        axes = figure.subplots(len(panels), squeeze=False)[:, 0]
+        for axis, (task, metric) in zip(axes, reversed(panels.items()), strict=True):
+            for k, model in enumerate(models):
+                runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
+                scores = [100 * float(r["scores"][metric]) for r in runs]
+                middle, color = statistics.median(scores or [math.nan]), f"C{k % 10}"
+                axis.plot(scores, [k] * len(scores), "o", color=color, alpha=0.5, clip_on=False)
+                axis.plot([middle] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
+            axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
+            axis.set_yticks(range(len(models)), map(named, models), fontsize=8)
+            axis.set_ylim(len(models) - 0.4, -0.6)
+            axis.grid(axis="x", alpha=0.3)
         picture = io.BytesIO()
         figure.savefig(picture, dpi=110, format="png")
     return picture.getvalue()
@@ -296,24 +295,6 @@ def our_style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
         yield
-
-
-def _panel(axis: Any, report: Report, task: str, metric: str, models: list[str]) -> None:
-    """The scores of a task, a line for each model."""
-    for k, model in enumerate(models):
-        runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
-        scores = [100 * float(r["scores"][metric]) for r in runs]
-        if scores:
-            color = f"C{k % 10}"
-            how = {"color": color, "alpha": 0.5, "markersize": 5, "clip_on": False}
-            axis.plot(scores, [k] * len(scores), "o", **how)
-            median = statistics.median(scores)
-            axis.plot([median] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
-    axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
-    short = [m if len(m) <= LONGEST else f"...{m[3 - LONGEST :]}" for m in models]
-    axis.set_yticks(range(len(models)), map(named, short), fontsize=8)
-    axis.set_ylim(len(models) - 0.4, -0.6)
-    axis.grid(axis="x", alpha=0.3)
 
 
 def named(text: str) -> str:

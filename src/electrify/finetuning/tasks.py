@@ -145,10 +145,6 @@ class TaskData(Described):
         further = (f"{metric}_{name}" for name, _ in self.also for metric in self.metrics)
         return (*self.metrics, *further)
 
-    @property
-    def num_outputs(self) -> int:
-        return len(self.labels) or 1
-
 
 @dataclass(frozen=True, kw_only=True)
 class KnownTask(Described):

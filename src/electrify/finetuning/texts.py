@@ -234,14 +234,14 @@ def class_weights(task: TaskData) -> Tensor:
     several classes, [C, 2], for a class that does not apply and for one that does."""
     examples: Any = task.train
     if task.kind == "multilabel":
-        known_NC = torch.from_numpy(metrics.several(examples, classes=task.num_outputs))
+        known_NC = torch.from_numpy(metrics.several(examples, classes=len(task.labels)))
         counts = torch.stack([(known_NC == 0).sum(0), (known_NC == 1).sum(0)], -1)
     else:
         numbers = [int(e.label) for e in examples] if task.kind == "classification" else []
         if task.kind == "tagging":
             places = {tag: k for k, tag in enumerate(task.labels)}
             numbers = [places[tag] for sentence in examples for tag in sentence.tags]
-        counts = torch.tensor(numbers).bincount(minlength=task.num_outputs)
+        counts = torch.tensor(numbers).bincount(minlength=len(task.labels))
     # Even what never occurs has a weight, which nothing uses.
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
