@@ -134,6 +134,7 @@ def test_missing_labels_are_left_out(tmp_path: Path) -> None:
         ("t.csv", "text,label\na,1\n", {"text_column": "texd"}, "did you mean 'text'"),
         ("t.csv", "text,label\na,1\n", {"label_column": "text"}, "and 'text' is two"),
         ("t.csv", "text,label\n,x\n ,y\n", {}, r"every text \('text'\) is empty"),
+        ("t.jsonl", jsonl(*["0.5"] * 9, "n/a"), {}, "line 10: label 'n/a' is not a number"),
         ("t.csv", "text,label\na,0.5\nb,inf\n", {}, "line 3: label 'inf' is not a number"),
         ("t.csv", "text,label\na,x\nb,y\nc,z\n", {"metrics": ("f1",)}, "f1 is for two classes"),
         ("t.jsonl", '{"text": 5, "label": 1}', {}, "line 1: 'text' must be a text, not 5"),

@@ -47,6 +47,8 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1", "accuracy", *AREAS),
     "regression": ("spearman", "pearson"),
 }
+MOST, SOME = 0.8, 0.1
+"""From these shares of numbers, and of decimal ones, labels are not taken for names of classes."""
 # What a label may be if each class has a column, or a place in a list, of its own.
 _MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 _UNKNOWN = ("", "nan")
@@ -409,7 +411,9 @@ def _written(value: Any) -> str:
 
 
 def _kind_of(part: Part) -> Kind:
-    """Decimal numbers are values, but two whole ones (0.0 and 1.0) are classes."""
+    """Decimal numbers are values, but two whole ones (0.0 and 1.0) are classes. Raises UserError
+    where most labels are decimal numbers and some are not: one such cell would make a class of each
+    number."""
     if any(label.listed for _, label in part):
         return "multilabel"
     values = [label.held[0] for _, label in part]
@@ -417,6 +421,15 @@ def _kind_of(part: Part) -> Kind:
     if None not in numbers:
         two = len(set(numbers)) == 2 and all(cast(float, n).is_integer() for n in numbers)
         return "classification" if two or all(map(_WHOLE.fullmatch, values)) else "regression"
+    # As written for people: 0,5 and 10.5 %.
+    bare = [value.replace(",", ".").rstrip(" %") for value in values]
+    alike = [value for value in bare if number_of(value) is not None]
+    decimal = [value for value in alike if not _WHOLE.fullmatch(value)]
+    (where, *_), odd = part[numbers.index(None)][0], values[numbers.index(None)]
+    fact = f"{where}: label {odd[:40]!r} is not a number, and most others are"
+    few = len(alike) < MOST * len(part) or len(decimal) < SOME * len(part)
+    advice = "write numbers as 0.5, or give --problem-type classification if labels are names"
+    need(few, fact, advice)
     return "classification"
 
 
