@@ -35,6 +35,7 @@ from electrify.finetuning.model import (
 from electrify.finetuning.options import FinetuneSettings
 from electrify.finetuning.tasks import TaskData, tasks_named
 from electrify.finetuning.texts import Texts
+from electrify.train.machine import pick_device
 
 BATCH, LENGTH = 32, 128
 
@@ -133,7 +134,7 @@ def main() -> None:
     task = read_task(tasks_named([a.task])[0], a.data_dir)
     n, rounds = (64, 1) if a.quick else (a.examples, a.rounds)
     examples: list[Any] = list(task.train[:n])
-    device = loop.device_named("auto")
+    device = pick_device("auto")
     common: dict[str, Any] = {"bf16": loop.computes_in_bf16("auto", device), "device": device}
     sides: dict[str, Callable[[], float]] = {
         "electrify": lambda: ours(a.model, task, examples, **common),

@@ -17,8 +17,7 @@ from typing import Any
 from pairs import table
 
 from electrify.errors import UserError
-from electrify.finetuning.plot import drawn
-from electrify.finetuning.report import percent, report_of
+from electrify.finetuning.report import drawn, percent, report_of
 from electrify.finetuning.tasks import TASKS
 
 
@@ -64,7 +63,7 @@ def main() -> None:
     names = [(pair.split("=", 1)[0], pair.split("=", 1)[1]) for pair in a.names.split(",") if pair]
     records = records_of(a.folders, names)
     tasks = metrics_of(records)
-    report = report_of(records, tasks, settings={}, names={})
+    report = report_of(records, tasks, settings={})
     models = list(dict.fromkeys(r["model"] for r in records))
     rows = []
     for task, metric in [(task, metric) for task, names in tasks.items() for metric in names]:

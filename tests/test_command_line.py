@@ -138,7 +138,7 @@ def help_of(*words: str, columns: int = 80) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "most", "flags"), [("pretrain", 60, 100), ("finetune", 75, 40)]
+    ("command", "most", "flags"), [("pretrain", 60, 100), ("finetune", 75, 35)]
 )
 def test_help_of_every_day_is_short(command: str, most: int, flags: int) -> None:
     short, whole = help_of(command, "--help"), help_of(command, "--help-all")

@@ -22,7 +22,7 @@ from .files import claim, written
 from .finetuning import loop
 from .finetuning.one_run import Outcome, finetune_one
 from .finetuning.options import FinetuneSettings
-from .finetuning.plot import our_style
+from .finetuning.report import our_style
 from .finetuning.tasks import Example, TaskData
 from .progress import Progress, aligned, duration, say
 from .recipe import Recipe, load, override

@@ -16,9 +16,10 @@ from toy import CPU, chunks, outputs_of, reader_of, task_of
 from transformers import AutoModel, AutoTokenizer
 
 from electrify import UserError, embed
-from electrify.finetuning import new_texts
+from electrify.finetuning import predict as new_texts
 from electrify.finetuning.embed import embed_files
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
+from electrify.finetuning.loop import Answered
 from electrify.finetuning.metrics import spearman
 from electrify.finetuning.one_run import finetune_one, problem_of
 from electrify.finetuning.options import EmbedConfig, FinetuneSettings
@@ -102,7 +103,7 @@ def test_features_of_words_are_the_mean_states_of_their_tokens(zoo: Path) -> Non
     torch.testing.assert_close(words.features_RF[:3], wanted_WF, atol=1e-3, rtol=1e-3)
     net = problem.net(dropout=0.0)
     torch.nn.init.normal_(net.out.weight)
-    tags = problem.tags(made, words, outputs_of(problem, net.eval(), words))
+    tags = problem.tags(Answered(made, words, outputs_of(problem, net.eval(), words)))
     assert [len(t) for t in tags] == [len(s.words) for s in made]  # type: ignore[union-attr]
     flat = net({"features": words.features_RF}).argmax(-1).tolist()
     assert [own.labels.index(t) for one in tags for t in one] == flat
@@ -118,24 +119,6 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     after = reader_of(model).encoder.state_dict()
     assert all(torch.equal(t, after[name]) for name, t in before.items())
     assert found.parameters < 2000  # only the head's
-
-
-def test_cosines_without_training(zoo: Path) -> None:
-    """Spearman's correlation of the cosines of mean states with the values."""
-    texts = ["good", "the bad film", "it is one fine film", "plot"]
-    made = [Example(a, b, float(k)) for k, (a, b) in enumerate(itertools.pairwise(texts))]
-    own = task_of("regression", made)
-    problem = probe_of(zoo, "bert", own, "last")
-    cosines = [
-        float(
-            torch.cosine_similarity(
-                *(states_of(problem, t)[-1].mean(0) for t in (e.text, e.pair)), dim=0
-            )
-        )
-        for e in made
-    ]
-    wanted = spearman([e.label for e in made], cosines)  # type: ignore[arg-type]
-    assert cosine_score(own, str(zoo / "bert"), device="cpu") == pytest.approx(wanted)
 
 
 # -------------------- `embed`: states of the library, pooled, centred and whitened

@@ -11,14 +11,7 @@ import pytest
 from electrify.errors import UserError
 from electrify.finetuning import known
 from electrify.finetuning.known import read_task
-from electrify.finetuning.tasks import (
-    AVERAGES,
-    GROUPS,
-    TASKS,
-    Example,
-    TaskData,
-    tasks_named,
-)
+from electrify.finetuning.tasks import AVERAGES, GROUPS, TASKS, Example, TaskData, tasks_named
 from golden import UPDATES, measured, processor, read, tasks
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -120,9 +113,6 @@ def test_squad(tmp_path: Path) -> None:
     )
     assert validation.startswith("dev-v2.0-half.json (2 questions) stands in for")
     assert shared.startswith("1 contexts of validation questions also occur in the training set.")
-    file("dev-v2.0.json", "Paris")
-    with pytest.raises(UserError, match="has no unanswerable questions, so it is not squad2's"):
-        read_task(TASKS["squad2"], str(tmp_path))
 
 
 def clone(folder: Path, config: str, splits: dict[str, list[dict[str, Any]]]) -> str:
@@ -189,21 +179,6 @@ def test_the_official_files(name: str) -> None:
         assert (min(labels), max(labels)) == (0, len(found.labels) - 1 if found.labels else 5)
 
 
-def test_the_rows() -> None:
-    assert {group: len(names) for group, names in GROUPS.items()} == {
-        "glue": 9, "tagging": 5, "squad": 2, "babylm": 7,
-    }  # fmt: skip
-    assert [name for name, row in TASKS.items() if row.symmetric] == ["mrpc", "stsb"]
-    glue = [TASKS[name] for name in GROUPS["glue"]]
-    assert {row.name: row.epochs for row in glue if row.epochs != 3} == {"stsb": 10, "rte": 10}
-    assert TASKS["mnli"].labels == ("entailment", "neutral", "contradiction")
-    assert TASKS["stsb"].value_range == (0.0, 5.0)
-    assert TASKS["babylm_wsc"].epochs == 30
-    assert TASKS["babylm_boolq"].max_seq_length == 512
-    by_f1 = [name for name in GROUPS["babylm"] if TASKS[name].metrics[0] == "f1"]
-    assert by_f1 == ["babylm_mrpc", "babylm_qqp"]
-
-
 def test_the_published_average_is_that_of_the_rows() -> None:
     assert set(AVERAGES["GLUE"].tasks) == set(GROUPS["glue"]) - {"wnli"}
     assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
@@ -225,10 +200,6 @@ def test_golden_updates(zoo: Path, name: str) -> None:
     assert found == pytest.approx(GOLDEN[name], abs=TOLERANCE, rel=TOLERANCE)
     losses = found[:UPDATES]
     assert sum(losses[-5:]) < 0.98 * sum(losses[:5])
-
-
-def test_every_kind_of_task_is_frozen() -> None:
-    assert GOLDEN.keys() == tasks().keys()
 
 
 def test_names() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
-import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +15,6 @@ from electrify.finetuning import metrics
 from electrify.finetuning.baselines import MAJORITY, OVERLAP, TFIDF, answer, applies
 from electrify.finetuning.metrics import UNKNOWN
 from electrify.finetuning.tasks import Example, Examples, Kind, Sentence, TaskData
-
-classes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
 def of(name: str, labels: Any, predictions: Any) -> float:
@@ -44,33 +40,13 @@ def sure(name: str, labels: Any, probabilities: Any) -> float:
         ("spearman", [1, 2, 3, 4], [10, 20, 40, 30], 1 - 6 * 2 / (4 * 15)),
         ("spearman", [1, 2, 3], [0.1, 0.2, 9e9], 1.0),
         ("spearman", [1], [1], 0.0),
+        ("spearman", [0, 1, 1], [1, 1, 1], 0.0),
+        ("pearson", [1, 1, 1], [0, 1, 1], 0.0),
+        ("matthews", [1, 1], [1, 1], 0.0),
     ],
 )
 def test_by_hand(name: str, labels: Any, predictions: Any, wanted: float) -> None:
     assert of(name, labels, predictions) == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
-@pytest.mark.parametrize("constant", [0, 1])
-def test_a_constant_scores_zero_on_either_side(name: str, constant: int) -> None:
-    same = [constant] * 4
-    for pair in (([0, 1, 1, 0], same), (same, [0, 1, 1, 0]), (same, same)):
-        assert of(name, *pair) == 0.0
-
-
-@pytest.mark.filterwarnings("ignore:A single label")
-@given(classes)
-def test_classes_by_counting(pairs: list[tuple[int, int]]) -> None:
-    y, p = zip(*pairs, strict=True)
-    right = sum(a == b for a, b in pairs) / len(pairs)
-    assert of("accuracy", y, p) == of("micro_f1", y, p) == pytest.approx(right)
-    tp = sum(a == b == 1 for a, b in pairs)
-    wanted = 2 * tp / max(1, y.count(1) + p.count(1))
-    assert of("f1", y, p) == pytest.approx(wanted, abs=1e-12)
-    found = [[b for a, b in pairs if a == k] for k in set(y)]
-    shares = [b.count(k) / len(b) for k, b in zip(set(y), found, strict=True)]
-    assert of("balanced_accuracy", y, p) == pytest.approx(sum(shares) / len(shares))
-    assert of("matthews", y, p) == pytest.approx(sklearn.metrics.matthews_corrcoef(y, p))
 
 
 rows = st.integers(1, 4).flatmap(
@@ -89,15 +65,6 @@ def test_several_labels_by_counting(pairs: list[tuple[tuple[int, int], ...]]) ->
     macro = np.mean(2 * right / np.maximum(1, both))
     assert of("macro_f1", y, p) == pytest.approx(macro, abs=1e-12)
     assert of("accuracy", y, p) == pytest.approx((y == p).all(1).mean())
-
-
-@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=3, max_size=30))
-def test_correlations_as_scipy(pairs: list[tuple[int, int]]) -> None:
-    x, y = zip(*pairs, strict=True)
-    if len(set(x)) > 1 and len(set(y)) > 1:
-        for name in ("pearson", "spearman"):
-            wanted = getattr(scipy.stats, f"{name}r")(x, y).statistic
-            assert of(name, x, y) == pytest.approx(wanted, abs=1e-9)
 
 
 # ------------------------------------------------------------------ probabilities

@@ -20,7 +20,6 @@ from electrify.errors import UserError
 from electrify.finetuning import loop
 from electrify.finetuning.answering import Answering
 from electrify.finetuning.loop import PROTOCOLS, Rows
-from electrify.finetuning.model import default_rates, learning_rates
 from electrify.finetuning.one_run import (
     MOST_EPOCHS,
     drawn_examples,
@@ -101,10 +100,10 @@ def test_rows_by_hand(zoo: Path) -> None:
 def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
     problem, net, rows = three_classes(zoo)
     monkeypatch.setitem(loop.TOKENS, "cpu", 20)
-    done: list[int] = []
+    done: list[float] = []
     found = loop.predict(net, problem, rows, after=done.append)["logits"]
     assert net.training
-    assert (sum(done), len(done) > 2) == (5, True)
+    assert (sum(done), len(done) > 2) == (pytest.approx(1), True)
     each = torch.cat([one["logits"] for one in alone(problem, net.eval(), rows)])
     torch.testing.assert_close(found, each, atol=1e-5, rtol=1e-5)
     with torch.no_grad():
@@ -114,56 +113,6 @@ def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
 
 
 # ------------------------------------------------------------------ updates
-
-
-def trained_once(zoo: Path, **more: Any) -> dict[float, float]:
-    """The most that weights moved in one update, by their learning rate."""
-    problem, net, rows = three_classes(zoo)
-    for module in net.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    rates = learning_rates(net, peak=1e-3, decay=0.5)
-    seen: list[tuple[int, float]] = []
-    settings = FinetuneSettings(
-        per_device_train_batch_size=5, warmup_ratio=0.0, max_grad_norm=1e9, **more
-    )
-
-    def after(step: int, epoch: float, loss: Tensor) -> bool:
-        seen.append((step, epoch))
-        return True
-
-    loop.train(net, problem, rows, settings, rates=rates, epochs=1, seed=7, after=after)
-    assert seen == [(1, 1.0)]
-    moved: dict[float, float] = {}
-    for name, p in net.named_parameters():
-        most = float((p.detach() - before[name]).abs().max())
-        moved[rates[name]] = max(moved.get(rates[name], 0.0), most)
-    return moved
-
-
-def test_each_part_moves_by_its_learning_rate(zoo: Path) -> None:
-    """AdamW's first update moves every weight that has a gradient by the rate itself. A run of one
-    update is in the middle of its decay."""
-    moved = trained_once(zoo)
-    assert sorted(moved) == pytest.approx([1e-3 * 0.5**3, 1e-3 * 0.5**2, 1e-3 * 0.5, 1e-3])
-    for rate, most in moved.items():
-        assert most == pytest.approx(0.5 * rate, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("width", "tags", "wanted"),
-    [
-        (128, True, (3e-3, 0.8)),
-        (128, False, (3e-4, 0.8)),
-        (256, True, (3e-4, 0.8)),
-        (312, False, (1e-4, 0.8)),
-        (768, True, (1e-4, 0.8)),
-        (1024, False, (5e-5, 0.9)),
-    ],
-)
-def test_default_learning_rates(width: int, tags: bool, wanted: tuple[float, float]) -> None:
-    assert default_rates(width, tags=tags) == wanted
 
 
 @pytest.mark.parametrize("total", [10, 37, 1000])
@@ -390,10 +339,10 @@ def test_pairs_in_both_orders() -> None:
     assert shown[36] == Example(first.pair, first.text, first.label)
     assert len(shown_examples(replace(task, symmetric=False), seed=0, settings=PUBLISHED)[0]) == 36
     rows = [Example(f"a{k}", f"b{k}", k % 2) for k in range(40)]
-    held = replace(PUBLISHED, load_best_model_at_end=True, selection_fraction=0.2)
+    held = replace(PUBLISHED, load_best_model_at_end=True)
     pairs = task_of("classification", rows, symmetric=True)
     shown, selection = shown_examples(pairs, seed=0, settings=held)
-    assert len(shown) == 2 * (40 - len(selection)) == 64
+    assert len(shown) == 2 * (40 - len(selection)) == 72
     trained = {frozenset((e.text, e.pair)) for e in shown}
     assert not trained & {frozenset((e.text, e.pair)) for e in selection}
 

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from electrify.errors import UserError
-from electrify.finetuning.new_texts import Files, words_in
+from electrify.finetuning.predict import Files
 from electrify.finetuning.tasks import Question, Sentence
 
 
@@ -85,20 +83,8 @@ def test_questions(tmp_path: Path) -> None:
         ("a.txt", "a\n", "answering", {}, "line 1: no column 'question'; found: text"),
         ("a.csv", "question\nq\n", "answering", {}, "line 2: no column 'context'; found: quest"),
         ("a.conll", "a D\n", "tagging", {"text_column": "x"}, "no column 'x'; known: 0, 1"),
-        (
-            "a.conll",
-            "a D\n",
-            "tagging",
-            {"pair_column": "x"},
-            "column x: a model for tagging reads no such column",
-        ),
     ],
 )
 def test_mistakes(tmp_path, name, text, kind, more, says):
     with pytest.raises(UserError, match=says):
         files(tmp_path, name, text, kind, **more).check()
-
-
-@given(st.text())
-def test_splitting_loses_no_character_but_blanks(text: str) -> None:
-    assert "".join(words_in(text)) == "".join(text.split())

@@ -99,7 +99,7 @@ def test_answers_are_predicted_as_validated(zoo: Path, tmp_path: Path, unanswera
         train=tuple(made), validation=tuple(made),
     )  # fmt: skip
     saved = tmp_path / "saved"
-    files = trained(zoo / "bert", task, saved, max_seq_length=24, doc_stride=5)
+    files = trained(zoo / "bert", task, saved, max_seq_length=24)
     asked = [{"context": q.context, "qas": [{"id": q.id, "question": q.question}]} for q in made]
     path = tmp_path / "new.json"  # without answers
     path.write_text(json.dumps({"data": [{"paragraphs": asked}]}))
@@ -226,10 +226,7 @@ def test_mistakes_leave_nothing(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     table(tmp_path / "new.csv")
-    for name, text in (
-        ("there.csv", "mine"),
-        ("half.csv", "text,n\na,1\nb\n"),
-    ):
+    for name, text in (("there.csv", "mine"), ("half.csv", "text,n\na,1\nb\n")):
         (tmp_path / name).write_text(text)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert says in mistake(capsys, "predict", models["classes"], *words)

@@ -22,11 +22,10 @@ from electrify import cli
 from electrify.errors import UserError
 from electrify.finetuning import loop, one_run
 from electrify.finetuning import run as command
-from electrify.finetuning.initial import INITIAL, has_initial_words, initial_model
 from electrify.finetuning.one_run import finetune_one, shown_examples
 from electrify.finetuning.options import FinetuneConfig, FinetuneSettings, search_grid
 from electrify.finetuning.report import Report, report_of
-from electrify.finetuning.run import finetune
+from electrify.finetuning.run import INITIAL, finetune, has_initial_words, initial_model
 from electrify.finetuning.tasks import AVERAGES, TASKS, Example
 from electrify.finetuning.texts import Texts
 from small import listing, pretrain_words
@@ -95,10 +94,6 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
     finetune(options(zoo, reviews, out, **more))
     assert calls[4:] == [(str(zoo / "electra"), 0)]
     assert listing(out / "models") == listing(tmp_path / "whole" / "models")
-    texts = [
-        p.read_text() for p in out.rglob("*") if p.suffix in (".md", ".json", ".jsonl", ".csv")
-    ]
-    assert str(tmp_path) not in "".join(texts)
     assert (out / "report.png").stat().st_size > 5000
     check_report(whole, tmp_path / "whole")
 
@@ -114,7 +109,7 @@ def check_report(report: Report, out: Path) -> None:
     rows = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
     assert [float(r["median"]) for r in rows] == [r.median for r in report.rows]
     assert (out / "report.md").read_text().count("| accuracy |") == 4
-    assert report.median(task=report.rows[0].task, model=models[2]) == 0.5  # the majority
+    assert next(r.median for r in report.rows if r.model == models[2]) == 0.5  # the majority
     found = [r for r in records(out) if r["model"].endswith("electra")]
     assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in found] == [
         (0, 24, 18),
@@ -131,15 +126,11 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
     before = listing(out)
     with pytest.raises(UserError, match="runs with max_train_samples 24, not its default"):
         finetune(replace(asked, settings=replace(QUICK, max_train_samples=None)))
-    for name in ("model.safetensors", "tokenizer_config.json"):
-        content = (model / name).read_bytes()
-        if name == "model.safetensors":
-            (model / name).write_bytes((zoo / "bert" / name).read_bytes())
-        else:
-            (model / name).write_bytes(content.rstrip() + b"\n\n")
-        with pytest.raises(UserError, match="and the model changed since"):
-            finetune(asked)
-        (model / name).write_bytes(content)
+    weights = (model / "model.safetensors").read_bytes()
+    (model / "model.safetensors").write_bytes((zoo / "bert" / "model.safetensors").read_bytes())
+    with pytest.raises(UserError, match="and the model changed since"):
+        finetune(asked)
+    (model / "model.safetensors").write_bytes(weights)
     held = Path(reviews[1]).read_text()
     Path(reviews[1]).write_text(Path(reviews[0]).read_text())
     with pytest.raises(UserError, match="and the examples changed since"):
@@ -155,22 +146,16 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
 
 # ------------------------------------------------------------------ the best evaluation
 
-SELECTING = replace(
-    THOROUGH,
-    num_train_epochs=6.0,
-    load_best_model_at_end=True,
-    selection_fraction=0.2,
-    eval_steps=4,
-)
+SELECTING = replace(THOROUGH, num_train_epochs=6.0, load_best_model_at_end=True, eval_steps=4)
 
 
 def scripted(patch: pytest.MonkeyPatch, *scores: float) -> None:
     """The scores on held-out training examples, one evaluation after the other, the last again."""
     real, left = Texts.score, itertools.chain(scores, itertools.repeat(scores[-1]))
 
-    def score(self: Texts, task: Any, examples: Any, *rest: Any) -> dict[str, float]:
-        if examples is task.validation:
-            return real(self, task, examples, *rest)
+    def score(self: Texts, task: Any, held: Any) -> dict[str, float]:
+        if held.examples is task.validation:
+            return real(self, task, held)
         return {task.metrics[0]: next(left)}
 
     patch.setattr(Texts, "score", score)
@@ -217,16 +202,15 @@ def test_early_stopping(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_held_out_examples_are_not_trained_on() -> None:
     task = reviews_task()
     shown, held = shown_examples(task, seed=0, settings=SELECTING)
-    assert len(held) == pytest.approx(0.2 * len(task.train), abs=1)
+    assert len(held) == pytest.approx(0.1 * len(task.train), abs=1)
     assert not {e.text for e in shown} & {e.text for e in held}
     assert sorted([*shown, *held], key=task.train.index) == list(task.train)
     assert shown_examples(task, seed=1, settings=SELECTING)[1] != held
     assert shown_examples(task, seed=0, settings=QUICK)[1] == ()
-    tenth = replace(SELECTING, selection_fraction=None)
     # 4 of 200: by its share none would be held out, and an area under a curve would not exist.
     for rare, seed in itertools.product((2, 4), range(5)):
         own = [Example(f"t{k}", None, int(k < rare)) for k in range(200)]
-        _, held = shown_examples(task_of("classification", own), seed=seed, settings=tenth)
+        _, held = shown_examples(task_of("classification", own), seed=seed, settings=SELECTING)
         assert [e.label for e in held].count(1) == 1
         assert len(held) == 21
 
@@ -259,7 +243,8 @@ def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, m
         assert mine.mean == pytest.approx(sum(of_runs) / 2)
         assert any(f"{name}: {best} is the best of 4 settings" in note for note in report.notes())
     page = (out / "search.md").read_text().splitlines()
-    assert [line.count("*") for line in page if line.startswith("| reviews")] == [1]
+    starred = [line for line in page if "*" in line and line.startswith("| reviews")]
+    assert [best in line for line in starred] == [True]
     kept = json.loads((out / "finetune.json").read_text())
     assert kept["settings"]["learning_rate"] is None
     monkeypatch.setattr(command, "finetune_one", pytest.fail)
@@ -297,17 +282,6 @@ def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
     far = torch.cosine_similarity(first.flatten(), drawn.flatten(), dim=0)
     assert near > 0.9 > 0.2 > abs(far)
     assert not torch.equal(first, last)
-    with (
-        pytest.raises(UserError, match="is not the corpus of the run"),
-        initial_model(INITIAL + model, str(other_corpus(tmp_path))),
-    ):
-        pass
-
-
-def other_corpus(tmp_path: Path) -> Path:
-    from small import prepare_small
-
-    return prepare_small(tmp_path / "other", seed=5)
 
 
 # ------------------------------------------------------------------ the report
@@ -319,18 +293,17 @@ def record(model: str, seed: int, accuracy: float, **more: Any) -> dict[str, Any
     return given | {"validation_examples": 872} | more
 
 
-def reported(runs: list[dict[str, Any]], **names: str) -> Report:
-    return report_of(runs, {"sst2": ("accuracy",)}, settings={}, names=names)
+def reported(runs: list[dict[str, Any]]) -> Report:
+    return report_of(runs, {"sst2": ("accuracy",)}, settings={})
 
 
 def test_median_mean_deviation_and_best_by_hand() -> None:
-    runs = [record("../m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))]
-    report = reported([*runs, record("/abs", 0, 0.4)], **{"../m": "m"})
+    runs = [record("m", s, x) for s, x in enumerate((0.5, 0.9, 0.7, 0.6, 0.8))]
+    report = reported([*runs, record("other", 0, 0.4)])
     row, single = report.rows
     assert (row.model, row.median, row.best, row.worst, row.seeds) == ("m", 0.7, 0.9, 0.5, 5)
     assert (row.mean, row.std) == (pytest.approx(0.7), pytest.approx(math.sqrt(0.1 / 4)))
     assert single.std is None
-    assert report.median(task="sst2", model="m") == 0.7
     page = report.markdown()
     assert "| sst2 | accuracy | m | 70.0 | 70.0 | 15.8 | 90.0 | 50.0 | 5 | 500 |" in page
     assert "ELECTRA-Small++ 91.2" in page
@@ -342,44 +315,24 @@ def test_median_mean_deviation_and_best_by_hand() -> None:
 
 # ------------------------------------------------------------------ GLUE
 
-HEADERS = {
-    "sst2": "sentence\tlabel",
-    "mrpc": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-    "stsb": "index\tgenre\tsentence1\tsentence2\tscore",
-    "qqp": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
-    "mnli": "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label",
-    "qnli": "index\tquestion\tsentence\tlabel",
-    "rte": "index\tsentence1\tsentence2\tlabel",
-}
-
-
-def glue_text(name: str, rows: int) -> str:
-    """Rows whose label is told by one word."""
-    row, header = TASKS[name], HEADERS.get(name)
-    labels = row.labels or ("1.0", "4.5")
-    lines = [] if header is None else [header]
-    for k in range(rows):
-        words = ("good film", "bad plot", "fine one")[k % len(labels)]
-        if header is None:
-            lines.append(f"gj04\t{labels[k % 2]}\t\tthe {words}")
-            continue
-        cells = {column.removeprefix("\ufeff"): "-" for column in header.split("\t")}
-        cells |= {row.text.strip("{}"): f"the {words}", row.label: labels[k % len(labels)]}
-        cells |= {row.pair.strip("{}"): "it was"} if row.pair else {}
-        lines.append("\t".join(cells.values()))
-    return "\n".join(lines) + "\n"
-
 
 @pytest.fixture
 def glue(tmp_path: Path) -> Path:
-    root = tmp_path / "glue"
-    for name in AVERAGES["GLUE"].tasks:
-        row = TASKS[name]
-        (root / row.folders[0]).mkdir(parents=True)
-        dev = row.validation[0] if name == "mnli" else "dev.tsv"
-        for file in ("train.tsv", dev, *row.also.values()):
-            (root / row.folders[0] / file).write_text(glue_text(name, 12))
-    return root
+    """Three tasks whose label is told by one word."""
+    three = ("entailment", "neutral", "contradiction")
+    for folder, files, column, labels in (
+        ("RTE", ("train", "dev"), "label", ("entailment", "not_entailment")),
+        ("STS-B", ("train", "dev"), "score", ("1.0", "4.5")),
+        ("MNLI", ("train", "dev_matched", "dev_mismatched"), "gold_label", three),
+    ):
+        words = ("good film", "bad plot", "fine one")
+        rows = [f"{k}\tthe {words[k % len(labels)]}\tit was\t{labels[k % len(labels)]}\n"
+                for k in range(12)]  # fmt: skip
+        (tmp_path / "glue" / folder).mkdir(parents=True)
+        for file in files:
+            text = f"index\tsentence1\tsentence2\t{column}\n" + "".join(rows)
+            (tmp_path / "glue" / folder / f"{file}.tsv").write_text(text)
+    return tmp_path / "glue"
 
 
 SHORT = FinetuneSettings(
@@ -393,10 +346,10 @@ def test_the_published_average() -> None:
         record("m", 0, 0.0, task=name, scores=dict.fromkeys(metrics[name], 0.5 + k / 100))
         for k, name in enumerate(metrics)
     ]
-    report = report_of(runs, metrics, settings={}, names={})
+    report = report_of(runs, metrics, settings={})
     assert report.averages("GLUE") == {"m": pytest.approx(0.5 + 3.5 / 100)}
     assert "Published: ELECTRA-Small 79.9" in report.markdown()
-    assert report_of(runs[1:], metrics, settings={}, names={}).averages("GLUE") == {}
+    assert report_of(runs[1:], metrics, settings={}).averages("GLUE") == {}
 
 
 def test_a_submission(zoo, glue, tmp_path, capsys):
@@ -452,11 +405,8 @@ def test_the_grid_by_hand() -> None:
     for text, fault in (
         ("learning_rate", r"is NAME=VALUE,VALUE"),
         ("learning_rat=1", r"no setting 'learning_rat'.*'learning_rate'"),
-        ("learning_rate=1e-4;learning_rate=2e-4", r"is NAME=VALUE,VALUE"),
         ("learning_rate=fast", r"learning_rate .*'fast'"),
-        ("num_train_epochs=0", r"num_train_epochs "),
         ("layerwise_lr_decay=0.8", r"layerwise_lr_decay is given and searched"),
-        ("device=cpu", r"no setting 'device'"),
     ):
         with pytest.raises(UserError, match=fault):
             search_grid(text, given)
@@ -464,9 +414,7 @@ def test_the_grid_by_hand() -> None:
 
 def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
     def run(task: str, model: str, **scores: float) -> dict[str, Any]:
-        numbers = {"train_examples": 8, "validation_examples": 4, "point": "", "notes": []}
-        numbers["parameters"] = 0
-        return {"task": task, "model": model, "seed": 0, "scores": scores, **numbers}
+        return record(model, 0, 0.0, task=task, scores=scores)
 
     records = [
         run("a", "run", accuracy=0.7, f1=0.1),
@@ -480,7 +428,7 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         run("d", "run", accuracy=0.5),
     ]
     metrics = {"a": ("accuracy", "f1"), "b": ("ece",), "c": ("accuracy",), "d": ("accuracy",)}
-    report = report_of(records, metrics, settings={}, names={})
+    report = report_of(records, metrics, settings={})
     assert list(report.verdicts()) == [
         "a: other is 10.0 points worse than the best baseline in accuracy: 80.0, baseline:b 90.0",
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",

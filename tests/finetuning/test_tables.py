@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
-from electrify.finetuning.metrics import spans
-from electrify.finetuning.sentences import has_chunks, read_sentences, to_iob2
+from electrify.finetuning.read import has_chunks, read_sentences, to_iob2
 from electrify.finetuning.tasks import Sentence
 from electrify.text.tables import rows
 
-TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}  # fmt: skip
 UD = """# newdoc id = a
 # text = He can't.
 1\tHe\the\tPRON\tPRP\t_\t2\tnsubj\t_\t_
@@ -71,10 +58,8 @@ def sentence(*pairs: str) -> Sentence:
           (5, {"smiles": "[Na+]", "name": ""})]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("ending", ["", *PACK])
-def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any], ending: str) -> None:
-    content = text.encode()
-    path = written(tmp_path, name + ending, PACK[ending](content) if ending else content)
+def test_rows(tmp_path: Path, name: str, text: str, cells: list[Any]) -> None:
+    path = written(tmp_path, name, text)
     found = list(rows(path))
     assert [(row.number, row.cells) for row in found] == cells
     assert found[0].where == f"{path}, line {cells[0][0]}"
@@ -107,8 +92,7 @@ def test_conllu(tmp_path: Path) -> None:
     upos = (sentence("He/PRON", "ca/AUX", "n't/PART", "./PUNCT"), sentence("10 000/NUM"))
     for more in ({}, {"tag": "upos"}, {"tag": "3"}):
         assert sentences(tmp_path, UD, "t.conllu", **more) == upos
-    for ending, pack in PACK.items():
-        assert sentences(tmp_path, pack(UD.encode()), f"t.conllu{ending}") == upos
+    assert sentences(tmp_path, gzip.compress(UD.encode()), "t.conllu.gz") == upos
     xpos = sentences(tmp_path, UD, "t.CONLLU", tag="xpos")
     assert [s.tags for s in xpos] == [("PRP", "MD", "RB", "."), ("CD",)]
     assert sentences(tmp_path, UD, "t.conllu", word="2")[0].words == ("he", "can", "not", ".")
@@ -132,33 +116,3 @@ def test_conllu(tmp_path: Path) -> None:
 def test_schemes(scheme: str, tags: str, iob2: str | None) -> None:
     assert has_chunks([tags.split()]) == (scheme != "plain")
     assert iob2 is None or to_iob2(tags.split()) == tuple(iob2.split())
-
-
-CHUNK = st.tuples(st.sampled_from(["X", "Y", "A-B", ""]), st.integers(1, 3), st.integers(0, 2))
-
-
-@given(st.lists(CHUNK, max_size=5))
-def test_every_scheme_of_the_same_chunks_comes_out_as_iob2(chunks):
-    iob1: list[str] = []
-    iob2: list[str] = []
-    iobes: list[str] = []
-    for kind, length, gap in chunks:
-        needed = bool(iob1) and iob1[-1] != "O" and iob1[-1].partition("-")[2] == kind
-        iob1 += [f"{'B' if needed else 'I'}-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
-        iob2 += [f"B-{kind}"] + [f"I-{kind}"] * (length - 1) + ["O"] * gap
-        inside = [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
-        iobes += ([f"S-{kind}"] if length == 1 else inside) + ["O"] * gap
-    assert to_iob2(iob1) == to_iob2(iob2) == to_iob2(iobes) == tuple(iob2)
-    assert spans(iob1) == spans(iob2) == spans(iobes)
-
-
-def real(file: str) -> str:
-    if not TAGGING.is_dir():
-        pytest.skip("no ../shared/data/tagging")
-    return str(TAGGING / file)
-
-
-def test_the_published_numbers_of_entities() -> None:
-    found = read_sentences(real("conll2003/eng.testb"))
-    counts = Counter(kind for s in found for kind, _, _ in spans(s.tags))
-    assert counts == {"LOC": 1668, "ORG": 1661, "PER": 1617, "MISC": 702}

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from toy import CPU, chunks, outputs_of, reader_of, sharpened, task_of
 
-from electrify.finetuning.loop import Batch
+from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
-from electrify.finetuning.model import with_fresh_head
-from electrify.finetuning.sentences import to_iob2
-from electrify.finetuning.tagging import NO_WORD, Tagging, means, windows
+from electrify.finetuning.read import to_iob2
+from electrify.finetuning.tagging import NO_WORD, Tagging, windows
 from electrify.finetuning.tasks import Sentence
 from electrify.text.tables import column_sentences
 
@@ -69,20 +68,15 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
     assert int(begins.sum()) == 9
     classes = torch.zeros(len(rows.lengths_N), 8, dtype=torch.int32)
     classes[begins] = torch.arange(9, dtype=torch.int32) % 2
-    assert problem.tags([one], rows, {"classes": classes}) == [one.tags]
+    held = Answered([one], rows, {"classes": classes})
+    assert problem.tags(held) == [one.tags]
     task = task_of("tagging", [one], metrics=("accuracy",))
-    assert problem.score(task, [one], rows, {"classes": classes}) == {"accuracy": 1.0}
-    lines = problem.files("t", task, [one], rows, {"classes": classes})["t.txt"].splitlines()
+    assert problem.score(task, held) == {"accuracy": 1.0}
+    lines = problem.files("t", task, held)["t.txt"].splitlines()
     assert lines[:2] == ["films A A", "the B B"]
 
 
 # ------------------------------------------------------------------ tokens of words
-
-
-def test_means_by_hand() -> None:
-    states_PD = torch.tensor([[2.0, 3], [4, 5], [6, 7], [10, 11]]) ** 2
-    wanted = [[(4 + 16) / 2, (9 + 25) / 2], [36, 49], [100, 121]]
-    assert means(states_PD, torch.tensor([0, 0, 1, 2])).tolist() == wanted
 
 
 class Given(torch.nn.Module):
@@ -122,30 +116,16 @@ def test_a_words_logits_are_the_mean_of_its_tokens(zoo: Path) -> None:
     assert not grad[1, 2:].any()
 
 
-@pytest.mark.parametrize("name", ["electra", "bert", "modernbert", "deberta"])
-def test_the_mean_of_logits_is_the_logit_of_the_mean_state(zoo: Path, name: str) -> None:
-    """Where the library's head for tags is one linear layer; ModernBERT's has a hidden layer."""
-    net = sharpened(with_fresh_head(reader_of(zoo / name), "tagging", ("A", "B", "C")))
-    inputs = {"input_ids": torch.tensor([[2, 13, 24, 14, 25, 3]])}
-    with torch.inference_mode():
-        logits_LC = net(inputs)[0]
-        states_LD = net.encoder(**inputs).last_hidden_state[0]
-        if name == "modernbert":
-            states_LD = net.library.head(states_LD)
-        of_mean_C = net.library.classifier(states_LD[3:5].mean(0))
-    torch.testing.assert_close(logits_LC[3:5].mean(0), of_mean_C, atol=1e-5, rtol=1e-5)
-
-
 def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
     made = [s for s in chunks().train[::3] if isinstance(s, Sentence)]
     how: dict[str, Any] = {"max_seq_length": 9, "device": CPU}
     problem = Tagging(reader_of(zoo / "electra"), "tagging", chunks().labels, **how)
     net = sharpened(problem.net(dropout=None))
     rows = problem.rows(made)
-    together = problem.tags(made, rows, outputs_of(problem, net, rows))
+    together = problem.tags(Answered(made, rows, outputs_of(problem, net, rows)))
     for one, tags in zip(made, together, strict=True):
         alone = problem.rows([one])
-        assert problem.tags([one], alone, outputs_of(problem, net, alone)) == [tags]
+        assert problem.tags(Answered([one], alone, outputs_of(problem, net, alone))) == [tags]
     assert len({tag for tags in together for tag in tags}) > 1
 
 
@@ -153,21 +133,8 @@ def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
 
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
-Tagged = list[list[str]]
 IOB = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("X", "Y", "A", "A-B"))]
 IOBES = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("X", "A-B"))]
-
-
-@st.composite
-def gold_and_predicted(draw: st.DrawFn, tags: Sequence[str] = IOB) -> tuple[Tagged, Tagged]:
-    """Any tags against any others, or against the same with some exchanged."""
-    tag = st.sampled_from(tags)
-    gold = draw(st.lists(st.lists(tag, min_size=1, max_size=12), min_size=1, max_size=5))
-    least = draw(st.integers(0, 4))
-    return gold, [
-        [draw(tag) if draw(st.integers(0, 4)) <= least else same for same in sentence]
-        for sentence in gold
-    ]
 
 
 @pytest.mark.parametrize(
@@ -249,45 +216,6 @@ def test_chunks_of_iob_are_those_of_conlleval(tags: list[str]) -> None:
 def test_every_scheme_has_the_chunks_of_conlleval_as_iob2(tags: list[str]) -> None:
     """Tasks are scored, and written for conlleval, as IOB2."""
     assert spans(tags) == chunks_of_conlleval(to_iob2(tags))
-
-
-@given(gold_and_predicted())
-def test_scores_are_those_of_conlleval(pair: tuple[Tagged, Tagged]) -> None:
-    """Counted in one pass over both columns, with a boundary after each sentence."""
-    agree_with_conlleval(*pair)
-
-
-def agree_with_conlleval(gold: Tagged, predicted: Tagged) -> None:
-    columns = [[tag for tags in side for tag in (*tags, "O")] for side in (gold, predicted)]
-    there, called = (set(chunks_of_conlleval(column)) for column in columns)
-    right = len(there & called)
-    precision, recall = right / max(1, len(called)), right / max(1, len(there))
-    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    same = [a == b for g, p in zip(gold, predicted, strict=True) for a, b in zip(g, p, strict=True)]
-    wanted = scored(f1, precision, recall, sum(same) / len(same))
-    assert span_scores(gold, predicted) == wanted
-
-
-# ------------------------------------------------------------------ seqeval
-
-
-@pytest.mark.filterwarnings("ignore")
-@settings(max_examples=50)
-@given(st.one_of(gold_and_predicted(), gold_and_predicted(IOBES)))
-def test_scores_are_those_of_seqeval(pair: tuple[Tagged, Tagged]) -> None:
-    agree_with_seqeval(*pair)
-
-
-def agree_with_seqeval(gold: Tagged, predicted: Tagged) -> None:
-    seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling")
-    for sentence in (*gold, *predicted):
-        found = seqeval.get_entities(sentence)
-        assert spans(sentence) == [(kind, first, last + 1) for kind, first, last in found]
-    if any(map(spans, (*gold, *predicted))):
-        support = seqeval.precision_recall_fscore_support
-        precision, recall, f1, _ = support(gold, predicted, average="micro", zero_division=0)
-        accuracy = seqeval.accuracy_score(gold, predicted)
-        assert span_scores(gold, predicted) == scored(f1, precision, recall, accuracy)
 
 
 # ------------------------------------------------------------------ real data

@@ -146,13 +146,3 @@ def said_something(found: dict[str, Any], held: str) -> None:
         scores = {name: here for name, here, *_ in found[title]["rows"]}
         assert scores["accuracy"] > chance, title
         assert len(set(found[title]["predicted"])) > 2, title
-
-
-@pytest.mark.slow
-def test_without_folders_of_electrify(pretrained: Callable[[str], Path], tmp_path: Path) -> None:
-    """There is nothing to compare with, and the same losses."""
-    file = examples(tmp_path / "few.jsonl", "text", number=40, seed=1)
-    found = alone(tmp_path, str(pretrained("electra-tiny")), file, file, "--num-train-epochs", "1")
-    assert set(found) == {"fine-tuning", "probe"}
-    assert len(found["fine-tuning"]["losses"]) == 2
-    assert {there for part in found.values() for _, _, there, _ in part["rows"]} == {None}

@@ -26,57 +26,20 @@ from electrify.finetuning.predict import load_predictor
 from electrify.finetuning.predict import predict as predicted
 
 WORDS = [
-    "good",
-    "great",
-    "fine",
-    "bad",
-    "awful",
-    "poor",
-    "the",
-    "a",
-    "film",
-    "plot",
-    "was",
-    "is",
-    "very",
-    "not",
-    "and",
-    "it",
-    "one",
-    "two",
-    "three",
+    *("good", "great", "fine", "bad", "awful", "poor", "the", "a", "film", "plot", "was", "is"),
+    *("very", "not", "and", "it", "one", "two", "three"),
 ]
-SHAPE = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 40,
-}
-
-MODERN = {
-    "pad_token_id": 0,
-    "cls_token_id": 2,
-    "sep_token_id": 3,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-    "local_attention": 4,
-    "global_attn_every_n_layers": 2,
-}
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SHAPE |= {"intermediate_size": 32, "max_position_embeddings": 40}
+MODERN = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2}
+MODERN |= {"eos_token_id": 3, "local_attention": 4, "global_attn_every_n_layers": 2}
+DEBERTA: dict[str, Any] = {"relative_attention": True, "position_buckets": 8, "type_vocab_size": 0}
+DEBERTA |= {"norm_rel_ebd": "layer_norm", "share_att_key": True, "pos_att_type": ["p2c", "c2p"]}
+DEBERTA |= {"position_biased_input": False}
 
 
-DEBERTA = {
-    "relative_attention": True,
-    "position_buckets": 8,
-    "norm_rel_ebd": "layer_norm",
-    "share_att_key": True,
-    "pos_att_type": ["p2c", "c2p"],
-    "position_biased_input": False,
-    "type_vocab_size": 0,
-}
-
-
-def save_tokenizer(folder: Path) -> int:
+def save_tokenizer(folder: Path, *, framed: bool = True) -> int:
+    """framed: with special tokens around texts."""
     vocabulary = {
         w: i
         for i, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s", "##ly"])
@@ -84,18 +47,14 @@ def save_tokenizer(folder: Path) -> int:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    names = {
-        "unk_token": "[UNK]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
+    if framed:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+        )
+    special = ("unk", "pad", "cls", "sep", "mask")
+    names: dict[str, Any] = {f"{name}_token": f"[{name.upper()}]" for name in special}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
     return len(vocabulary)
 

@@ -13,7 +13,7 @@ from transformers import ElectraForPreTraining
 
 from electrify import detect
 from electrify.errors import UserError
-from electrify.finetuning.saved import kind_of
+from electrify.finetuning.tasks import kind_of
 from electrify.hub import file_of, must_be_reachable
 from electrify.scoring.detect import load_detector, show_detection
 from electrify.scoring.options import DetectConfig, given_text

@@ -132,17 +132,23 @@ def load_weights(cls: Any, path: str, config: Any) -> tuple[Any, list[str]]:
 
     Raises UserError if it cannot be read.
     """
+    model, info = loaded(cls, path, config)
+    return model.eval(), sorted(info["missing_keys"])
+
+
+def loaded(cls: Any, path: str, config: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """The model, and what the library says of its weights. options: of the library. Raises
+    UserError if it cannot be read."""
+    how = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS | options
     try:
         with quiet():
-            model, info = cls.from_pretrained(
-                path, config=config, output_loading_info=True, **SAFE_WEIGHTS
-            )
+            model, info = cls.from_pretrained(path, **how)
     except Exception as e:  # damaged weights raise types of three libraries
         if is_of_memory(e):
             raise
         raise unreadable_weights(path, e) from e
     must_be_sound_weights(path, model, info)
-    return model.eval(), sorted(info["missing_keys"])
+    return model, info
 
 
 def unreadable_weights(path: str, error: Exception) -> UserError:

@@ -14,16 +14,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..errors import UserError
+from ..errors import need
 from ..exporting.loading import quiet
-from .loop import Batch, Outputs, Rows, rows_of
+from .loop import Answered, Batch, Outputs
 from .metrics import answer_scores, score_answers, silenced, threshold_of
 from .model import Reading
 from .tasks import Answer, Question, TaskData
@@ -78,13 +78,6 @@ class Answering(Problem):
     longest_answer: int = field(default=LONGEST_ANSWER, kw_only=True)
     published = False
 
-    def __post_init__(self) -> None:
-        if not self.reader.tokenizer.is_fast:
-            raise UserError(
-                f"{self.reader.name}: question answering needs a tokenizer.json, which tells where "
-                "tokens are in the text"
-            )
-
     # -------------------------------------------------------------- rows
 
     def training(self, examples: Sequence[Question]) -> Any:
@@ -101,32 +94,21 @@ class Answering(Problem):
             )
         both = zip(found["input_ids"], found["offset_mapping"], strict=True)
         tokens = dict(zip(texts, both, strict=True))
-        rows = [
-            row
-            for number, question in enumerate(examples)
-            for row in self._windows(number, question, tokens, learning=learning)
-        ]
-        if not rows:
-            raise UserError(
-                f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
-            )
+        rows = list[Any]()
+        for number, question in enumerate(examples):
+            rows += self._windows(number, question, tokens, learning=learning)
+        fact = f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
+        need(bool(rows), fact)
         ids, types, places, targets, spots = zip(*rows, strict=True)
-        return rows_of(
-            ids,
-            types if self.reader.segments else None,
-            torch.tensor(targets, dtype=torch.int32),
-            pad=self.reader.tokenizer.pad_token_id,
-            device=self.device,
-            places=places,
-            spots=spots,
-        )
+        targets = torch.tensor(targets, dtype=torch.int32)
+        return self.as_rows(ids, types, targets, places=places, spots=spots)
 
     def _windows(
         self, number: int, question: Question, tokens: dict[str, Any], *, learning: bool
     ) -> Iterator[tuple[list[int], list[int], list[int], list[int], Window]]:
         """Ids, types, places, targets and Window of every row of a question."""
         frame = self.reader.pair
-        asked = self._asked(tokens[question.question][0])
+        asked = tokens[question.question][0][: min(QUESTION_TOKENS, self.max_seq_length // 2)]
         context, offsets = tokens[question.context]
         true = None
         if learning and question.answers:
@@ -145,9 +127,6 @@ class Answering(Problem):
             first, final = (start - begin + k for k in true) if true and held else (null, null)
             targets = [first, final, int(not question.answers)]
             yield ids, types, places, targets, Window(number, begin, end, start, offsets)
-
-    def _asked(self, ids: list[int]) -> list[int]:
-        return ids[: min(QUESTION_TOKENS, self.max_seq_length // 2)]
 
     # -------------------------------------------------------------- loss and outputs
 
@@ -183,99 +162,74 @@ class Answering(Problem):
 
     # -------------------------------------------------------------- answers
 
-    def guesses(
-        self, questions: Sequence[Question], rows: Rows, outputs: Outputs
-    ) -> list[list[Guess]]:
+    def guesses(self, held: Answered) -> list[list[Guess]]:
         """The `n_best` best different answers to each question over all of its windows, best
         first."""
-        found: list[dict[str, float]] = [{} for _ in questions]
-        columns = (outputs[name].tolist() for name in ("scores", "starts", "ends"))
-        for window, scores, starts, ends in zip(rows.spots, *columns, strict=True):
-            context = questions[window.question].context
+        found: list[dict[str, float]] = [{} for _ in held.examples]
+        columns = (held.outputs[name].tolist() for name in ("scores", "starts", "ends"))
+        for window, *spans in zip(held.rows.spots, *columns, strict=True):
+            context = held.examples[window.question].context
             mine = found[window.question]
-            for score, first, last in zip(scores, starts, ends, strict=True):
+            for score, first, last in zip(*spans, strict=True):
                 if score > NEVER / 10 and window.begin < window.end:
                     begin, end = window.characters(first, last)
                     text = context[begin:end].strip()
                     if text:  # tokens of nothing but blanks are not an answer
                         mine[text] = max(score, mine.get(text, score))
-        return [
-            [Guess(*item) for item in sorted(g.items(), key=lambda item: -item[1])[: self.n_best]]
-            for g in found
-        ]
+        ranked = (sorted(its.items(), key=lambda item: -item[1]) for its in found)
+        return [[Guess(*item) for item in its[: self.n_best]] for its in ranked]
 
-    def best(
-        self, questions: Sequence[Question], rows: Rows, outputs: Outputs
-    ) -> tuple[list[list[Guess]], list[float]]:
+    def best(self, held: Answered) -> tuple[list[list[Guess]], list[float]]:
         """The guesses for each question, and how much speaks for no answer: the less, the better
         the answer."""
-        guesses = self.guesses(questions, rows, outputs)
-        null = [math.inf] * len(questions)
-        for window, value in zip(rows.spots, outputs["null"].tolist(), strict=True):
+        guesses = self.guesses(held)
+        null = [math.inf] * len(guesses)
+        for window, value in zip(held.rows.spots, held.outputs["null"].tolist(), strict=True):
             null[window.question] = min(value, null[window.question])
         if not self.published:
             null = [x - (g[0].score if g else 0.0) for x, g in zip(null, guesses, strict=True)]
         return guesses, null
 
-    def _by_id(
-        self, questions: Sequence[Question], rows: Rows, outputs: Outputs
-    ) -> tuple[list[list[Guess]], dict[str, str], dict[str, float]]:
-        """The guesses, and by the question's id the best one and what speaks for none."""
-        guesses, null = self.best(questions, rows, outputs)
-        texts = {
-            q.id: found[0].text if found else ""
-            for q, found in zip(questions, guesses, strict=True)
-        }
-        return guesses, texts, {q.id: x for q, x in zip(questions, null, strict=True)}
-
-    def score(
-        self, task: TaskData, examples: Sequence[Question], rows: Any, outputs: Outputs
-    ) -> dict[str, float]:
-        _, texts, none = self._by_id(examples, rows, outputs)
+    def score(self, task: TaskData, held: Answered) -> dict[str, float]:
+        guesses, none = self.best(held)
         if not self.answerless:
-            return score_answers(examples, texts, None)
-        found = answer_scores(examples, texts, none)  # not all, if a kind of question is missing
+            return score_answers(held.examples, firsts(guesses))
+        found = answer_scores(held.examples, firsts(guesses), none)
+        # Not all of them, if a kind of question is missing.
         return {name: found.pop(name, math.nan) for name in task.metrics} | found
 
-    def files(
-        self, name: str, task: TaskData, examples: Sequence[Question], rows: Any, outputs: Outputs
-    ) -> dict[str, str]:
+    def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
         """NAME.predictions.json, the official file (question id to answer), and NAME.nbest.json;
         with unanswerable questions NAME.null_odds.json too, and the predictions are empty above
         the threshold of the best F1."""
-        guesses, texts, none = self._by_id(examples, rows, outputs)
-        nbest = {
-            question.id: [{"text": g.text, "score": round(g.score, 5)} for g in found]
-            for question, found in zip(examples, guesses, strict=True)
-        }
-        files: dict[str, Any] = {"nbest": nbest}
+        guesses, none = self.best(held)
+        texts = firsts(guesses)
+        each = [[{"text": g.text, "score": round(g.score, 5)} for g in its] for its in guesses]
+        files: dict[str, Sequence[Any]] = {"nbest": each}
         if self.answerless:
             files["null_odds"] = none
-            texts = silenced(texts, none, threshold_of(examples, texts, none))
+            texts = silenced(texts, none, threshold_of(held.examples, texts, none))
+        files["predictions"] = texts
+        ids = [q.id for q in held.examples]
+        by_id = {which: dict(zip(ids, its, strict=True)) for which, its in files.items()}
         return {
-            f"{name}.{which}.json": json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-            for which, content in (files | {"predictions": texts}).items()
+            f"{name}.{which}.json": f"{json.dumps(content, ensure_ascii=False, indent=1)}\n"
+            for which, content in by_id.items()
         }
 
-    def truncated_questions(self, questions: Sequence[Question]) -> list[int]:
-        """The lengths in tokens of the questions that were truncated."""
-        texts = [q.question for q in questions]
-        found = self.reader.tokenizer(texts, add_special_tokens=False, padding=False)["input_ids"]
-        return [len(ids) for ids in found if len(ids) > len(self._asked(ids))]
+    def reading(self, task: TaskData, held: Answered) -> Reading:
+        """With the threshold of "no answer" that is best on the validation questions."""
+        found = super().reading(task, held)
+        if not self.answerless:
+            return found
+        guesses, none = self.best(held)
+        threshold = threshold_of(held.examples, firsts(guesses), none)
+        return found | {"no_answer_threshold": max(threshold, NEVER)}
 
-    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
-        """rows, outputs: of the validation questions, for the threshold of "no answer"."""
-        threshold = None
-        if self.answerless:
-            questions: Any = task.validation
-            _, texts, none = self._by_id(questions, rows, outputs)
-            threshold = max(threshold_of(questions, texts, none), NEVER)
-        return replace(
-            super().reading(task, rows, outputs),
-            doc_stride=self.doc_stride,
-            max_answer_length=self.longest_answer,
-            no_answer_threshold=threshold,
-        )
+
+def firsts(guesses: Sequence[Sequence[Guess]]) -> list[str]:
+    """The best guess for each question, "" if there is none."""
+    return [found[0].text if found else "" for found in guesses]
 
 
 def tokens_of(answer: Answer, context: str, offsets: Places) -> tuple[int, int] | None:

@@ -19,7 +19,7 @@ from unicodedata import category, normalize
 import numpy as np
 
 from . import metrics
-from .metrics import UNKNOWN, Array, several, span_scores
+from .metrics import UNKNOWN, Array, span_scores, targets_of
 from .tasks import Example, Sentence, TaskData
 
 BASELINE = "baseline:"
@@ -73,13 +73,7 @@ def _scores(task: TaskData, examples: Sequence[Any], fitted: Fitted) -> dict[str
     if task.kind == "tagging":
         scores = span_scores([s.tags for s in examples], predictions)
         return {name: scores[name] for name in task.metrics}
-    return metrics.score(task.metrics, _targets(task, examples), predictions, probabilities)
-
-
-def _targets(task: TaskData, examples: Sequence[Example]) -> Array:
-    if task.kind == "multilabel":
-        return several(examples, len(task.labels))
-    return np.array([e.label for e in examples], float if task.kind == "regression" else int)
+    return metrics.score(task.metrics, targets_of(task, examples), predictions, probabilities)
 
 
 def _frequent_tags(examples: Sequence[Sentence]) -> Fitted:
@@ -95,57 +89,55 @@ def _frequent_tags(examples: Sequence[Sentence]) -> Fitted:
 def _of_texts(
     model: str, task: TaskData, examples: Sequence[Example], weights: str | None
 ) -> Fitted:
-    targets = _targets(task, examples)
-    features = None
+    from sklearn.dummy import DummyRegressor
+    from sklearn.linear_model import Ridge
+
+    targets = targets_of(task, examples)
+    features = _nothing
     if model == OVERLAP:
         features = _shared_words
     elif model == TFIDF and any(_text(e).strip() for e in examples):
         features = _tfidf(examples)
-    rows = features(examples) if features else None
+    rows = features(examples)
     if task.kind == "regression":
-        from sklearn.linear_model import Ridge
-
-        if features is None:
-            return lambda held: (np.repeat(targets.mean(), len(held)), None)
-        ridge = Ridge(1 / STRENGTH).fit(rows, targets)
-        return lambda held: (ridge.predict(features(held)), None)
+        line = DummyRegressor() if features is _nothing else Ridge(1 / STRENGTH)
+        line.fit(rows, targets)
+        return lambda held: (line.predict(features(held)), None)
     # With several labels, each class is a classification of its own.
     single = task.kind == "classification"
     classes = len(task.labels) if single else 2
     columns = [targets] if single else targets.T
-    models = [_logistic(rows, column, classes, weights) for column in columns]
+    learnable = features is not _nothing
+    models = [_logistic(rows, column, weights, learnable=learnable) for column in columns]
 
     def fitted(held: Sequence[Example]) -> tuple[Array, Array]:
-        rows = features(held) if features else None
-        found = [model(rows, len(held)) for model in models]
+        rows, found = features(held), np.zeros((len(models), len(held), classes))
+        for probabilities_NC, model in zip(found, models, strict=True):
+            probabilities_NC[:, model.classes_] = model.predict_proba(rows)
         if single:
             return found[0].argmax(1), found[0]
-        probabilities_NC = np.stack([found_N2[:, 1] for found_N2 in found], 1)
-        return (probabilities_NC > 0.5).astype(int), probabilities_NC
+        return (found[..., 1].T > 0.5).astype(int), found[..., 1].T
 
     return fitted
 
 
-def _logistic(
-    rows: Any, targets: Array, classes: int, weights: str | None
-) -> Callable[[Any, int], Array]:
-    """(features, number of examples) -> probabilities [N, classes]: a logistic regression, or the
-    shares of the classes without features or with a single class."""
+def _logistic(rows: Any, targets: Array, weights: str | None, *, learnable: bool) -> Any:
+    """A logistic regression on the known targets; where there is nothing to learn, the shares of
+    the classes."""
+    from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
 
     known = targets != UNKNOWN
-    counts_C = np.bincount(targets[known], minlength=classes)
-    if rows is None or (counts_C > 0).sum() < 2:
-        return lambda _, number: np.tile(counts_C / max(1, counts_C.sum()), (number, 1))
+    if not known.any():  # as if the class did not apply
+        return DummyClassifier().fit(rows[:1], np.zeros(1, int))
+    if not learnable or len(set(targets[known])) < 2:
+        return DummyClassifier().fit(rows[known], targets[known])
     model = LogisticRegression(C=STRENGTH, max_iter=1000, class_weight=weights)
-    model.fit(rows[known], targets[known])
+    return model.fit(rows[known], targets[known])
 
-    def probabilities(held: Any, number: int) -> Array:
-        found_NC = np.zeros((number, classes))
-        found_NC[:, model.classes_] = model.predict_proba(held)
-        return found_NC
 
-    return probabilities
+def _nothing(examples: Sequence[Example]) -> Array:
+    return np.zeros((len(examples), 1))
 
 
 def _tfidf(examples: Sequence[Example]) -> Callable[[Sequence[Example]], Any]:

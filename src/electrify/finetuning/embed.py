@@ -9,27 +9,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, need
 from ..exporting.loading import quiet
 from ..exporting.places import mark_of
 from ..files import written
 from ..text.streams import ending_of
 from ..values import given_texts
-from .new_texts import BLOCK_ITEMS, Files, Head, Item
+from . import predict
 from .options import EmbedConfig
-from .predict import Summary, cells_of, checked_model, columns_of, in_blocks, tell, threads_of
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
 After = Callable[[float], None]
-Blocks = Iterator[tuple[list[Item], Array]]
+Blocks = Iterator[tuple[list[predict.Item], Array]]
 MAX_SEQ_LENGTH = 512
 SENTENCE_MODULES = "modules.json"
 """The file of a sentence-transformers model that lists its modules: encoder, pooling, layers."""
@@ -44,14 +42,15 @@ errors, which whitening would make as large as everything else."""
 class Embedder:
     """An encoder whose states are pooled: the mean of all tokens, or the class token."""
 
-    def __init__(self, model: str, options: EmbedConfig) -> None:
+    def __init__(self, options: EmbedConfig) -> None:
+        from ..train.machine import pick_device
         from . import loop
         from .model import computing_in_bf16, load_encoder
         from .texts import Texts, Truncation
 
-        self.device = loop.device_named(options.device)
+        self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        self.reader: Any = load_encoder(model, device=self.device)
+        self.reader: Any = load_encoder(options.model, device=self.device)
         if self.bf16:
             computing_in_bf16(self.reader.encoder)
         length = self.reader.fitting(options.max_seq_length, MAX_SEQ_LENGTH)
@@ -76,9 +75,7 @@ class Embedder:
         from . import loop
 
         rows = self.texts.rows(examples)
-        number = len(examples)
-        encoder = self.reader.encoder
-        found = loop.predict(encoder, self, rows, after=lambda done: after(done / number))
+        found = loop.predict(self.reader.encoder, self, rows, after=after)
         self.truncation.add(examples, rows.lengths_N.tolist())
         return found["vectors"].numpy()
 
@@ -86,53 +83,52 @@ class Embedder:
 class SentenceEmbedder:
     """A model of sentence-transformers, with its own pooling and dense layers."""
 
-    def __init__(self, model: str, options: EmbedConfig) -> None:
+    def __init__(self, options: EmbedConfig) -> None:
         from ..text.tokenizer import reading_text
+        from ..train.machine import pick_device
         from . import loop
         from .texts import Truncation
 
-        what = f"{model} is a model of sentence-transformers ({SENTENCE_MODULES})"
+        what = f"{options.model} is a model of sentence-transformers ({SENTENCE_MODULES})"
         try:
             from sentence_transformers import SentenceTransformer  # type: ignore
         except ImportError as e:
             raise UserError(f"{what}: pip install 'electrify[sentence]'") from e
-        if options.pooling != "mean":
-            raise UserError(f"{what} and has its own pooling. Leave --pooling out")
-        self.device = loop.device_named(options.device)
+        fact = f"{what} and has its own pooling. Leave --pooling out"
+        need(options.pooling == "mean", fact)
+        self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
         how = {"device": str(self.device), "model_kwargs": {"use_safetensors": True}}
         with quiet():
-            self.model = SentenceTransformer(model, **how)
+            self.model = SentenceTransformer(options.model, **how)
         reading_text(self.model.tokenizer)
         most = self.model.max_seq_length or MAX_SEQ_LENGTH
-        if (options.max_seq_length or 0) > most:
-            raise UserError(f"{model} reads at most {most} tokens. Give --max-seq-length {most}")
-        length = self.model.max_seq_length = options.max_seq_length or most
-        known = {
-            "segments": False,
-            "name": model,
-            "made_for": most,
-            "width": len(self.model.encode("")),
-        }
-        self.reader: Any = SimpleNamespace(tokenizer=self.model.tokenizer, **known)
-        self.truncation = Truncation(self.reader, length)
+        self.model.max_seq_length = min(options.max_seq_length or most, most)
+        known = {"tokenizer": self.model.tokenizer, "name": options.model, "segments": False}
+        self.reader: Any = SimpleNamespace(**known, width=len(self.model.encode("")))
+        self.truncation = Truncation(self.reader, self.model.max_seq_length)
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> Array:
         """[N, D], float32."""
         import torch
 
         texts = [example.text for example in examples]
-        kind = self.device.type
-        with torch.autocast(kind, torch.bfloat16) if self.bf16 else nullcontext():
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             found_ND = self.model.encode(texts, show_progress_bar=False)
         self.truncation.add(examples, [self.truncation.length] * len(examples))
         after(1.0)
         return np.asarray(found_ND, np.float32)
 
 
-def _embedder(model: str, options: EmbedConfig) -> Embedder | SentenceEmbedder:
-    of_sentences = (Path(model) / SENTENCE_MODULES).is_file()
-    return (SentenceEmbedder if of_sentences else Embedder)(model, options)
+def load_embedder(model: str | os.PathLike[str], **options: Any) -> Embedder | SentenceEmbedder:
+    """options: pooling, max_seq_length, device, bf16: see `EmbedConfig`. Raises UserError."""
+    given: dict[str, Any] = {"files": (), "output_file": ".npy"} | options
+    return _embedder(EmbedConfig(model=os.fspath(model), **given))
+
+
+def _embedder(options: EmbedConfig) -> Embedder | SentenceEmbedder:
+    of_sentences = (Path(options.model) / SENTENCE_MODULES).is_file()
+    return (SentenceEmbedder if of_sentences else Embedder)(options)
 
 
 # ------------------------------------------------------------------ centring and whitening
@@ -173,28 +169,31 @@ def fitted(
 # ------------------------------------------------------------------ files
 
 
-def embed_files(options: EmbedConfig) -> Summary:
+def embed_files(options: EmbedConfig) -> str:
     """Writes a vector for every text of the files, in order, into the output file, whole or not at
-    all. Mistakes in files and options are reported before the model is loaded. Raises UserError."""
+    all; returns what it did. Mistakes in files and options are reported before the model is loaded.
+    Raises UserError."""
     began = time.monotonic()
-    model = checked_model(options)
+    predict.must_be_ready(options, options.output_file)
     how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
-    files, corpus = Files(options.files, "regression", pairs=False, **how), None
-    head = files.check()
+    files, corpus = predict.Files(options.files, "regression", pairs=False, **how), None
+    (first, *_) = files.check()
     given = options.center or options.whiten
     if given is not None:
         same = ending_of(given) == ending_of(options.files[0])
-        corpus = Files((given,), "regression", pairs=False, **how if same else {})
+        corpus = predict.Files((given,), "regression", pairs=False, **how if same else {})
         corpus.check()
-    embedder = _embedder(model, options)
+    embedder = _embedder(options)
     path = Path(options.output_file)
-    write = _npy if path.suffix.lower() == ".npy" else _parquet
-    with threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
-        write(stream, _vectors(options, embedder, files, corpus), head, embedder.reader.width)
-    tell([embedder.truncation.text(), closeness(model) if corpus is None else ""])
-    facts = embedder.truncation.facts() | {"width": embedder.reader.width}
-    seconds = time.monotonic() - began
-    return Summary(embedder.truncation.texts, seconds, options.output_file, facts)
+    columns = list(predict.joined(first.columns, {"embedding": None}))
+    with predict.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
+        vectors = _vectors(options, embedder, files, corpus)
+        if path.suffix.lower() == ".npy":
+            _npy(stream, vectors, embedder.reader.width)
+        else:
+            _parquet(stream, vectors, columns, embedder.reader.width)
+    predict.tell([embedder.truncation.text(), "" if corpus else closeness(options.model)])
+    return predict.done(options.output_file, embedder.truncation.texts, began)
 
 
 def closeness(model: str) -> str:
@@ -207,20 +206,22 @@ def closeness(model: str) -> str:
     )
 
 
-def _vectors(options: EmbedConfig, embedder: Any, files: Files, corpus: Files | None) -> Blocks:
+def _vectors(
+    options: EmbedConfig, embedder: Any, files: predict.Files, corpus: predict.Files | None
+) -> Blocks:
     """Every block of the files with its vectors, which the corpus has centred or whitened."""
     transform = None
     if corpus is not None:
         title = "whiten" if options.whiten else "center"
-        blocks = (vectors_ND for _, vectors_ND in in_blocks(corpus, embedder, title=title))
+        blocks = (vectors_ND for _, vectors_ND in predict.in_blocks(corpus, embedder, title=title))
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
-        embedder.truncation.clear()
-    for items, vectors_ND in in_blocks(files, embedder, title="embed"):
+        embedder.truncation.texts = embedder.truncation.truncated = 0
+    for items, vectors_ND in predict.in_blocks(files, embedder, title="embed"):
         yield items, vectors_ND if transform is None else transform(vectors_ND)
 
 
-def _npy(stream: IO[bytes], blocks: Blocks, head: Head, width: int) -> None:
+def _npy(stream: IO[bytes], blocks: Blocks, width: int) -> None:
     """An array [N, D] in float32. numpy's header has room for any number of rows, so it is written
     again when this number is known."""
     header = {"descr": "<f4", "fortran_order": False}
@@ -233,31 +234,25 @@ def _npy(stream: IO[bytes], blocks: Blocks, head: Head, width: int) -> None:
     np.lib.format.write_array_header_1_0(stream, header | {"shape": (number, width)})
 
 
-def _parquet(stream: IO[bytes], blocks: Blocks, head: Head, width: int) -> None:
+def _parquet(stream: IO[bytes], blocks: Blocks, columns: Sequence[str], width: int) -> None:
     """A table with the input's columns as text, and `embedding`."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as e:
         raise UserError("writing .parquet needs pyarrow: pip install 'electrify[data]'") from e
-    *columns, vector = columns_of(head, ["embedding"], instead=".npy")
+    *columns, vector = columns
     texts = [(name, pa.string()) for name in columns]
     schema = pa.schema([*texts, (vector, pa.list_(pa.float32(), width))])
     with parquet.ParquetWriter(stream, schema) as writer:
         for items, vectors_ND in blocks:
-            rows = [cells_of(item.columns, columns, instead=".npy") for item in items]
+            rows = [predict.cells_of(item.columns, columns) for item in items]
             cells = map(pa.array, zip(*rows, strict=True))
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.reshape(-1)), width)
             writer.write_table(pa.table([*cells, vectors], schema=schema))
 
 
 # ------------------------------------------------------------------ from Python
-
-
-def load_embedder(model: str | os.PathLike[str], **options: Any) -> Embedder | SentenceEmbedder:
-    """options: pooling, max_seq_length, device, bf16: see `EmbedConfig`. Raises UserError."""
-    config = EmbedConfig(model=os.fspath(model), files=(), output_file=".npy", **options)
-    return _embedder(config.model, config)
 
 
 def embed(
@@ -269,15 +264,13 @@ def embed(
     normalize_embeddings: bool = False,
 ) -> Array:
     """The vectors of texts, [N, D] in float32. See `electrify.embed`. Raises UserError."""
-    from .model import unknown_note
-
-    if center is not None and whiten is not None:
-        raise UserError("center and whiten exclude each other: whitening centres too")
+    both = center is not None and whiten is not None
+    need(not both, "center and whiten exclude each other: whitening centres too")
     given = given_texts(texts)
     corpus = whiten if center is None else center
     width = embedder.reader.width
     found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given)])
-    tell([unknown_note(embedder.reader, given), embedder.truncation.text()])
+    predict.tell([predict.unknown_note(embedder, map(Example, given)), embedder.truncation.text()])
     if corpus is not None:
         blocks = _blocks(embedder, given_texts(corpus))
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}
@@ -288,5 +281,5 @@ def embed(
 
 
 def _blocks(embedder: Any, texts: Sequence[str]) -> Iterator[Array]:
-    for at in range(0, len(texts), BLOCK_ITEMS):
-        yield embedder([Example(text) for text in texts[at : at + BLOCK_ITEMS]])
+    for at in range(0, len(texts), predict.BLOCK_ITEMS):
+        yield embedder([Example(text) for text in texts[at : at + predict.BLOCK_ITEMS]])

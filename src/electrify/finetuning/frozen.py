@@ -19,21 +19,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .loop import Batch, Rows, device_named, most_tokens, pieces
+from ..train.machine import pick_device
+from .loop import Batch, Rows, most_tokens, pieces
 from .metrics import spearman
-from .model import Reader, load_encoder
+from .model import load_encoder
 from .tagging import NO_WORD, Tagging, of_words
 from .tasks import Example, Sentence, TaskData
 from .texts import Problem, Texts
 
 Layers = Literal["last", "last4", "all"]
-
-
-def layers_taken(layers: Layers, reader: Reader) -> int:
-    """How many of the encoder's states, counted from the last one, are concatenated. `all` means
-    those of every block and the embeddings."""
-    depth = reader.encoder.config.num_hidden_layers
-    return {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[layers]
 
 
 class Probe(nn.Module):
@@ -95,12 +89,20 @@ class Probed(Problem):
     std_F: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.taken = layers_taken(self.layers, self.reader)
+        depth = self.reader.encoder.config.num_hidden_layers
+        self.taken = {"last": 1, "last4": min(4, depth + 1), "all": depth + 1}[self.layers]
+        """How many states, counted from the last one: `all` are those of every block and the
+        embeddings."""
         self.reader.encoder.eval()
 
     def net(self, *, dropout: float | None) -> Probe:
-        std = getattr(self.reader.encoder.config, "initializer_range", None) or 0.02
-        p = self.reader.dropout if dropout is None else dropout
+        config = self.reader.encoder.config
+        names = ("classifier_dropout", "hidden_dropout_prob", "dropout")
+        known = (getattr(config, name, None) for name in names)
+        p = dropout
+        if p is None:
+            p = next((float(x) for x in known if isinstance(x, int | float)), 0.1)
+        std = getattr(config, "initializer_range", None) or 0.02
         features = self.taken * self.reader.width * (4 if self.pairs else 1)
         return Probe(features, len(self.labels) or 1, dropout=p, std=std).to(self.device)
 
@@ -136,6 +138,11 @@ class Probed(Problem):
 
 @dataclass
 class FrozenTexts(Probed, Texts):
+    def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
+        """The texts of a pair are read one by one."""
+        texts = [Example(t) for e in examples for t in (e.text, e.pair) if t is not None]
+        return super().notes(texts, Texts.rows(self, texts))
+
     def features(self, examples: Sequence[Example]) -> Features:
         features_NF = self.mean_states([replace(e, pair=None) for e in examples])
         if self.pairs:
@@ -191,10 +198,10 @@ def cosine_score(
     """How similar two texts are, without any training: Spearman's correlation of the cosines of
     mean states with the values of the validation pairs of a regression. Of several layers, the one
     with the highest correlation on the pairs `chosen_on` counts."""
-    at = device_named(device)
+    at = pick_device(device)
     reader = load_encoder(model, device=at)
-    length = min(128, reader.positions)
-    problem = FrozenTexts(reader, "regression", (), max_seq_length=length, device=at, layers=layers)
+    how: Any = {"max_seq_length": reader.fitting(None, 128), "device": at, "layers": layers}
+    problem = FrozenTexts(reader, "regression", (), **how)
 
     def of_layers(examples: Sequence[Any]) -> list[float]:
         firsts = problem.mean_states([replace(e, pair=None) for e in examples])

@@ -7,24 +7,27 @@ Nothing heavy is imported, so that a wrong file or column is reported within a s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UserError, failing_as, need
 from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
 from ..text.tables import Row, lines, number_of, text_columns
-from .own import read_own
-from .sentences import read_sentences, tagging_of
-from .squad import answering_of, gathered, question_rows
+from .options import FinetuneConfig
+from .read import (
+    answering_of,
+    question_of,
+    question_rows,
+    read_own,
+    read_sentences,
+    tagging_of,
+)
 from .tasks import Described, Example, KnownTask, Sentence, TaskData, tasks_named
-
-if TYPE_CHECKING:
-    from .options import FinetuneConfig
 
 MALFORMED = 0.01
 """Share of the lines of an official file that may be malformed: QQP's train.tsv has a few among
@@ -86,14 +89,11 @@ def _training_file(row: KnownTask, data_dir: Path) -> Path | None:
 def _file(
     row: KnownTask, data_dir: Path, patterns: Sequence[str], folders: Sequence[str] = (".",)
 ) -> Path | None:
-    """The file of the first pattern that has one, official files first. Raises UserError if several
-    fit."""
+    """The file of the first pattern that has one, official files first."""
     ends = [pattern.rpartition(".") for pattern in patterns]
     stand_ins = [f"{stem}{part}.{ending}" for stem, _, ending in ends for part in _PARTS]
     for pattern in (f"{folder}/{name}" for folder in folders for name in (*patterns, *stand_ins)):
-        found = [path for path in data_dir.glob(pattern) if path.is_file()]
-        names = ", ".join(sorted(str(path.relative_to(data_dir)) for path in found))
-        need(len(found) < 2, f"{data_dir}: several fit task {row.name!r}: {names}. Keep one")
+        found = sorted(path for path in data_dir.glob(pattern) if path.is_file())
         if found:
             return found[0]
     return None
@@ -125,13 +125,16 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
             return None
         name = Path(found[0]).name
         is_squad = row.kind == "answering"
-        make = gathered if is_squad else partial(_examples, row, labelled=labelled)
-        examples = make(found[1])
+        make = question_of if is_squad else partial(_example, row, labelled=labelled)
+        examples = tuple(map(make, found[1]))
         if not any(fnmatchcase(name, Path(pattern).name) for pattern in patterns):
             count = f"{len(examples):,} {'questions' if is_squad else 'examples'}"
             notes.append(f"{name} ({count}) stands in for the official {patterns[0]}")
         if odd:
-            _must_be_few(found[0], odd, len(examples) + len(odd) + (not row.columns))
+            count = len(examples) + len(odd) + (not row.columns)
+            few = len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:")
+            fact = f"{found[0]}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file"
+            need(few, f"{fact} is cut or not the official one: download it again")
             left_out = f"{len(odd):,} malformed line{'s' * (len(odd) > 1)} left out"
             notes.append(f"{name}: {left_out} ({odd[0]})")
         return examples
@@ -147,11 +150,7 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     train, validation = part(row.train), part(row.validation)
     need(validation is not None, f"task {row.name!r}: no {' or '.join(row.validation)} there")
     if row.kind == "answering":
-        task = answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
-        has = "no" if row.name == "squad2" else "some"
-        fact = f"the development set has {has} unanswerable questions, so it is not {row.name}'s"
-        need(task.metrics == row.metrics, fact)
-        return task
+        return answering_of(row.name, train, validation, epochs=row.epochs, notes=tuple(notes))
     also = tuple(further(row.also, "is not scored", labelled=True))
     tests = tuple(further(row.submission, "has no predictions", labelled=False)) if test else ()
     described = {each.name: getattr(row, each.name) for each in fields(Described)}
@@ -159,22 +158,9 @@ def _task(row: KnownTask, opened: Opened, *, test: bool) -> TaskData:
     return TaskData(**described, **parts, notes=tuple(notes))
 
 
-def _must_be_few(path: str, odd: list[str], count: int) -> None:
-    """Raises UserError if more than `MALFORMED` of all lines, whose count is given, are malformed,
-    or the last one is."""
-    need(
-        len(odd) <= MALFORMED * count and not odd[-1].startswith(f"line {count}:"),
-        f"{path}, {odd[0]} ({len(odd):,} of {count:,} lines are malformed); the file is cut or not "
-        "the official one: download it again",
-    )
-
-
-def _examples(row: KnownTask, found: Iterable[Row], *, labelled: bool) -> tuple[Example, ...]:
-    def example(one: Row) -> Example:
-        pair = None if row.pair is None else _filled(row.pair, one)
-        return Example(_filled(row.text, one), pair, _label(row, one) if labelled else 0.0)
-
-    return tuple(map(example, found))
+def _example(row: KnownTask, one: Row, *, labelled: bool) -> Example:
+    pair = None if row.pair is None else _filled(row.pair, one)
+    return Example(_filled(row.text, one), pair, _label(row, one) if labelled else 0.0)
 
 
 def _filled(template: str, row: Row) -> str:
@@ -203,14 +189,10 @@ def _tagging(row: KnownTask, folder: Path) -> TaskData:
     train, validation, test = (path and _sentences(row, path) for path in paths)
     wanted = " or ".join((*row.validation, *row.test))
     need(bool(validation or test), f"{folder}: no {wanted} for task {row.name!r}")
-    return tagging_of(
-        row.name,
-        train or (),
-        validation or test or (),
-        also=(("test", test),) if test and validation else (),
-        epochs=row.epochs,
-        notes=() if validation else (f"no development set: scored on {Path(str(paths[2])).name}",),
-    )
+    notes = () if validation else (f"no development set: scored on {Path(str(paths[2])).name}",)
+    also = (("test", test),) if test and validation else ()
+    more = {"also": also, "epochs": row.epochs, "notes": notes}
+    return tagging_of(row.name, train or (), validation or test or (), **more)
 
 
 def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
@@ -226,7 +208,17 @@ def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
 def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
     """GLUE and SQuAD in the layout of nyu-mll/glue and rajpurkar/squad, by `datasets`: the task
     with the names of their columns, and its parts."""
-    sets = _sets(source, row.name if row.group == "glue" else None)
+    try:
+        import datasets
+    except ImportError as e:
+        how = "needs `datasets`: pip install 'electrify[data]'"
+        raise UserError(f"{source}: a data set of the Hub {how}") from e
+    config = row.name if row.group == "glue" else None
+    fact = f"data set {source} {config or ''} cannot be loaded; --data-dir takes a folder, too"
+    with failing_as(fact):
+        if not Path(source).is_dir():
+            must_be_reachable(source, "data set")
+        sets: Any = datasets.load_dataset(source, config)
     if row.group == "glue":
         first = Row(source, 1, next(iter(sets.values()))[0])
         text, pair = (f"{{{name}}}" for name in text_columns(source, [first], None, None))
@@ -240,17 +232,3 @@ def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
         return (patterns[0], split_rows) if split in sets else None
 
     return row, opened
-
-
-def _sets(source: str, config: str | None) -> Any:
-    try:
-        import datasets
-    except ImportError as e:
-        raise UserError(
-            f"{source}: a data set of the Hub needs `datasets`: pip install 'electrify[data]'"
-        ) from e
-    fact = f"data set {source} {config or ''} cannot be loaded; --data-dir takes a folder, too"
-    with failing_as(fact):
-        if not Path(source).is_dir():
-            must_be_reachable(source, "data set")
-        return datasets.load_dataset(source, config)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..draws import hashed
-from ..errors import UserError
+from ..errors import UserError, need
 from ..train.machine import supports_bf16
 from ..train.optim import factor, make_optimizer, parameter_groups
 from .options import FinetuneSettings
@@ -34,6 +34,7 @@ TOKENS = {"cpu": 4096, "cuda": 128 * 128}
 """Tokens, including padding, that go through the model together: as many as fit into a CPU's caches
 (a batch of contexts then trains 1.4 to 2 times as fast, and prediction takes 40 % of the time), and
 as many as keep a GPU busy."""
+MAX_GRAD_NORM = 1.0
 Outputs = dict[str, Tensor]
 
 
@@ -102,6 +103,14 @@ class Rows:
         return Batch(inputs, lengths_B, places_BL, self.targets[at_B])
 
 
+class Answered(NamedTuple):
+    """Examples, their rows, and what a network gave for them."""
+
+    examples: Sequence[Any]
+    rows: Any
+    outputs: Outputs
+
+
 def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tensor:
     """[N, longest], filled up with `pad` on the right."""
     lengths_N = torch.tensor([len(row) for row in rows])
@@ -109,27 +118,6 @@ def padded(rows: Sequence[Sequence[int]], pad: int, dtype: torch.dtype) -> Tenso
     flat = torch.tensor([i for row in rows for i in row], dtype=dtype)
     return torch.full((len(rows), longest), pad, dtype=dtype).masked_scatter_(
         torch.arange(longest) < lengths_N[:, None], flat
-    )
-
-
-def rows_of(
-    ids: Sequence[Sequence[int]],
-    segments: Sequence[Sequence[int]] | None,
-    targets: Tensor,
-    *,
-    pad: int,
-    device: torch.device,
-    places: Sequence[Sequence[int]] | None = None,
-    spots: Any = None,
-) -> Rows:
-    """Rows on a device. places: for each row, 1 for tokens that the head may look at, else 0."""
-    return Rows(
-        padded(ids, pad, torch.int32).to(device),
-        None if segments is None else padded(segments, 0, torch.uint8).to(device),
-        torch.tensor([len(row) for row in ids]),
-        targets.to(device),
-        None if places is None else padded(places, 0, torch.uint8).bool().to(device),
-        spots,
     )
 
 
@@ -207,7 +195,6 @@ def train(
     number = len(rows.lengths_N)
     total = updates_of(number, batch_size=size, epochs=epochs)
     per_epoch = math.ceil(number / size)
-    parameters = list(named.values())
     net.train()
     batches: list[Tensor] = []
     for step in range(total):
@@ -219,16 +206,14 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = group["peak_lr"] * now
         loss = backward(net, problem, rows, batches[at], summed=protocol.summed)
-        torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(named.values(), MAX_GRAD_NORM)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         done = step + 1
         # Reading the loss waits for the device.
         if (done % per_epoch == 0 or done == total) and not math.isfinite(loss.item()):
-            raise UserError(
-                f"the loss is {loss.item()} after {done} updates (seed {seed}). Lower "
-                "--learning-rate"
-            )
+            fact = f"the loss is {loss.item()} after {done} updates (seed {seed})"
+            raise UserError(fact, "lower --learning-rate")
         if not after(done, done / per_epoch, loss):
             break
 
@@ -251,12 +236,10 @@ def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool
     """The mean loss of a batch; its gradient is added to the parameters', in parts if the batch is
     long. summed: the gradient is that of the sum over the rows, or words; the returned loss is
     still the mean."""
-    batches = [
-        rows.batch(part_B) for part_B in pieces(index_B, rows.lengths_N, most_tokens(rows.device))
-    ]
-    if len(batches) == 1 and not summed:
-        weights_P = torch.ones(1)
-    else:
+    parts = pieces(index_B, rows.lengths_N, most_tokens(rows.device))
+    batches = [rows.batch(part_B) for part_B in parts]
+    weights_P = torch.ones(1)  # which says nothing of a mean over a single part
+    if summed or len(batches) > 1:
         weights_P = torch.stack([problem.weight(batch) for batch in batches]).float()
     scale = weights_P.sum() if summed else 1.0
     losses: list[Tensor] = []
@@ -267,11 +250,11 @@ def backward(net: Any, problem: Any, rows: Any, index_B: Tensor, *, summed: bool
 
 
 def predict(
-    net: Any, problem: Any, rows: Any, *, after: Callable[[int], None] = lambda rows: None
+    net: Any, problem: Any, rows: Any, *, after: Callable[[float], None] = lambda share: None
 ) -> Outputs:
     """The problem's outputs, on the CPU and in the order of the rows. The mode of the net (training
-    or evaluation) is left unchanged. after: called with the number of rows after each pass. Raises
-    UserError if they are not numbers."""
+    or evaluation) is left unchanged. after: called after each pass with its share of the rows.
+    Raises UserError if they are not numbers."""
     was_training = net.training
     net.train(False)
     number = len(rows.lengths_N)
@@ -281,14 +264,13 @@ def predict(
         for index_B in order:
             found = problem.outputs(net, rows.batch(index_B))
             parts.append({name: x.cpu() for name, x in found.items()})
-            after(len(index_B))
+            after(len(index_B) / number)
     net.train(was_training)
     back = torch.argsort(torch.cat(order))
     outputs = {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
-    if not all(bool(x.isfinite().all()) for x in outputs.values()):
-        raise UserError(
-            "the model's outputs are not numbers: it diverged (lower --learning-rate) or is damaged"
-        )
+    finite = all(bool(x.isfinite().all()) for x in outputs.values())
+    fact = "the model's outputs are not numbers: it diverged (lower --learning-rate) or is damaged"
+    need(finite, fact)
     return outputs
 
 
@@ -298,18 +280,6 @@ def predict(
 def most_tokens(device: torch.device) -> int:
     """How many tokens, pads included, go through a model together."""
     return TOKENS.get(device.type, TOKENS["cuda"])
-
-
-def device_named(name: str) -> torch.device:
-    """`auto` is the GPU if there is one. Raises UserError for a device that does not exist here."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()  # `meta` gives tensors without numbers
-    except (RuntimeError, AssertionError) as e:
-        raise UserError(f"device {name!r} is not here: {str(e).splitlines()[0]}") from e
-    return device
 
 
 def computes_in_bf16(choice: str, device: torch.device) -> bool:

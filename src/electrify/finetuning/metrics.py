@@ -15,14 +15,14 @@ import re
 import string
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import UserError
-from .tasks import Example, Kind, Question
+from .tasks import Example, Kind, Question, TaskData
 
 Array = np.ndarray[Any, Any]
 UNKNOWN = -1
@@ -48,6 +48,13 @@ def several(examples: Sequence[Example], classes: int) -> Array:
         row[list(example.label)] = 1  # type: ignore[arg-type]
         row[list(example.unknown)] = UNKNOWN
     return labels_NC
+
+
+def targets_of(task: TaskData, examples: Sequence[Example]) -> Array:
+    """Class numbers or values [N], or [N, C] as of `several`."""
+    if task.kind == "multilabel":
+        return several(examples, len(task.labels))
+    return np.array([e.label for e in examples], float if task.kind == "regression" else int)
 
 
 # ------------------------------------------------------------------ classes and values
@@ -291,44 +298,42 @@ def word_f1(gold: str, predicted: str) -> float:
 
 
 def score_answers(
-    questions: Sequence[Question],
-    predictions: Mapping[str, str],
-    no_answer: Mapping[str, float] | None = None,
+    questions: Sequence[Question], predictions: Sequence[str], none: Sequence[float] | None = None
 ) -> dict[str, float]:
     """`exact` and `f1`, fractions, the best over a question's gold answers, as SQuAD's official
     script 2.0 computes them.
 
     With questions that have no answer also has_answer_exact, has_answer_f1 and no_answer_exact;
-    with no_answer also best_exact, best_f1 and their thresholds: the best scores of answering only
-    the questions whose no-answer score is at most a threshold. As in the script, questions with
-    equal scores count one by one in the order of no_answer, and the threshold is 0 if it is best to
-    answer none. The script for SQuAD 1.1 differs only in answers that normalise to nothing.
+    with `none` also best_exact, best_f1 and their thresholds: the best scores of answering only the
+    questions whose no-answer score is at most a threshold. As in the script, questions with equal
+    scores count one by one in their order, and the threshold is 0 if it is best to answer none. The
+    script for SQuAD 1.1 differs only in answers that normalise to nothing.
 
     Args:
-        predictions: question id to answer, "" for none.
-        no_answer: question id to a score, the higher the less likely an answer is.
+        predictions: the answer of each question, "" for none.
+        none: its no-answer score, the higher the less likely an answer is.
     """
+    both = list(zip(questions, predictions, strict=True))
     exacts, f1s = (
-        {q.id: max(measure(gold, predictions[q.id]) for gold in _golds(q)) for q in questions}
+        [max(measure(gold, given) for gold in _golds(q)) for q, given in both]
         for measure in (exact_match, word_f1)
     )
-    scores = {"exact": _mean(exacts.values()), "f1": _mean(f1s.values())}
-    has = [q.id for q in questions if q.answers]
-    has_not = [q.id for q in questions if not q.answers]
-    if has and (has_not or no_answer is not None):
+    scores = {"exact": _mean(exacts), "f1": _mean(f1s)}
+    has = [k for k, q in enumerate(questions) if q.answers]
+    has_not = [k for k, q in enumerate(questions) if not q.answers]
+    if has and (has_not or none is not None):
         scores["has_answer_exact"] = _mean([exacts[k] for k in has])
         scores["has_answer_f1"] = _mean([f1s[k] for k in has])
     if has_not:
         scores["no_answer_exact"] = _mean([exacts[k] for k in has_not])
-    if no_answer is not None:
-        order = sorted(no_answer, key=lambda k: no_answer[k])
-        wrong = {k: -1.0 if predictions[k] else 0.0 for k in has_not}
-        for name, gains in (("best_exact", exacts | wrong), ("best_f1", f1s | wrong)):
+    if none is not None:
+        order = sorted(range(len(none)), key=none.__getitem__)
+        for name, gains in (("best_exact", exacts), ("best_f1", f1s)):
             total, best, threshold = float(len(has_not)), float(len(has_not)), 0.0
             for k in order:
-                total += gains[k]
+                total += gains[k] if questions[k].answers else -float(bool(predictions[k]))
                 if total > best:
-                    best, threshold = total, float(no_answer[k])
+                    best, threshold = total, float(none[k])
             scores |= {name: best / len(questions), f"{name}_threshold": threshold}
     return scores
 
@@ -339,29 +344,27 @@ def _golds(question: Question) -> list[str]:
 
 
 def threshold_of(
-    questions: Sequence[Question], best: Mapping[str, str], none: Mapping[str, float]
+    questions: Sequence[Question], best: Sequence[str], none: Sequence[float]
 ) -> float:
     """The no-answer threshold of the best F1. If it is best to answer none, it is below all scores
     (the official one is 0); if every question has an answer, it is the highest score."""
     if all(q.answers for q in questions):
-        return max(none.values())
+        return max(none)
     found = score_answers(questions, best, none)
     silent = sum(not q.answers for q in questions) / len(questions)
     return found["best_f1_threshold"] if silent < found["best_f1"] else -math.inf
 
 
-def silenced(
-    best: Mapping[str, str], none: Mapping[str, float], threshold: float
-) -> dict[str, str]:
+def silenced(best: Sequence[str], none: Sequence[float], threshold: float) -> list[str]:
     """The best answers, or "" where the no-answer score is above the threshold."""
-    return {key: "" if none[key] > threshold else text for key, text in best.items()}
+    return ["" if x > threshold else text for text, x in zip(best, none, strict=True)]
 
 
 def answer_scores(
-    questions: Sequence[Question], best: Mapping[str, str], none: Mapping[str, float]
+    questions: Sequence[Question], best: Sequence[str], none: Sequence[float]
 ) -> dict[str, float]:
     """The scores with the official threshold, 0, and the best ones. best: the best answer other
-    than none by question id; none: the no-answer scores."""
+    than none to each question; none: the no-answer scores."""
     official = score_answers(questions, silenced(best, none, 0.0), none)
     found = score_answers(questions, best, none)
     return official | {name: x for name, x in found.items() if name.startswith("best_")}

@@ -13,7 +13,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +25,30 @@ from transformers import AttentionInterface, AttentionMaskInterface, AutoModel
 from transformers.masking_utils import eager_mask
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-from ..errors import UserError, failing_as, is_of_memory
+from ..errors import UserError, failing_as, need
 from ..exporting.loading import (
-    SAFE_WEIGHTS,
     is_causal,
     load_config,
     load_tokenizer,
     load_weights,
-    made_for,
-    must_be_sound_weights,
+    loaded,
     positions_of,
     quiet,
-    unreadable_weights,
 )
 from ..exporting.places import MARK, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
-from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
-from .saved import KEY, PROBLEMS, TRAINED, class_for, kind_of
-from .tasks import Kind
+from .tasks import CLASSES, KEY, TRAINED, Kind, class_for, kind_of
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 PLAIN = "electrify_plain"
 Piece = tuple[int, int]
 """A token and its token type."""
+Scale = tuple[float, float]
+"""Scale and center of a regression's values."""
+AS_IS: Scale = (1.0, 0.0)
 
 # ------------------------------------------------------------------ encoders
 
@@ -64,7 +62,6 @@ class Frame:
     |-----------|----------------|------------------------|------------------------|
     | BERT      | [CLS] a [SEP]  | [CLS] a [SEP] b [SEP]  | the first token        |
     | RoBERTa   | <s> a </s>     | <s> a </s> </s> b </s> | the first token        |
-    | XLNet     | a <sep> <cls>  | a <sep> b <sep> <cls>  | the last token         |
     | GPT-2     | a              | a b                    | the last token         |
     | OPT       | </s> a         | </s> a </s> b          | the last token         |
 
@@ -124,31 +121,17 @@ class Reader:
     pair: Frame
     last: bool
     """Whether the last token, and not the first, represents the whole text."""
-    dropout: float
-    """Before a head, by the model's configuration."""
 
     @property
     def width(self) -> int:
         return self.encoder.config.hidden_size
 
-    @property
-    def positions(self) -> int:
-        """The most tokens of a sequence."""
-        return positions_of(self.encoder)
-
-    @property
-    def made_for(self) -> int:
-        """`positions` without those that it computes and was not made for."""
-        return made_for(self.encoder)
-
     def fitting(self, wanted: int | None, default: int) -> int:
         """The tokens of a sequence. Raises UserError if more are wanted than it reads."""
-        if (wanted or 0) > self.positions:
-            raise UserError(
-                f"{self.name} reads at most {self.positions} tokens. Give --max-seq-length "
-                f"{self.positions}"
-            )
-        return wanted or min(default, self.positions)
+        most = positions_of(self.encoder)
+        fact = f"{self.name} reads at most {most} tokens. Give --max-seq-length {most}"
+        need((wanted or 0) <= most, fact)
+        return wanted or min(default, most)
 
 
 def load_encoder(model: str, *, device: torch.device, dropout: float | None = None) -> Reader:
@@ -160,20 +143,10 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
     """
     path = model.removeprefix(RANDOM)
     config = load_config(path, causal=True)
-    before_head = next(
-        (
-            float(p)
-            for name in ("classifier_dropout", "hidden_dropout_prob", "dropout")
-            if isinstance(p := getattr(config, name, None), int | float)
-        ),
-        0.1,
-    )
     for name, value in config.to_dict().items() if dropout is not None else ():
         if ("dropout" in name or name.endswith("pdrop")) and type(value) in (int, float):
             setattr(config, name, dropout)
     model_class: Any = MODEL_MAPPING[type(config)]
-    if isinstance(model_class, tuple):  # Funnel has two, of which the first keeps every token
-        model_class = model_class[0]
     options: dict[str, Any] = {
         "attn_implementation": implementation_for(model_class, config, device)
     }
@@ -184,50 +157,27 @@ def load_encoder(model: str, *, device: torch.device, dropout: float | None = No
         with quiet():
             encoder = model_class(config, **options)
     else:
-        encoder = _strictly(path, config, options)
-    return _reader(model, encoder, device, before_head)
+        encoder, info = loaded(AutoModel, path, config, **options)
+        lacking = sorted(info["missing_keys"])
+        fact = f"{path} lacks {len(lacking)} of the encoder's {len(encoder.state_dict())} weights "
+        need(not lacking, f"{fact}({_some(lacking)}). {RANDOM}{path} would give it random ones")
+        must_be_used(path, encoder, info["unexpected_keys"])
+    return _reader(model, encoder, device)
 
 
-def _reader(name: str, encoder: Any, device: torch.device, dropout: float) -> Reader:
+def _reader(name: str, encoder: Any, device: torch.device) -> Reader:
     path = name.removeprefix(RANDOM)
     config = encoder.config
     weight = getattr(encoder.get_input_embeddings(), "weight", None)
-    if weight is None or weight.ndim != 2:
-        raise UserError(
-            f"{path} is a {config.model_type!r} model, which reads no tokens of a text. Give a "
-            "text encoder"
-        )
-    tokenizer = load_tokenizer(path, vocab_size=weight.shape[0])
-    # XLNet's token types are relative, so their number is not limited.
-    several = (getattr(config, "type_vocab_size", None) or 0) > 1 or config.model_type == "xlnet"
+    size = weight.shape[0] if weight is not None and weight.ndim == 2 else 0
+    need(size > 0, f"{path} is a {config.model_type!r} model, which reads no tokens of a text")
+    tokenizer = load_tokenizer(path, vocab_size=size)
+    several = (getattr(config, "type_vocab_size", None) or 0) > 1
     types = several and "token_type_ids" in inspect.signature(encoder.forward).parameters
     single, pair = Frame.of(tokenizer, "a"), Frame.of(tokenizer, "a", "b")
-    class_token = tokenizer.cls_token_id
-    class_last = bool(single.after) and single.after[-1][0] == class_token is not None
-    last = is_causal(config) or class_last or not single.before
+    last = is_causal(config) or not single.before
     encoder = encoder.to(device=device, dtype=torch.float32)
-    return Reader(name, encoder, tokenizer, types, single, pair, last, dropout)
-
-
-def _strictly(path: str, config: Any, options: dict[str, Any]) -> Any:
-    try:
-        with quiet():
-            encoder, info = AutoModel.from_pretrained(
-                path, config=config, output_loading_info=True, **SAFE_WEIGHTS, **options
-            )
-    except Exception as e:  # damaged weights raise exceptions of three libraries
-        if is_of_memory(e):
-            raise
-        raise unreadable_weights(path, e) from e
-    must_be_sound_weights(path, encoder, info)
-    lacking = sorted(info["missing_keys"])
-    if lacking:
-        raise UserError(
-            f"{path} lacks {len(lacking)} of the encoder's {len(encoder.state_dict())} weights "
-            f"({_some(lacking)}). {RANDOM}{path} would give it random ones"
-        )
-    must_be_used(path, encoder, info["unexpected_keys"])
-    return encoder
+    return Reader(name, encoder, tokenizer, types, single, pair, last)
 
 
 def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
@@ -237,12 +187,9 @@ def must_be_used(path: str, encoder: Any, unexpected: Iterable[str]) -> None:
     prefix = f"{encoder.base_model_prefix}."
     odd = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
     odd = [key for key in odd if not key.endswith("position_ids")]  # a table that counts
-    if odd:
-        raise UserError(
-            f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
-            f"transformers {transformers.__version__} does not use ({_some(sorted(odd))}). Use the "
-            "version that it was trained with, or another model"
-        )
+    fact = f"{path} holds {len(odd)} weights that its class {type(encoder).__name__} of "
+    fact += f"transformers {transformers.__version__} does not use ({_some(sorted(odd))})"
+    need(not odd, fact, "use the version that it was trained with, or another model")
 
 
 def _some(names: list[str]) -> str:
@@ -258,15 +205,7 @@ def layers_of(names: Iterable[str]) -> int:
 
 
 def plain_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **_: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **how: Any
 ) -> tuple[Tensor, None]:
     """Attention in the dtype of the query, with transformers' interface. query, key, value: [B, H,
     L, W] each; returns [B, L, H, W].
@@ -278,11 +217,12 @@ def plain_attention(
     scores.
 
     If there are fewer key heads than query heads, each key head serves several query heads.
-    attention_mask: is added to the scores, [B, 1, L, L].
+    attention_mask: is added to the scores, [B, 1, L, L]. how: scaling and dropout.
     """
     # A model that rotates queries and keys in float32 leaves the values in the dtype of autocast.
     key, value = key.to(query.dtype), value.to(query.dtype)
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scale, dropout = how.get("scaling"), how.get("dropout", 0.0)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
     if key.shape[1] != query.shape[1]:
         key, value = (
             x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value)
@@ -306,12 +246,8 @@ def plain_attention(
 def implementation_for(model_class: Any, config: Any, device: torch.device) -> str:
     """The best `attn_implementation` for a model class; "eager" for classes with an attention of
     their own (DeBERTa, XLNet, Gemma 2)."""
-    special = (
-        not model_class._supports_attention_backend
-        or not model_class._supports_sdpa
-        or getattr(config, "attn_logit_softcapping", None)
-    )
-    if special:
+    shared = model_class._supports_attention_backend and model_class._supports_sdpa
+    if not shared or getattr(config, "attn_logit_softcapping", None):
         return "eager"
     return PLAIN if device.type == "cpu" else "sdpa"
 
@@ -330,28 +266,16 @@ class Net(nn.Module):
     def __init__(self, library: Any) -> None:
         super().__init__()
         self.library = library
-        # XLNet's class for texts reads the last token, which must not be padding.
-        summary = getattr(library, "sequence_summary", None)
-        self.pads_left = getattr(summary, "summary_type", "") == "last"
 
     @property
     def encoder(self) -> Any:
         return self.library.base_model
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
-        output = self.library(**(padded_left(inputs) if self.pads_left else inputs))
+        output = self.library(**inputs)
         if getattr(output, "start_logits", None) is not None:
             return torch.stack([output.start_logits, output.end_logits], -1).float()
         return output.logits.float()
-
-
-def padded_left(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rows that are padded on the right, [B, L] each, with their padding on the left."""
-    mask_BL = inputs["attention_mask"]
-    length = mask_BL.shape[1]
-    places_L = torch.arange(length, device=mask_BL.device)
-    at_BL = (places_L + mask_BL.sum(1, keepdim=True)) % length
-    return {name: x_BL.gather(1, at_BL) for name, x_BL in inputs.items()}
 
 
 def computing_in_bf16(encoder: Any) -> None:
@@ -379,7 +303,7 @@ def with_fresh_head(
     are drawn from torch's generator. dropout: of the head; None leaves the model's own. Raises
     UserError if the library has no such class."""
     config = copy.deepcopy(reader.encoder.config)
-    config.problem_type = PROBLEMS.get(kind)
+    config.problem_type = CLASSES[kind][1]
     names = labels or (("start", "end") if kind == "answering" else ("score",))
     config.id2label = dict(enumerate(names))
     config.label2id = {name: k for k, name in enumerate(names)}
@@ -390,17 +314,14 @@ def with_fresh_head(
         with quiet():
             library = auto.from_config(config)
     except ValueError as e:
-        raise UserError(
-            f"{reader.name}: transformers has no {auto.__name__} for {config.model_type!r} models"
-        ) from e
+        what = f"{auto.__name__} for {config.model_type!r} models"
+        raise UserError(f"{reader.name}: transformers has no {what}") from e
+    # XLNet's class for texts reads the last place of a row, which may be padding.
+    at_end = getattr(getattr(library, "sequence_summary", None), "summary_type", "") == "last"
     inner = library.base_model
     left = inner.load_state_dict(reader.encoder.state_dict(), strict=False)
-    if left.unexpected_keys:  # Funnel's class for texts leaves the decoder out
-        raise UserError(
-            f"{reader.name}: {type(library).__name__} does not have the whole encoder "
-            f"({_some(left.unexpected_keys)})"
-        )
-    assert all("pooler" in key for key in left.missing_keys)
+    whole = not at_end and not left.unexpected_keys
+    need(whole, f"{reader.name}: {type(library).__name__} does not read a text as needed here")
     inner.set_attn_implementation(reader.encoder.config._attn_implementation)
     encoder = {id(module) for module in inner.modules()}
     for module in library.modules():
@@ -456,25 +377,16 @@ def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float
 # ------------------------------------------------------------------ fine-tuned folders
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a saved model reads its texts: what decides its answers and is not in its weights. In
-    config.json under `electrify`; None if it is not known, or does not apply."""
-
-    max_seq_length: int | None = None
-    pairs: bool | None = None
-    """Whether it was trained on pairs of texts."""
-    doc_stride: int | None = None
-    max_answer_length: int | None = None
-    no_answer_threshold: float | None = None
-    """The score for "no answer" above which none is given."""
+Reading = dict[str, Any]
+"""How a saved model reads its texts, in config.json under `electrify`: max_seq_length, pairs
+(whether it was trained on pairs of texts), and no_answer_threshold (the score for "no answer" above
+which none is given). What is not known, or does not apply, is missing."""
 
 
 @dataclass(frozen=True)
 class Finetuned:
     """A fine-tuned model as it is loaded. kind, labels: what it predicts."""
 
-    name: str
     reader: Reader
     net: Net
     kind: Kind
@@ -483,22 +395,15 @@ class Finetuned:
 
 
 def save(
-    net: Net,
-    reader: Reader,
-    task: str,
-    folder: Path,
-    *,
-    reading: Reading,
-    scaled: tuple[float, float] = (1.0, 0.0),
+    net: Net, reader: Reader, task: str, folder: Path, *, reading: Reading, scaled: Scale = AS_IS
 ) -> None:
     """Writes a Hugging Face folder, whole or not at all. scaled: scale and center of a regression's
     values, folded into the last layer."""
     library = copy.deepcopy(net.library).cpu()
     library.base_model.__dict__.pop("forward", None)  # of computing_in_bf16
-    known = {name: value for name, value in asdict(reading).items() if value is not None}
-    setattr(library.config, KEY, known)
+    setattr(library.config, KEY, reading)
     library.config.dtype = torch.float32
-    if scaled != (1.0, 0.0):
+    if scaled != AS_IS:
         last = last_layer(library)
         with torch.no_grad():
             last.weight.mul_(scaled[0])
@@ -524,11 +429,8 @@ def last_layer(library: Any) -> nn.Linear:
     of a regression's values could go."""
     encoder = {id(module) for module in library.base_model.modules()}
     outside = [m for m in library.modules() if isinstance(m, nn.Linear) and id(m) not in encoder]
-    if outside[-1].bias is None:
-        raise UserError(
-            f"--save-model: the head of {type(library).__name__} has no bias, so a regression "
-            "cannot be saved in it"
-        )
+    fact = f"--save-model: the head of {type(library).__name__} has no bias, so a regression"
+    need(outside[-1].bias is not None, f"{fact} cannot be saved in it")
     return outside[-1]
 
 
@@ -538,24 +440,15 @@ def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
     kind = kind_of(model, config.to_dict())
     auto = getattr(transformers, class_for(kind))
     library, missing = load_weights(auto, model, config)
-    if missing:
-        raise UserError(
-            f"{model} lacks weights of the head ({_some(missing)}), so it was not fine-tuned, or "
-            "not saved in full"
-        )
+    fact = f"{model} lacks weights of the head ({_some(missing)})"
+    need(not missing, f"{fact}, so it was not fine-tuned, or not saved in full")
     inner = library.base_model
     inner.set_attn_implementation(implementation_for(type(inner), config, device))
-    reader = _reader(model, inner, device, 0.0)
+    reader = _reader(model, inner, device)
     if library.config.pad_token_id is None:  # a decoder finds the last token by it
         library.config.pad_token_id = reader.tokenizer.pad_token_id
     labels = tuple(config.id2label[k] for k in range(config.num_labels))
-    known = getattr(config, KEY, None) or {}
-    reading = Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
+    reading = getattr(config, KEY, None) or {}
     if kind in ("regression", "answering"):
         labels = ()
-    return Finetuned(model, reader, Net(library.to(device).eval()), kind, labels, reading)
-
-
-def unknown_note(reader: Reader, texts: Iterable[str]) -> str:
-    """A warning if many characters of the texts are unknown to the tokenizer, else empty."""
-    return note_on_unknown(reader.name, reader.tokenizer, texts)
+    return Finetuned(reader, Net(library.to(device).eval()), kind, labels, reading)

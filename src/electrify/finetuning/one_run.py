@@ -11,19 +11,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import UserError
 from ..progress import Progress
-from ..train.machine import keep_memory, peak_memory_bytes
+from ..text.report import note_on_unknown
+from ..train.machine import keep_memory, peak_memory_bytes, pick_device
 from . import loop, metrics
 from .answering import Answering
 from .frozen import FrozenTagging, FrozenTexts
+from .loop import Answered
 from .model import (
+    AS_IS,
     Reader,
     computing_in_bf16,
     default_rates,
@@ -31,14 +34,13 @@ from .model import (
     learning_rates,
     load_encoder,
     save,
-    unknown_note,
 )
-from .options import SELECTION, FinetuneSettings
+from .options import FinetuneSettings
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
 from .tagging import Tagging
-from .tasks import MAX_SEQ_LENGTH, Example, Question, Sentence, TaskData
-from .texts import Texts, Truncation, class_weights
+from .tasks import MAX_SEQ_LENGTH, Example, TaskData
+from .texts import Texts, class_weights
 
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
@@ -50,15 +52,16 @@ FROZEN_RATE = 2e-3
 FROZEN_EPOCHS = 20.0
 MOST_EPOCHS = 50
 """To reach a minimum of updates, a set is shown at most this often."""
-PROBLEMS: dict[tuple[str, str], Any] = {
-    ("texts", "electrify"): Texts,
-    ("texts", "published"): PublishedTexts,
-    ("texts", "frozen"): FrozenTexts,
-    ("tagging", "electrify"): Tagging,
-    ("tagging", "published"): Tagging,
-    ("tagging", "frozen"): FrozenTagging,
-    ("answering", "electrify"): Answering,
-    ("answering", "published"): ElectraQuestions,
+SELECTION = 0.1
+"""Share of the training examples that is held out to choose the best evaluation."""
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "texts": {"electrify": Texts, "published": PublishedTexts, "frozen": FrozenTexts},
+    "tagging": {
+        "electrify": Tagging,
+        "published": partial(Tagging, first_piece=True, head=published_head),
+        "frozen": FrozenTagging,
+    },
+    "answering": {"electrify": Answering, "published": ElectraQuestions},
 }
 """How a kind of task is learnt, by the protocol or as a probe."""
 
@@ -124,7 +127,7 @@ def finetune_one(
         UserError: the model cannot be loaded, or does not suit the task.
     """
     began = time.monotonic()
-    device = loop.device_named(settings.device)
+    device = pick_device(settings.device)
     keep_memory()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -138,25 +141,24 @@ def finetune_one(
             last_layer(net.library)  # before the hours of training
         if settings.frozen_encoder == "none" and bf16:
             computing_in_bf16(net.encoder)
-        if settings.torch_compile:  # batches differ in length, so one graph serves all of them
-            net.encoder.compile(dynamic=True)
         shown, selection = shown_examples(task, seed=seed, settings=settings)
         rows = problem.training(shown)
-        notes = notes_on(task, problem, shown, rows)
+        unknown = note_on_unknown(reader.name, reader.tokenizer, (e.whole for e in task.train))
+        notes = [*problem.notes(shown, rows), *filter(None, [unknown.removeprefix("warning: ")])]
         torch.manual_seed(seed + DROPOUT_SEED)
-        how = {"seed": seed, "settings": settings, "progress": progress}
-        points, kept = _train(net, problem, task, rows, selection, **how)
-        if selection and math.isnan(kept.score):
+        course = Course(net, problem, task, selection)
+        course.train(rows, seed=seed, settings=settings, progress=progress)
+        if selection and math.isnan(course.best):
             notes.append(
                 f"{task.metrics[0]} is not a number on the held-out training examples, so the "
-                "last evaluation counts. Raise --selection-fraction"
+                "last evaluation counts"
             )
-        scores, files = _answers(net, problem, task, kept)
+        scores, files = course.answers()
         outcome = Outcome(
-            points[kept.point].metrics | scores,
-            tuple(points),
+            course.points[course.kept].metrics | scores,
+            tuple(course.points),
             len(shown),
-            points[-1].step,
+            course.points[-1].step,
             time.monotonic() - began,
             sum(p.numel() for p in net.parameters()),
             peak_memory_bytes(device),
@@ -165,8 +167,8 @@ def finetune_one(
         )
         finished(outcome)
         if save_to is not None:
-            reading = problem.reading(task, kept.rows, kept.outputs)
-            scaled = (problem.scale, problem.center) if task.kind == "regression" else (1.0, 0.0)
+            reading = problem.reading(task, course.held)
+            scaled = (problem.scale, problem.center) if task.kind == "regression" else AS_IS
             save(net, reader, task.name, save_to, reading=reading, scaled=scaled)
     return outcome
 
@@ -180,99 +182,101 @@ def problem_of(
     default = task.max_seq_length or MAX_SEQ_LENGTH[task.kind]
     how: dict[str, Any] = {"max_seq_length": reader.fitting(settings.max_seq_length, default)}
     if group == "answering":
-        wanted = settings.doc_stride, settings.n_best_size, settings.max_answer_length
-        names = "doc_stride", "n_best", "longest_answer"
-        how |= {name: x for name, x in zip(names, wanted, strict=True) if x is not None}
         questions: Any = (*task.train, *task.validation)
         how["answerless"] = not all(q.answers for q in questions)
     elif settings.class_weights == "balanced" and task.kind != "regression":
         how["weights"] = class_weights(task)
-    if way == "published":
-        how["head"] = published_head
-        if group == "texts":
-            how["value_range"] = task.value_range
-        if group == "tagging":
-            how["first_piece"] = True
+    if (group, way) == ("texts", "published"):
+        how["value_range"] = task.value_range
     if way == "frozen":
         pairs = isinstance(task.train[0], Example) and task.train[0].pair is not None
         how |= {"layers": settings.frozen_encoder, "bf16": bf16, "pairs": pairs}
-    return PROBLEMS[group, way](reader, task.kind, task.labels, device=device, **how)
+    return PROBLEMS[group][way](reader, task.kind, task.labels, device=device, **how)
 
 
-@dataclass
-class _Kept:
-    """The evaluation that counts: its number, and the outputs of the validation rows. score,
-    weights: of a choice among evaluations."""
+class Course:
+    """The updates and evaluations of a run. selection: the examples that choose an evaluation."""
 
-    point: int
-    rows: Any
-    outputs: loop.Outputs
-    score: float = math.nan
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    def __init__(self, net: Any, problem: Any, task: TaskData, selection: tuple[Any, ...]) -> None:
+        self.net, self.problem, self.task = net, problem, task
+        self.held = Answered(task.validation, problem.rows(task.validation), {})
+        """The validation examples, answered with the weights that count."""
+        self.choosing = Answered(selection, problem.rows(selection), {}) if selection else None
+        self.points: list[Point] = []
+        self.kept = -1
+        """The number of the evaluation that counts."""
+        self.best = math.nan
+        """Its score on the examples that choose."""
+        self.weights: dict[str, Tensor] = {}
 
+    def train(
+        self, rows: Any, *, seed: int, settings: FinetuneSettings, progress: Progress | None
+    ) -> None:
+        """All of them. The net has the weights of the evaluation that counts then."""
+        net, task = self.net, self.task
+        number, size = len(rows.lengths_N), settings.per_device_train_batch_size
+        epochs = epochs_of(task, settings, examples=number)
+        total = loop.updates_of(number, batch_size=size, epochs=epochs)
+        rounds = -(-math.ceil(epochs) // EVALUATIONS)
+        every = settings.eval_steps or math.ceil(number / size) * rounds
+        expected = expected_updates(task, settings)
+        losses = list[Tensor]()
 
-def _train(
-    net: Any,
-    problem: Any,
-    task: TaskData,
-    rows: Any,
-    selection: tuple[Any, ...],
-    *,
-    seed: int,
-    settings: FinetuneSettings,
-    progress: Progress | None,
-) -> tuple[list[Point], _Kept]:
-    """All updates and evaluations of a run. The net has the weights of the one that counts then.
-    selection: the examples that choose it."""
-    held = problem.rows(task.validation)
-    choosing = problem.rows(selection) if selection else None
-    number, size = len(rows.lengths_N), settings.per_device_train_batch_size
-    epochs = epochs_of(task, settings, examples=number)
-    total = loop.updates_of(number, batch_size=size, epochs=epochs)
-    rounds = -(-math.ceil(epochs) // EVALUATIONS)
-    every = settings.eval_steps or math.ceil(number / size) * rounds
-    expected = expected_updates(task, settings)
-    points, losses = list[Point](), list[Tensor]()
-    kept = _Kept(-1, held, {})
+        def after(step: int, epoch: float, loss: Tensor) -> bool:
+            losses.append(loss)
+            note, goes_on = "", True
+            if step % every == 0 or step == total:
+                mean = float(torch.stack(losses).mean())
+                losses.clear()
+                scores = self.evaluate(step, round(epoch, 4), mean)
+                patience = settings.early_stopping_patience or math.inf
+                goes_on = not self.choosing or len(self.points) - 1 - self.kept < patience
+                name, value = next(iter(scores.items()))
+                note = f"{task.name} seed {seed}: loss {mean:.3f}, {name} {value:.3f}"
+            if progress is not None:
+                left = 0 if goes_on else total - step
+                progress.advance(expected / total * (1 + left), note)
+            return goes_on
 
-    def evaluate(step: int, epoch: float) -> Point:
-        nonlocal kept
-        outputs = loop.predict(net, problem, held)
-        scores = problem.score(task, task.validation, held, outputs)
-        point = Point(step, round(epoch, 4), float(torch.stack(losses).mean()), scores)
-        losses.clear()
-        if choosing is None:
-            kept = _Kept(len(points), held, outputs)
-            return point
-        found = loop.predict(net, problem, choosing)
-        score = problem.score(task, selection, choosing, found)[task.metrics[0]]
+        how = {"rates": rates_of(net, self.problem.reader, task, settings), "epochs": epochs}
+        loop.train(net, self.problem, rows, settings, seed=seed, after=after, **how)
+        if self.choosing:
+            net.load_state_dict(self.weights, strict=False)
+            self.points[self.kept] = replace(self.points[self.kept], chosen=True)
+
+    def evaluate(self, step: int, epoch: float, loss: float) -> dict[str, float]:
+        """The scores on the validation examples, and whether this evaluation counts so far."""
+        now, first = self.answered(self.held), self.task.metrics[0]
+        scores, chosen = self.problem.score(self.task, now), None
+        if self.choosing:
+            found = self.answered(self.choosing)
+            chosen = self.problem.score(self.task, found)[first]
         # Where no score is a number so far, the latest counts, as without a choice.
-        if math.isnan(kept.score) or metrics.better(task.metrics[0], score, kept.score):
-            named = net.named_parameters()
-            weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
-            kept = _Kept(len(points), held, outputs, score, weights)
-        return replace(point, selection=score)
+        if chosen is None or math.isnan(self.best) or metrics.better(first, chosen, self.best):
+            self.kept, self.held = len(self.points), now
+        if chosen is not None and self.kept == len(self.points):
+            named = self.net.named_parameters()
+            self.weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
+            self.best = chosen
+        self.points.append(Point(step, epoch, loss, scores, chosen))
+        return scores
 
-    def after(step: int, epoch: float, loss: Tensor) -> bool:
-        losses.append(loss)
-        note, goes_on = "", True
-        if step % every == 0 or step == total:
-            points.append(evaluate(step, epoch))
-            patience = settings.early_stopping_patience or math.inf
-            goes_on = choosing is None or len(points) - 1 - kept.point < patience
-            name, value = next(iter(points[-1].metrics.items()))
-            note = f"{task.name} seed {seed}: loss {points[-1].loss:.3f}, {name} {value:.3f}"
-        if progress is not None:
-            left = 0 if goes_on else total - step
-            progress.advance(expected / total * (1 + left), note)
-        return goes_on
+    def answered(self, held: Answered) -> Answered:
+        return held._replace(outputs=loop.predict(self.net, self.problem, held.rows))
 
-    rates = rates_of(net, problem.reader, task, settings)
-    loop.train(net, problem, rows, settings, rates=rates, epochs=epochs, seed=seed, after=after)
-    if choosing is not None:
-        net.load_state_dict(kept.weights, strict=False)
-        points[kept.point] = replace(points[kept.point], chosen=True)
-    return points, kept
+    def answers(self) -> tuple[dict[str, float], dict[str, str]]:
+        """The scores of further labelled sets (their names are appended to the metrics'), and the
+        predictions of all sets as files."""
+        task, problem, scores = self.task, self.problem, {}
+        files = problem.files(task.name, task, self.held)
+        for name, examples in (*task.also, *task.test):
+            found = self.answered(Answered(examples, problem.rows(examples), {}))
+            if name in dict(task.test):
+                files |= problem.files(name, task, found)
+            else:
+                its = problem.score(task, found).items()
+                scores |= {f"{metric}_{name}": value for metric, value in its}
+        return scores, files
 
 
 def rates_of(
@@ -280,8 +284,7 @@ def rates_of(
 ) -> dict[str, float]:
     """The peak learning rate of every parameter that is trained."""
     if settings.frozen_encoder != "none":
-        rate = settings.learning_rate or FROZEN_RATE
-        return {name: rate for name, _ in net.named_parameters()}
+        return dict.fromkeys(dict(net.named_parameters()), settings.learning_rate or FROZEN_RATE)
     tags = task.kind == "tagging" and settings.protocol != "published"
     peak, decay = default_rates(reader.width, tags=tags)
     return learning_rates(
@@ -290,49 +293,6 @@ def rates_of(
         decay=settings.layerwise_lr_decay or decay,
         skip=loop.PROTOCOLS[settings.protocol].skip_level,
     )
-
-
-def _answers(
-    net: Any, problem: Any, task: TaskData, kept: _Kept
-) -> tuple[dict[str, float], dict[str, str]]:
-    """The scores of further labelled sets (their names are appended to the metrics'), and the
-    predictions of all sets as files."""
-    files = problem.files(task.name, task, task.validation, kept.rows, kept.outputs)
-    scores = {}
-    for name, examples in task.also:
-        rows = problem.rows(examples)
-        found = problem.score(task, examples, rows, loop.predict(net, problem, rows))
-        scores |= {f"{metric}_{name}": value for metric, value in found.items()}
-    for name, examples in task.test:
-        rows = problem.rows(examples)
-        files |= problem.files(name, task, examples, rows, loop.predict(net, problem, rows))
-    return scores, files
-
-
-def notes_on(task: TaskData, problem: Any, shown: list[Any], rows: Any) -> list[str]:
-    """What a reader of the scores must know of the training texts: that they were truncated, or
-    that the tokenizer does not know their words."""
-    notes = []
-    if isinstance(problem, Texts):
-        cut = Truncation(problem.reader, problem.max_seq_length)
-        lengths = rows.lengths_N.tolist()
-        if isinstance(problem, FrozenTexts):  # which reads the texts of a pair one by one
-            shown = [Example(t) for e in shown for t in (e.text, e.pair) if t is not None]
-            lengths = [cut.length] * len(shown)
-        cut.add(shown, lengths)
-        notes += [f"training: {cut.text()}"] * bool(cut.truncated)
-    unknown = unknown_note(problem.reader, map(text_of, task.train))
-    return notes + [unknown.removeprefix("warning: ")] * bool(unknown)
-
-
-def text_of(example: Any) -> str:
-    """All words of an example."""
-    match example:
-        case Sentence():
-            return " ".join(example.words)
-        case Question():
-            return f"{example.question} {example.context}"
-    return f"{example.text} {example.pair or ''}"
 
 
 # ------------------------------------------------------------------ which examples, how often
@@ -354,15 +314,8 @@ def shown_examples(
     pair that is held out is not trained on in its other order."""
     examples, held = drawn_examples(task, seed=seed, settings=settings), ()
     if settings.load_best_model_at_end:
-        share = settings.selection_fraction or SELECTION
         classed = task.kind in ("classification", "multilabel")
-        flag = "--selection-fraction"
-        stay, held = parted(task.kind, examples, share, seed=seed, flag=flag, every_class=classed)
-        if task.kind == "regression" and len({e.label for e in held}) == 1:
-            raise UserError(
-                f"task {task.name!r}: with {flag} {share:g} all held-out labels are equal. Give "
-                "another share, or leave --load-best-model-at-end out"
-            )
+        stay, held = parted(task.kind, examples, SELECTION, seed=seed, every_class=classed)
         examples = list(stay)
     if loop.PROTOCOLS[settings.protocol].both_orders and task.symmetric:
         examples += [replace(e, text=e.pair or "", pair=e.text) for e in examples]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +12,7 @@ from annotated_types import Ge, Lt
 from tyro.conf import Positional
 
 from ..cores import thread_count
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, need
 from ..exporting.places import RANDOM, check_place, model_in
 from ..progress import say, show
 from ..values import (
@@ -35,7 +34,6 @@ SELECTION = 0.1
 
 
 NEEDS = (
-    ("selection_fraction", "load_best_model_at_end"),
     ("early_stopping_patience", "load_best_model_at_end"),
     ("data_dir", "task"),
     ("predict_test", "task"),
@@ -44,17 +42,18 @@ NEEDS = (
     ("overwrite", "output_file"),
 )
 """Options that have no effect without another one."""
-EXCLUDING = (
-    *(("task", name) for name in ("train_file", "validation_file", "header", "text_column")),
-    *(("task", name) for name in ("pair_column", "label_column", "problem_type", "metrics")),
-    ("validation_fraction", "validation_file"),
-    ("min_train_steps", "num_train_epochs"),
-    *(("frozen_encoder", name) for name in ("min_train_steps", "layerwise_lr_decay")),
-    *(("frozen_encoder", name) for name in ("protocol", "torch_compile", "save_model")),
-    ("save_model", "protocol"),
-    *(("hyperparameter_search", name) for name in ("save_model", "predict_test", "baselines")),
-    ("center", "whiten"),
-)
+OF_FILES = ("train_file", "validation_file", "header", "text_column", "pair_column")
+OF_FILES += ("label_column", "problem_type", "metrics")
+EXCLUDING = {
+    "task": OF_FILES,
+    "validation_file": ("validation_fraction",),
+    "num_train_epochs": ("min_train_steps",),
+    "frozen_encoder": ("min_train_steps", "layerwise_lr_decay", "protocol", "save_model"),
+    "protocol": ("save_model",),
+    "hyperparameter_search": ("save_model", "predict_test", "baselines"),
+    "json": ("output_file",),
+    "center": ("whiten",),
+}
 
 
 def must_go_together(options: Any) -> None:
@@ -67,11 +66,10 @@ def must_go_together(options: Any) -> None:
             if value != its.default and (its.default is not None or value is not False):
                 given.add(its.name)
     for name, needed in NEEDS:
-        if name in given and needed not in given:
-            raise UserError(f"{name} needs {needed}")
-    for one, other in EXCLUDING:
-        if one in given and other in given:
-            raise UserError(f"{one} and {other} exclude each other")
+        need(name not in given or needed in given, f"{name} needs {needed}")
+    for one, others in EXCLUDING.items():
+        both = sorted(given & {*others}) if one in given else []
+        need(not both, f"{one} and {', '.join(both)} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,18 +95,14 @@ class FinetuneSettings(Options):
     """Fewest updates, for which a small data set is repeated [default: 1000 for tags and own files,
     0 otherwise and under --protocol published]."""
     load_best_model_at_end: bool = False
-    """Hold out a part of the training examples and keep the weights of the evaluation that is best
+    """Hold out a tenth of the training examples and keep the weights of the evaluation that is best
     on it by the first metric."""
-    selection_fraction: Inside | None = None
-    """--load-best-model-at-end: share that is held out [default: 0.1]."""
     early_stopping_patience: Count | None = None
     """--load-best-model-at-end: stop after this many evaluations without improvement."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: weight classes by their inverse frequency (classification and tagging)."""
     warmup_ratio: BelowOne = 0.1
     """Share of the updates until the peak learning rate."""
-    max_grad_norm: Positive = 1.0
-    """Norm to which gradients are clipped."""
     max_seq_length: Annotated[int, Ge(16)] | None = None
     """Tokens per sequence [default: 128, tagging 256, questions and BabyLM 512, at most the model's
     maximum]. Longer texts are truncated, longer sentences and contexts read in windows."""
@@ -119,17 +113,9 @@ class FinetuneSettings(Options):
     words and answers]."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 with float32 weights. auto: if the processor has instructions for it."""
-    torch_compile: bool = False
-    """Compile the encoder, which pays in long runs."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
     """Linear probe: freeze the encoder and train a head on the states of its last layer, its last
     four, or all."""
-    doc_stride: Count | None = None
-    """Question answering: tokens between the starts of windows [default: 128]."""
-    n_best_size: Count | None = None
-    """Question answering: answers kept per question [default: 20]."""
-    max_answer_length: Count | None = None
-    """Question answering: longest answer in tokens [default: 30]."""
     eval_steps: Count | None = None
     """Updates between evaluations [default: each epoch, every second one of 10]."""
     device: str = "auto"
@@ -188,8 +174,6 @@ class FinetuneConfig(Options):
     """Runs of each model on each task. Comparisons need at least 5."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
-    random_weights: bool = False
-    """Give every model random weights."""
     random_baseline: bool = False
     """Run every model also with random weights."""
     corpus: str | None = None
@@ -211,22 +195,19 @@ class FinetuneConfig(Options):
     settings: FinetuneSettings = field(default_factory=FinetuneSettings)
 
     def check(self) -> None:
-        if not self.models:
-            raise UserError("models are missing: name a folder or a Hub id")
+        need(bool(self.models), "models are missing: name a folder or a Hub id")
         thread_count(self.threads)
         must_go_together(self)
-        for name in self.models:
-            if os.path.isfile(name):
-                raise UserError(
-                    f"{name} is a file, not a model. Give examples as --train-file {name}"
-                )
-        if not (self.task or self.train_file):
-            raise UserError("task is missing: give it, or train_file")
+        need(bool(self.task or self.train_file), "task is missing: give it, or train_file")
         if self.train_file and not (self.validation_file or self.validation_fraction):
             self.set("validation_fraction", HELD_OUT)
         self.set("models", tuple(map(model_named, self.models)))
-        if self.hyperparameter_search is not None:
-            search_grid(self.hyperparameter_search, self.settings)
+        search_grid(self.hyperparameter_search, self.settings)
+
+    @property
+    def grid(self) -> list[tuple[str, FinetuneSettings]]:
+        """The settings of the runs, in a search each point's by its name."""
+        return search_grid(self.hyperparameter_search, self.settings)
 
     @property
     def folder(self) -> Path:
@@ -274,9 +255,11 @@ def model_named(name: str) -> str:
     return prefix + model_in(name.removeprefix(RANDOM))
 
 
-def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
+def search_grid(text: str | None, settings: FinetuneSettings) -> list[tuple[str, FinetuneSettings]]:
     """Every combination of `name=value,value;name=...` in the order written, with a name each.
     Raises UserError."""
+    if text is None:
+        return [("", settings)]
     known = kinds(FinetuneSettings)
     if text.strip() == "auto":
         text = "learning_rate=1e-4,3e-4,1e-3,3e-3;num_train_epochs=3,10"
@@ -296,86 +279,80 @@ def search_grid(text: str, settings: FinetuneSettings) -> list[tuple[str, Finetu
     return [(name, replace(settings, **point)) for name, point in zip(shown, points, strict=True)]
 
 
-def must_end_in(output_file: str | None, endings: tuple[str, ...]) -> None:
-    if output_file is not None and not output_file.lower().endswith(endings):
-        raise UserError(f"output_file must end in {' or '.join(endings)}, not {output_file!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig(Options):
-    """Which model predicts what, and where the predictions go."""
+class OnNewTexts(Options):
+    """What `predict`, `embed` and `score` have in common."""
 
     model: Positional[str]
-    """Fine-tuned model, by its folder, that of `finetune` or a Hub id: classification, regression,
-    tagging or question answering."""
+    """Model, by its folder, that of a run or of `finetune`, or a Hub id."""
     files: Positional[tuple[str, ...]]
     """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
-    ffn), smi, for tagging also columns (conll, conllu, txt), for questions SQuAD's json. All but
-    parquet may be compressed."""
+    ffn), smi. All but parquet may be compressed. predict also reads columns (conll, conllu, txt)
+    for tagging, and SQuAD's json for questions."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     text_column: str | None = None
     """Column of the text [default: one that finetune knows by name]."""
+    overwrite: bool = False
+    """Replace an existing output file."""
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per text [default: that of the model's fine-tuning; for vectors the model's maximum,
+    at most 512; for scores its maximum]. Longer texts are truncated; longer sentences, contexts and
+    scored texts are read in windows."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    threads: str = "auto"
+    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
+
+    def must_write(self, output_file: str | None, *endings: str) -> None:
+        """Raises UserError for another ending of the output, and for options that do not go
+        together."""
+        fact = f"output_file must end in {' or '.join(endings)}, not {output_file!r}"
+        need(output_file is None or output_file.lower().endswith(endings), fact)
+        thread_count(self.threads)
+        self.set("model", model_in(self.model))
+        must_go_together(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(OnNewTexts):
+    """Which fine-tuned model predicts what, and where the predictions go."""
+
     pair_column: str | None = None
     """Column of the second text [default: as of finetune, if the model was trained on pairs]."""
     output_file: str | None = None
     """Predictions as csv, tsv or jsonl, with the columns of the input [default: standard output, as
     tsv]."""
-    overwrite: bool = False
-    """Replace an existing output file."""
     json: bool = False
-    """Write JSON, with --output-file a summary."""
+    """Write JSON lines to standard output."""
     probabilities: bool = False
     """Write the probability of every label."""
-    max_seq_length: Annotated[int, Ge(16)] | None = None
-    """Tokens per sequence [default: that of the model's fine-tuning]. Longer texts are truncated,
-    longer sentences and contexts read in windows."""
     threshold: Inside | None = None
     """Multilabel: probability above which a label holds [default: 0.5]."""
     no_answer_threshold: float | None = None
     """Questions: score above which there is no answer [default: the best of the model's
     fine-tuning]."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16. auto: if the processor has instructions for it."""
-    threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
 
     def check(self) -> None:
-        thread_count(self.threads)
-        must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
-        self.set("model", model_in(self.model))
-        must_go_together(self)
+        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
 
     def __call__(self) -> int:
         from .predict import predict_files
 
-        summary = predict_files(self)
+        done = predict_files(self)
         if self.output_file is not None:
-            show(summary.as_json() if self.json else summary.text())
+            show(done)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedConfig(Options):
+class EmbedConfig(OnNewTexts):
     """Which model makes vectors of which texts, and where they go."""
 
-    model: Positional[str]
-    """Encoder: a run, a folder or a Hub id."""
-    files: Positional[tuple[str, ...]]
-    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
-    ffn), smi. All but parquet may be compressed."""
-    header: bool = True
-    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
-    text_column: str | None = None
-    """Column of the text [default: one that finetune knows by name]."""
     output_file: str
     """Vectors as npy (float32, a row per text) or parquet (with the columns of the input)."""
-    overwrite: bool = False
-    """Replace an existing output file."""
-    json: bool = False
-    """Write the summary as JSON."""
     pooling: Literal["mean", "cls"] = "mean"
     """Mean of all states of a text, or the state of the class token."""
     center: str | None = None
@@ -384,24 +361,14 @@ class EmbedConfig(Options):
     whiten: str | None = None
     """File of texts, more than the hidden size, on which vectors are centred and whitened
     (2103.15316)."""
-    max_seq_length: Annotated[int, Ge(16)] | None = None
-    """Tokens per text [default: the model's maximum, at most 512]. Longer texts are truncated."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16. auto: if the processor has instructions for it."""
-    threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
 
     def check(self) -> None:
-        thread_count(self.threads)
-        must_end_in(self.output_file, (".npy", ".parquet"))
-        self.set("model", model_in(self.model))
-        must_go_together(self)
+        self.must_write(self.output_file, ".npy", ".parquet")
 
     def __call__(self) -> int:
         from .embed import embed_files
 
-        summary = embed_files(self)
-        show(summary.as_json() if self.json else summary.text())
+        show(embed_files(self))
         return 0

@@ -6,24 +6,37 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
+from unicodedata import category
 
 from ..console import harmless
-from ..errors import UserError
+from ..errors import UserError, need
 from ..exporting.places import check_place
-from ..files import read_json, written
+from ..files import written
 from ..progress import Progress, duration, say
+from ..text.streams import ending_of
+from ..text.tables import (
+    COLUMN_FILES,
+    TEXT_COLUMNS,
+    Row,
+    column_sentences,
+    holds_words,
+    lines,
+    rows,
+    text_columns,
+)
 from ..values import given_texts
-from .new_texts import Files, Head, Item
-from .options import EmbedConfig, PredictConfig
-from .saved import KEY, kind_of
-from .tasks import MAX_SEQ_LENGTH, Example, Kind, Question, Sentence
+from .options import OnNewTexts, PredictConfig
+from .read import TOKENS, question_of, question_rows, texts_of, word_column
+from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
 
 MEGABYTE = 1e6
 USED_BY = {
@@ -37,9 +50,170 @@ Prediction = dict[str, Any]
 `probabilities`, by label."""
 After = Callable[[float], None]
 """Called after each forward pass with the share of the work that it did."""
-Row = dict[str, Any] | list[str]
+Written = dict[str, Any] | list[str]
 """Of the output: cells by column, or without."""
+BLOCK_ITEMS = 8192
+BLOCK_CHARACTERS = 1 << 22
+"""Items and, about, characters with those of all columns that are held at once. Inside a block,
+texts are sorted by length; more would save less than a tenth of the padding, and take more
+memory."""
 _BREAKS = str.maketrans("\t\n\r", "   ")
+
+
+# ------------------------------------------------------------------ new texts
+
+
+@dataclass(frozen=True)
+class Item:
+    """One new example: what its row holds, and what the model is given.
+
+    cells: in a file of columns, the cells of each word's line. beside: for a tagger, the names of
+    the columns that do not hold the words.
+    """
+
+    columns: dict[str, Any]
+    example: Example | Question | Sentence
+    cells: tuple[tuple[str, ...], ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def is_pair(self) -> bool:
+        return isinstance(self.example, Example) and self.example.pair is not None
+
+
+@dataclass(kw_only=True)
+class Files:
+    """The items of several files of one kind, in order. Iterating reads them again each time.
+
+    pairs: whether the model reads pairs of texts, None if that is not known. bytes_read: bytes of
+    the files themselves that were read so far.
+    """
+
+    paths: tuple[str, ...] = field(kw_only=False)
+    kind: Kind = field(kw_only=False)
+    text_column: str | None = None
+    pair_column: str | None = None
+    header: bool = True
+    pairs: bool | None = None
+    bytes_read: int = 0
+
+    def __post_init__(self) -> None:
+        need(bool(self.paths), "no file is given: name the files of texts")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(Path(path).stat().st_size for path in self.paths)
+
+    def check(self) -> list[Item]:
+        """The first item of every file. Raises UserError if a file is missing, has another layout,
+        or does not go with the first."""
+        gone = next((path for path in self.paths if not Path(path).exists()), "")
+        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
+        need(not gone, f"no such file: {gone}", advice)
+        firsts = list[Item]()
+        for path in self.paths:
+            found = next(self._items(path), None)
+            if found is None:
+                raise UserError(f"{path}: no texts")
+            firsts.append(found)
+        alike = len({item.is_pair for item in firsts}) == 1
+        need(alike, "some of the files have a second text. Give the others to another command")
+        return firsts
+
+    def __iter__(self) -> Iterator[Item]:
+        for path in self.paths:
+            yield from self._items(path)
+
+    def blocks(self) -> Iterator[list[Item]]:
+        """All items, in order, in blocks of bounded size, whatever else is in their rows."""
+        block: list[Item] = []
+        size = 0
+        for item in self:
+            block.append(item)
+            size += len(str(item.example)) + len(str(item.columns))
+            if len(block) >= BLOCK_ITEMS or size >= BLOCK_CHARACTERS:
+                yield block
+                block, size = [], 0
+        if block:
+            yield block
+
+    def _items(self, path: str) -> Iterator[Item]:
+        if self.kind == "tagging" and self._holds_columns(path):
+            return self._column_sentences(path)
+        read = {"tagging": self._sentences, "answering": self._questions}
+        return read.get(self.kind, self._texts)(path)
+
+    def _texts(self, path: str) -> Iterator[Item]:
+        label = () if self.kind == "multilabel" else 0.0
+        text, pair = "", None
+        for row in self._rows(path):
+            if not text:
+                given, pairs = (self.text_column, self.pair_column), self.pairs is not False
+                text, pair = text_columns(path, [row], *given, pairs=pairs)
+            second = None if pair is None else row.text(pair)
+            yield Item(row.cells, Example(row.text(text), second, label))
+
+    def _questions(self, path: str) -> Iterator[Item]:
+        for row in question_rows(path, header=self.header, advance=self._advance):
+            found = question_of(row, answered=False)
+            named = {"id": found.id, "question": found.question}
+            yield Item(named if ending_of(path) == ".json" else row.cells, found)
+
+    def _sentences(self, path: str) -> Iterator[Item]:
+        for row in self._rows(path):
+            column = next((name for name in TOKENS if isinstance(row.cells.get(name), list)), None)
+            if column is not None and self.text_column is None:
+                words = texts_of(row)
+            else:
+                column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
+                words = words_in(row.text(column))
+            beside = tuple(name for name in row.cells if name != column)
+            yield Item(row.cells, Sentence(words, ()), beside=beside)
+
+    def _column_sentences(self, path: str) -> Iterator[Item]:
+        """Sentences of a file of columns. Those beside the words' are called by their numbers, as
+        the columns of a table without a header."""
+        for row in column_sentences(path, advance=self._advance):
+            column = word_column(path, row, self.text_column)
+            words = texts_of(row, [column])
+            others = {name: cells for name, cells in row.cells.items() if name != column}
+            cells = tuple(zip(*row.cells.values(), strict=True))
+            columns = {"words": list(words)} | others
+            yield Item(columns, Sentence(words, ()), cells, tuple(others))
+
+    def _holds_columns(self, path: str) -> bool:
+        """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
+        ending = ending_of(path)
+        if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
+            header = next(lines(path), "").lower().split("\t")
+            numbered = self.text_column is None or self.text_column.isdecimal()
+            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
+        if ending == ".txt" and self.text_column is None:
+            return holds_words(path)
+        return ending in (*COLUMN_FILES, ".txt")
+
+    def _rows(self, path: str) -> Iterator[Row]:
+        return rows(path, header=self.header, advance=self._advance)
+
+    def _advance(self, count: int) -> None:
+        self.bytes_read += count
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Letters and digits with the marks that belong to them (accents, vowel signs of Indian
+    scripts, joiners), which for Python are not part of a word; or another character."""
+    marks = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c)[0] == "M")
+    marks += "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner
+    letters = rf"\w[\w{marks}]*"
+    return re.compile(rf"{letters}(?:['\u2019-]{letters})*|[^\w\s][{marks}]*")
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a plain text: runs of letters with their marks and digits (also with an
+    apostrophe or a hyphen inside), and each other character that is not a blank."""
+    return tuple(_word().findall(text))
 
 
 # ------------------------------------------------------------------ predictions
@@ -48,8 +222,9 @@ _BREAKS = str.maketrans("\t\n\r", "   ")
 class Predictor:
     """A fine-tuned model: examples -> predictions."""
 
-    def __init__(self, model: str, options: PredictConfig) -> None:
+    def __init__(self, options: PredictConfig) -> None:
         """Loads the model. Raises UserError if that fails, or for an option of another kind."""
+        from ..train.machine import pick_device
         from . import loop
         from .answering import Answering
         from .model import computing_in_bf16, load_finetuned
@@ -57,29 +232,25 @@ class Predictor:
         from .texts import Texts, Truncation
 
         self.options = options
-        self.device = loop.device_named(options.device)
+        self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        self.model = load_finetuned(model, device=self.device)
+        self.model = load_finetuned(options.model, device=self.device)
         self.reader = self.model.reader
         self.kind: Kind = self.model.kind
         must_be_for(options, self.kind)
         if self.bf16:
             computing_in_bf16(self.model.net.encoder)
         noted, given = self.model.reading, options.no_answer_threshold
-        self.none_above = noted.no_answer_threshold if given is None else given
-        wanted = options.max_seq_length or noted.max_seq_length
+        self.none_above = noted.get("no_answer_threshold") if given is None else given
+        wanted = options.max_seq_length or noted.get("max_seq_length")
         length = self.reader.fitting(wanted, MAX_SEQ_LENGTH[self.kind])
         how: dict[str, Any] = {"max_seq_length": length, "device": self.device}
         made = {"tagging": Tagging, "answering": Answering}.get(self.kind, Texts)
         if self.kind == "answering":
-            kept = {"doc_stride": noted.doc_stride, "longest_answer": noted.max_answer_length}
-            how |= {name: value for name, value in kept.items() if value is not None}
             how["answerless"] = self.none_above is not None
         self.problem: Any = made(self.reader, self.kind, self.model.labels, **how)
         self.examples = 0
         self.truncation = Truncation(self.reader, length)
-        self.long_questions: list[int] = []
-        """Lengths in tokens of the questions that were truncated."""
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Prediction]:
         """A prediction for each example, whose label or tags are ignored."""
@@ -89,16 +260,13 @@ class Predictor:
         full: list[Any] = [e for e in examples if not isinstance(e, Sentence) or e.words]
         if not full:
             return [{"predicted_tags": []} for _ in examples]
-        net, problem = self.model.net, self.problem
-        rows = problem.rows(full)
-        number = len(rows.lengths_N)
-        outputs = loop.predict(net, problem, rows, after=lambda done: after(done / number))
+        problem, rows = self.problem, self.problem.rows(full)
+        outputs = loop.predict(self.model.net, problem, rows, after=after)
+        found = loop.Answered(examples, rows, outputs)
         if self.kind == "tagging":
-            found = problem.tags(examples, rows, outputs)
-            return [{"predicted_tags": list(tags)} for tags in found]
+            return [{"predicted_tags": list(tags)} for tags in problem.tags(found)]
         if self.kind == "answering":
-            self.long_questions += problem.truncated_questions(full)
-            return list(map(self._answer, *problem.best(full, rows, outputs)))
+            return list(map(self._answer, *problem.best(found)))
         self.truncation.add(full, rows.lengths_N.tolist())
         if self.kind == "regression":
             return [{"predicted_value": rounded(value)} for value in problem.values(outputs)]
@@ -125,13 +293,6 @@ class Predictor:
             "no_answer_score": rounded(none),
         }
 
-    def notes(self) -> list[str]:
-        """Warnings about truncated texts and questions."""
-        notes = [self.truncation.text()]
-        if long := self.long_questions:
-            notes.append(f"{len(long):,} questions were truncated, of up to {max(long):,} tokens")
-        return notes
-
 
 def rounded(number: float) -> float:
     """To seven digits, the precision of float32."""
@@ -141,9 +302,9 @@ def rounded(number: float) -> float:
 def must_be_for(options: PredictConfig, kind: str) -> None:
     """Raises UserError for an option that a model of this kind does not use."""
     for name, kinds in USED_BY.items():
-        if getattr(options, name) not in (None, False) and kind not in kinds:
-            flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag} is for {' or '.join(kinds)}. {options.model} is for {kind}")
+        given = getattr(options, name) not in (None, False)
+        fact = f"--{name.replace('_', '-')} is for {' or '.join(kinds)}"
+        need(kind in kinds or not given, f"{fact}. {options.model} is for {kind}")
 
 
 def pairs_warning(trained: bool | None, given: bool) -> str:
@@ -158,80 +319,52 @@ def pairs_warning(trained: bool | None, given: bool) -> str:
 # ------------------------------------------------------------------ files
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What `predict` or `embed` did."""
-
-    texts: int
-    seconds: float
-    output_file: str | None
-    facts: dict[str, Any]
-
-    def text(self) -> str:
-        return f"{self.output_file}: {self.texts:,} texts in {duration(self.seconds)}"
-
-    def as_json(self) -> str:
-        known = {"texts": self.texts, "seconds": round(self.seconds, 3)}
-        return json.dumps(known | {"output_file": self.output_file} | self.facts)
-
-
-def predict_files(options: PredictConfig) -> Summary:
+def predict_files(options: PredictConfig) -> str:
     """Writes a prediction for every text of the files, in order, into the output file, whole or not
-    at all, or to standard output. Mistakes in files and options are reported before the model is
-    loaded. Raises UserError."""
+    at all, or to standard output; returns what it did. Mistakes in files and options are reported
+    before the model is loaded. Raises UserError."""
     began = time.monotonic()
-    model = checked_model(options)
-    columns = {"text_column": options.text_column, "pair_column": options.pair_column}
-    how: dict[str, Any] = columns | {"header": options.header}
-    if Path(model).is_dir():  # of a model on the Hub it is known later
-        config = read_json(Path(model) / "config.json")
-        kind = kind_of(model, config)
-        must_be_for(options, kind)
-        pairs = (config.get(KEY) or {}).get("pairs")
-        Files(options.files, kind, pairs=pairs, **how).check()
-    predictor = Predictor(model, options)
-    trained = predictor.model.reading.pairs
-    files = Files(options.files, predictor.kind, pairs=trained, **how)
-    head = files.check()
-    tell(notes_on(head, trained))
+    must_be_ready(options, options.output_file)
+    config = config_of(options.model)
+    kind = kind_of(options.model, config)
+    must_be_for(options, kind)
+    trained = (config.get(KEY) or {}).get("pairs")
+    columns: dict[str, Any] = {
+        "text_column": options.text_column,
+        "pair_column": options.pair_column,
+    }
+    files = Files(options.files, kind, pairs=trained, header=options.header, **columns)
+    firsts = files.check()
+    predictor = Predictor(options)
+    tell([pairs_warning(trained, firsts[0].is_pair)])
+    for path, item in zip(files.paths, firsts, strict=True):
+        if item.cells and ending_of(path) in (".txt", ".tsv"):
+            say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
     shown = options.output_file is None
     usual = ".jsonl" if options.json else ".tsv"
     ending = usual if shown else Path(str(options.output_file)).suffix.lower()
-    if ending != ".jsonl" and not head.lines:
-        columns_of(head, instead=".jsonl")
     with threads_of(options, predictor), opened(options.output_file) as stream:
         blocks = in_blocks(files, predictor, title="predict")
         predicted = (pair for block in blocks for pair in zip(*block, strict=True))
         write_rows(stream, rows_of(predicted, ending), ending, shown=shown)
-    tell(predictor.notes())
-    seconds, facts = time.monotonic() - began, predictor.truncation.facts()
-    return Summary(predictor.examples, seconds, options.output_file, facts)
+    tell([predictor.truncation.text()])
+    return done(options.output_file, predictor.examples, began)
 
 
-def checked_model(options: PredictConfig | EmbedConfig) -> str:
-    """The model. Raises UserError if it is not there, or if the output file cannot be written."""
-    model = options.model
-    check_place(model)
-    path = Path(options.output_file or "")
-    if not path.parent.is_dir():
-        raise UserError(f"{path.parent}: no such folder. Make it first")
-    if options.output_file is not None and path.exists():
-        if path.is_dir() or path.resolve() in [Path(file).resolve() for file in options.files]:
-            what = "a folder" if path.is_dir() else "an input"
-            raise UserError(f"{path} is {what}. Choose another --output-file")
-        if not options.overwrite:
-            raise UserError(f"{path} exists. Choose another --output-file or --overwrite")
-    return model
+def done(output_file: str | None, texts: int, began: float) -> str:
+    """What `predict` or `embed` did. began: when, by time.monotonic."""
+    return f"{output_file}: {texts:,} texts in {duration(time.monotonic() - began)}"
 
 
-def notes_on(head: Head, trained: bool | None) -> Iterator[str]:
-    """What to know about the files before they are read. trained: see `pairs_warning`."""
-    yield pairs_warning(trained, head.pair)
-    if trained is False and head.unread:
-        yield f"{head.path}: {head.unread} is not read. To use it, give --pair-column"
-    for one in (head, *head.others):
-        if one.guessed:
-            yield f"{one.path} is read as columns. If it holds texts, give them as .jsonl or .csv"
+def must_be_ready(options: OnNewTexts, output_file: str | None) -> None:
+    """Raises UserError if the model is not there, or if the output file cannot be written."""
+    check_place(options.model)
+    if output_file is None:
+        return
+    path = Path(output_file)
+    need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
+    free = options.overwrite or not path.exists()
+    need(free, f"{path} exists. Choose another --output-file or --overwrite")
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -241,7 +374,7 @@ def tell(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def threads_of(options: PredictConfig | EmbedConfig, work: Any) -> Iterator[None]:
+def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
     """Computes with the threads of --threads."""
     from ..train.machine import choose, computing_with
     from .loop import most_tokens
@@ -257,18 +390,22 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
     """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
     Shows a progress bar, and warns if many words of the first block are unknown to the
     tokenizer."""
-    from .model import unknown_note
-    from .one_run import text_of
-
     files.bytes_read = before = 0
     with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
         for block in files.blocks():
             examples = [item.example for item in block]
             if before == 0:
-                tell([unknown_note(work.reader, map(text_of, examples))])
+                tell([unknown_note(work, examples)])
             read = (files.bytes_read - before) / MEGABYTE
             before = files.bytes_read
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))
+
+
+def unknown_note(work: Any, examples: Iterable[Any]) -> str:
+    """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
+    from ..text.report import note_on_unknown
+
+    return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
 
 
 # ------------------------------------------------------------------ output
@@ -284,7 +421,7 @@ def opened(output_file: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Row]:
+def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Written]:
     """What an output file with this ending holds: by column those of the input, then those of the
     prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
     with the tag appended and a blank line after each sentence."""
@@ -310,7 +447,7 @@ def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterat
                 yield joined({"sentence": number, "word": word, "predicted_tag": tag}, others)
 
 
-def write_rows(stream: TextIO, rows: Iterable[Row], ending: str, *, shown: bool) -> None:
+def write_rows(stream: TextIO, rows: Iterable[Written], ending: str, *, shown: bool) -> None:
     """shown: whether somebody may see them on a terminal, which they must not control."""
     if ending == ".jsonl":
         stream.writelines(f"{json.dumps(row, ensure_ascii=shown, default=str)}\n" for row in rows)
@@ -322,42 +459,30 @@ def write_rows(stream: TextIO, rows: Iterable[Row], ending: str, *, shown: bool)
             stream.write((harmless(line, keep="\t") if shown else line) + "\n")
 
 
-def in_columns(rows: Iterable[Row]) -> Iterator[list[str]]:
+def in_columns(rows: Iterable[Written]) -> Iterator[list[str]]:
     """The cells of rows in the columns of the first, after a header. Lists stay as they are."""
     columns: list[str] = []
     for row in rows:
-        if isinstance(row, list):
-            yield row
-            continue
-        if not columns:
-            columns = list(row)
-            yield columns
-        yield cells_of(row, columns, instead=".jsonl")
+        if isinstance(row, dict):
+            if not columns:
+                columns = list(row)
+                yield columns
+            row = cells_of(row, columns)
+        yield row
 
 
 def joined(columns: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
     """Raises UserError if the input has a column with the name of an added one."""
-    if taken := columns.keys() & added.keys():
-        raise UserError(f"the input already has a column {min(taken)!r}. Rename it")
+    taken = columns.keys() & added.keys()
+    need(not taken, f"the input already has a column {min(taken, default='')!r}. Rename it")
     return {**columns, **added}
 
 
-def columns_of(head: Head, added: Sequence[str] = (), *, instead: str) -> list[str]:
-    """The columns of a table of files and what is added. Raises UserError if a later file has a
-    column that the first does not have."""
-    for other in head.others:
-        cells_of(dict.fromkeys(other.columns), head.columns, other.path, instead=instead)
-    return list(joined(dict.fromkeys(head.columns), dict.fromkeys(added)))
-
-
-def cells_of(
-    row: Mapping[str, Any], columns: Sequence[str], where: str = "a row", *, instead: str
-) -> list[str]:
-    """The cells of a row in a table with these columns. Raises UserError for a further column.
-    instead: the ending of a file that can hold it."""
-    if odd := [name for name in row if name not in columns]:
-        what = f"{where} has a column {odd[0]!r} that the first row does not have"
-        raise UserError(f"{what}. Write {instead}, or run a command for each file")
+def cells_of(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """The cells of a row in a table with these columns. Raises UserError for a further column."""
+    odd = [name for name in row if name not in columns]
+    fact = f"a row has a column {', '.join(odd[:1])!r} that the first row does not have"
+    need(not odd, f"{fact}. Write .jsonl, or run a command for each file")
     return [as_text(row.get(name)) for name in columns]
 
 
@@ -376,8 +501,7 @@ def as_text(value: Any) -> str:
 def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
     """options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
     `PredictConfig`. Raises UserError."""
-    config = PredictConfig(model=os.fspath(model), files=(), **options)
-    return Predictor(config.model, config)
+    return Predictor(PredictConfig(model=os.fspath(model), files=(), **options))
 
 
 def predict(
@@ -385,31 +509,26 @@ def predict(
 ) -> list[Prediction]:
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
-    from .model import unknown_note
-    from .one_run import text_of
-
     examples = _examples(predictor.kind, texts, pairs)
-    tell([pairs_warning(predictor.model.reading.pairs, pairs is not None)])
+    tell([pairs_warning(predictor.model.reading.get("pairs"), pairs is not None)])
     found = predictor(examples)
-    tell([unknown_note(predictor.reader, map(text_of, examples)), *predictor.notes()])
+    tell([unknown_note(predictor, examples), predictor.truncation.text()])
     return found
 
 
 def _examples(kind: Kind, texts: Iterable[Any], pairs: Iterable[str] | None) -> list[Any]:
     """What a caller in Python gives, as examples. Raises UserError."""
     if kind == "tagging":
-        sentences = [words if isinstance(words, str) else tuple(words) for words in texts]
-        if pairs is not None or any(isinstance(words, str) for words in sentences):
-            raise UserError("the model tags words. Give lists of words, and no pairs")
+        sentences = list(texts)
+        plain = pairs is not None or any(isinstance(words, str) for words in sentences)
+        need(not plain, "the model tags words. Give lists of words, and no pairs")
         return [Sentence(tuple(words), ()) for words in sentences]
     texts = given_texts(texts)
-    if kind == "answering" and pairs is None:
-        raise UserError("the model answers questions. Give their contexts as pairs")
+    asks = kind == "answering"
+    need(not asks or pairs is not None, "the model answers questions. Give their contexts as pairs")
     others: list[Any] = [None] * len(texts) if pairs is None else given_texts(pairs)
-    if len(others) != len(texts):
-        raise UserError(f"{len(texts)} texts and {len(others)} pairs: there must be one for each")
-    both = zip(texts, others, strict=True)
-    if kind == "answering":
-        return [Question("", question, context, ()) for question, context in both]
+    fact = f"{len(texts)} texts and {len(others)} pairs: there must be one for each"
+    need(len(others) == len(texts), fact)
     label = () if kind == "multilabel" else 0.0
-    return [Example(text, pair, label) for text, pair in both]
+    both = zip(texts, others, strict=True)
+    return [Question("", a, b, ()) if asks else Example(a, b, label) for a, b in both]

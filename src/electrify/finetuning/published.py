@@ -34,9 +34,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .answering import NEVER, Answering, Guess, Places, best, class_tokens, with_class_token
-from .loop import Batch, Outputs, Rows
+from .loop import Answered, Batch, Outputs
 from .model import Reader
-from .tasks import Example, Kind, Question
+from .tasks import Example, Kind
 from .texts import Texts
 
 ENCODER_DROPOUT = 0.1
@@ -92,6 +92,7 @@ class LinearHead(nn.Module):
 class PublishedTexts(Texts):
     """value_range: the least and the largest possible value of a regression."""
 
+    head: Callable[..., Any] = field(default=published_head, kw_only=True)
     value_range: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def fit(self, examples: Sequence[Example]) -> None:
@@ -193,19 +194,14 @@ class ElectraQuestions(Answering):
             "null": net.answerless(states_BLD, start_BL, batch),
         }
 
-    def guesses(
-        self, questions: Sequence[Question], rows: Rows, outputs: Outputs
-    ) -> list[list[Guess]]:
+    def guesses(self, held: Answered) -> list[list[Guess]]:
         """Of the spans of each window those of its context, no longer than allowed, that begin
         where this window has the most context (finetune/qa/qa_metrics.py)."""
-        own = [
-            span
-            for _, windows in groupby(rows.spots, key=lambda window: window.question)
-            for span in owned([(window.begin, window.end) for window in windows])
-        ]
-        places = [
-            (w.start - w.begin, *span, w.end) for w, span in zip(rows.spots, own, strict=True)
-        ]
+        outputs, places = held.outputs, list[tuple[int, ...]]()
+        for _, windows in groupby(held.rows.spots, key=lambda window: window.question):
+            its = list(windows)
+            spans = owned([(w.begin, w.end) for w in its])
+            places += ((w.start - w.begin, *s, w.end) for w, s in zip(its, spans, strict=True))
         shift_N1, first_N1, last_N1, end_N1 = torch.tensor(places).unsqueeze(-1).unbind(1)
         starts_NK = outputs["starts"] - shift_N1
         ends_NK = outputs["ends"] - shift_N1
@@ -220,7 +216,7 @@ class ElectraQuestions(Answering):
         scores_NK = outputs["scores"].masked_fill(~fits_NK, NEVER)
         top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
         kept = {name: outputs[name].gather(1, top.indices) for name in ("starts", "ends")}
-        return super().guesses(questions, rows, {"scores": top.values, **kept})
+        return super().guesses(held._replace(outputs={"scores": top.values, **kept}))
 
 
 def owned(windows: Places) -> list[tuple[int, int]]:

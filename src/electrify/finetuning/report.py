@@ -1,4 +1,6 @@
-"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown, CSV and JSON."""
+"""Reports of fine-tuning runs: a row for each task, metric and model, as Markdown, CSV and JSON;
+and as a plot: a panel for each task, a line for each model, a dot for each seed, a bar at the
+median."""
 
 from __future__ import annotations
 
@@ -6,17 +8,18 @@ import csv
 import dataclasses
 import io
 import math
-import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..console import inert, uncalculated
+from ..console import harmless, inert
 from ..exporting.places import INITIAL, RANDOM
 from ..files import json_text, write
-from ..progress import aligned
+from ..progress import aligned, say
 from .baselines import BASELINE
 from .metrics import better, is_lower_better
 from .tasks import AVERAGES, TASKS
@@ -25,6 +28,8 @@ COMPARED = (BASELINE, RANDOM, INITIAL)
 """How the names of models begin that others are compared with."""
 Record = Mapping[str, Any]
 """A run, as in scores.jsonl."""
+PANEL_WIDTH, TITLE_HEIGHT, LINE_HEIGHT = 7.0, 0.9, 0.32
+"""Of the plot, in inches."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,23 @@ class Row:
     point: str = ""
 
     @classmethod
-    def of(cls, runs: Sequence[Record], metric: str, model: str) -> Row:
+    def of(cls, runs: Sequence[Record], metric: str) -> Row:
         values = [float(r["scores"][metric]) for r in runs]
-        finite = all(map(math.isfinite, values))
-        if not finite:
+        if not all(map(math.isfinite, values)):
             values = [math.nan] * len(values)  # nan has no order
-        std = None
-        if len(values) > 1:
-            std = statistics.stdev(values) if finite else math.nan
         ends = sorted(values, reverse=not is_lower_better(metric))
-        return cls(
-            runs[0]["task"],
-            metric,
-            model,
-            median=statistics.median(values),
-            mean=statistics.fmean(values),
-            std=std,
-            best=ends[0],
-            worst=ends[-1],
-            seeds=len(values),
-            train_examples=runs[0]["train_examples"],
-            validation_examples=runs[0]["validation_examples"],
-            point=runs[0]["point"],
-        )
+        names = ("task", "model", "train_examples", "validation_examples", "point")
+        found: dict[str, Any] = {name: runs[0][name] for name in names} | {"seeds": len(values)}
+        found |= {"median": statistics.median(values), "mean": statistics.fmean(values)}
+        found |= {"std": deviation(values), "best": ends[0], "worst": ends[-1]}
+        return cls(metric=metric, **found)
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """None for one value, not a number if one of them is not."""
+    if len(values) < 2:
+        return None
+    return math.nan if math.isnan(values[0]) else statistics.stdev(values)
 
 
 @dataclass(frozen=True)
@@ -77,18 +76,11 @@ class Report:
 
     rows: tuple[Row, ...]
     records: tuple[Record, ...]
-    """Every run behind the rows, as in scores.jsonl, but under the names of the rows."""
+    """Every run behind the rows, as in scores.jsonl."""
     settings: dict[str, Any]
     """Those that all runs share."""
     grid: tuple[Row, ...] = ()
     """Of a search: the first metric at every point."""
-
-    def median(self, *, task: str, model: str, metric: str | None = None) -> float:
-        """The median of one row, by default of the task's first metric. Raises KeyError."""
-        for row in self.rows:
-            if (row.task, row.model) == (task, model) and metric in (None, row.metric):
-                return row.median
-        raise KeyError((task, model, metric))
 
     def averages(self, name: str) -> dict[str, float]:
         """For the models that have every score: the mean over the tasks of a published average
@@ -136,13 +128,10 @@ class Report:
             for name in AVERAGES
             for model, value in self.averages(name).items()
         ]
-        notes = [*self.verdicts()]
-        notes += [
-            note if note.startswith("warning: ") else f"note: {note}" for note in self.notes()
-        ]
-        return "\n".join([*aligned(self.cells(), names=3), *averages, *notes])
+        notes = [n if n.startswith("warning: ") else f"note: {n}" for n in self.notes()]
+        return "\n".join([*aligned(self.cells(), names=3), *averages, *self.verdicts(), *notes])
 
-    def verdicts(self) -> Iterable[str]:
+    def verdicts(self) -> Iterator[str]:
         """For each task a sentence on the best model and the best baseline, random weights among
         them, by the median of the first metric."""
         for task in dict.fromkeys(row.task for row in self.rows):
@@ -166,53 +155,32 @@ class Report:
         """Writes report.md, report.csv and report.json, and of a search search.md."""
         write(folder / "report.md", self.markdown())
         table = io.StringIO()
-        rows = map(dataclasses.astuple, self.rows)
-        cells = ([uncalculated(c) if isinstance(c, str) else c for c in row] for row in rows)
-        csv.writer(table).writerows([[f.name for f in dataclasses.fields(Row)], *cells])
+        names = [f.name for f in dataclasses.fields(Row)]
+        csv.writer(table).writerows([names, *(dataclasses.astuple(row) for row in self.rows)])
         write(folder / "report.csv", table.getvalue())
-        found = {"rows": list(map(dataclasses.asdict, self.rows)), "runs": self.records}
-        write(
-            folder / "report.json", json_text(found | {"settings": self.settings}, indent=1) + "\n"
-        )
+        rows = [dataclasses.asdict(row) for row in self.rows]
+        found = {"rows": rows, "runs": self.records, "settings": self.settings}
+        write(folder / "report.json", json_text(found, indent=1) + "\n")
         if self.grid:
             write(folder / "search.md", self._search())
 
     def markdown(self) -> str:
-        """The scores, resources, published scores, notes and settings."""
+        """The scores, published scores, notes and settings."""
         best = self.settings.get("load_best_model_at_end")
         when = "of the best evaluation on held-out training examples" if best else "after training"
         said = [f"{name} {value}" for name, value in self.settings.items() if value is not None]
-        resources = self._resources()
-        blocks = ["# Fine-tuning", markdown_table(self.cells(), names=3)]
         spread = " std is over seeds." * any(row.seeds > 1 for row in self.rows)
-        blocks.append(f"Scores times 100 on the validation examples {when}.{spread}")
-        if len(resources) > 1:
-            blocks += ["## Resources", markdown_table(resources, names=2)]
-        blocks += self._published()
-        blocks.append("\n".join(f"- {inert(note)}" for note in self.notes()))
-        blocks.append(f"Settings: {', '.join(sorted(said))}.")
+        blocks = [
+            "# Fine-tuning",
+            markdown_table(self.cells(), names=3),
+            f"Scores times 100 on the validation examples {when}.{spread}",
+            *self._published(),
+            "\n".join(f"- {inert(note)}" for note in self.notes()),
+            f"Settings: {', '.join(sorted(said))}.",
+        ]
         return "\n\n".join(filter(None, blocks)) + "\n"
 
-    def _resources(self) -> list[list[str]]:
-        """A table of parameters, of updates, epochs and seconds of a run (medians), and of the most
-        memory of any run (on a CPU that of the process)."""
-        cells = [["task", "model", "parameters", "updates", "epochs", "seconds", "peak memory"]]
-        by_model: dict[tuple[str, str], list[Record]] = {}
-        for r in self.records:
-            if r["parameters"]:  # not a baseline
-                by_model.setdefault((r["task"], r["model"]), []).append(r)
-        for (task, model), runs in by_model.items():
-            epochs = statistics.median(r["curve"][-1]["epoch"] for r in runs)
-            updates, seconds = (
-                statistics.median(r[name] for r in runs) for name in ("updates", "seconds")
-            )
-            memory = max(r["peak_memory_bytes"] for r in runs)
-            size = f"{runs[0]['parameters'] / 1e6:.1f} M"
-            cells.append([task, model, size, f"{updates:,g}", f"{epochs:.3g}"])
-            cells[-1] += [f"{seconds:.1f}", f"{memory / 2**20:,.0f} MiB"]
-        return cells
-
-    def _published(self) -> Iterable[str]:
+    def _published(self) -> Iterator[str]:
         for task in dict.fromkeys(row.task for row in self.rows):
             if task in TASKS and TASKS[task].published:
                 yield (
@@ -220,66 +188,45 @@ class Report:
                     f"official development set): {by_model(TASKS[task].published)}."
                 )
         for name, average in AVERAGES.items():
-            found = {model: 100 * value for model, value in self.averages(name).items()}
-            if found:
-                line = f"{name} average (mean of the first metrics' medians, {average.said}): "
-                line += f"{by_model(found)}."
-                if average.published:
-                    line += f" Published: {by_model(average.published)}."
-                yield line
+            if found := self.averages(name):
+                ours = by_model({model: 100 * value for model, value in found.items()})
+                theirs = f" Published: {by_model(average.published)}." * bool(average.published)
+                what = f"mean of the first metrics' medians, {average.said}"
+                yield f"{name} average ({what}): {ours}.{theirs}"
 
     def _search(self) -> str:
-        """The grid: a row for each task and model, a column for each point, a star at the best."""
-        points = list(dict.fromkeys(row.point for row in self.grid))
-        cells = [["task", "metric", "model", *points]]
-        chosen = {(row.task, row.model, row.point) for row in self.rows}
-        lines: dict[tuple[str, str, str], list[str]] = {}
+        """The grid, a star at each best."""
+        best = {(row.task, row.model, row.point) for row in self.rows}
+        cells = [["task", "metric", "model", "settings", "median"]]
         for row in self.grid:
-            star = "*" * ((row.task, row.model, row.point) in chosen)
-            line = lines.setdefault((row.task, row.metric, row.model), [])
-            line.append(percent(row.median) + star)
-        cells += [[*names, *found] for names, found in lines.items()]
-        text = (
-            "Median over the seeds, times 100, on the validation examples. A star marks the best."
-        )
-        table = markdown_table(cells, names=3)
-        return "\n\n".join(["# Hyperparameter search", table, text]) + "\n"
+            star = "*" * ((row.task, row.model, row.point) in best)
+            cells.append([row.task, row.metric, row.model, row.point, percent(row.median) + star])
+        said = "Median over the seeds, times 100, on the validation examples. A star marks the best"
+        return f"# Hyperparameter search\n\n{markdown_table(cells, names=4)}\n\n{said}.\n"
 
 
 def report_of(
-    records: Sequence[Record],
-    metrics: Mapping[str, tuple[str, ...]],
-    *,
-    settings: dict[str, Any],
-    names: Mapping[str, str],
+    records: Sequence[Record], metrics: Mapping[str, tuple[str, ...]], *, settings: dict[str, Any]
 ) -> Report:
     """The rows of the runs; where they have several points, those of each model's best on each
-    task. metrics: names by task, in order. names: model in the records -> the user's name for
-    it."""
-    # Files hold relative paths only.
-    shown = {label: label if is_absolute(name) else name for label, name in names.items()}
-    records = [{**r, "model": shown.get(r["model"], r["model"])} for r in records]
+    task. metrics: names by task, in order."""
     rows, grid, kept = list[Row](), list[Row](), list[Record]()
     for task, its in metrics.items():
         by_model: dict[str, dict[str, list[Record]]] = {}
         for r in records:
             if r["task"] == task:
                 by_model.setdefault(r["model"], {}).setdefault(r["point"], []).append(r)
-        best = {}
-        for model, by_point in by_model.items():
-            firsts = [Row.of(runs, its[0], model) for runs in by_point.values()]
+        best = []
+        for by_point in by_model.values():
+            firsts = [Row.of(runs, its[0]) for runs in by_point.values()]
             top = firsts[0]
             for row in firsts[1:]:
                 top = row if better(its[0], row.median, top.median) else top
             grid += firsts if top.point else []
-            best[model] = by_point[top.point]
-            kept += best[model]
-        rows += [Row.of(runs, metric, model) for metric in its for model, runs in best.items()]
+            best.append(by_point[top.point])
+            kept += best[-1]
+        rows += [Row.of(runs, metric) for metric in its for runs in best]
     return Report(tuple(rows), tuple(kept), settings, tuple(grid))
-
-
-def is_absolute(name: str) -> bool:
-    return os.path.isabs(name) or os.path.isabs(name.partition(":")[2])  # random:/data/model
 
 
 def percent(x: float | None) -> str:
@@ -295,3 +242,63 @@ def markdown_table(cells: list[list[str]], *, names: int) -> str:
     head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
     rule = "|" + "|".join(["---"] * names + ["---:"] * (len(cells[0]) - names)) + "|"
     return "\n".join([head, rule, *body])
+
+
+# ------------------------------------------------------------------ the plot
+
+
+def write_plot(report: Report, path: Path) -> None:
+    """Writes a PNG. If matplotlib is not installed, it says so and writes nothing."""
+    picture = drawn(report)
+    if picture is None:
+        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
+    else:
+        write(path, picture)
+
+
+def drawn(report: Report) -> bytes | None:
+    """The PNG; None if matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    panels = {row.task: row.metric for row in reversed(report.rows)}
+    models = list(dict.fromkeys(row.model for row in report.rows))
+    height = TITLE_HEIGHT + LINE_HEIGHT * len(models)
+    with our_style():
+        figure = Figure(figsize=(PANEL_WIDTH, height * len(panels)), constrained_layout=True)
+        axes = figure.subplots(len(panels), squeeze=False)[:, 0]
+        for axis, (task, metric) in zip(axes, reversed(panels.items()), strict=True):
+            for k, model in enumerate(models):
+                runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
+                scores = [100 * float(r["scores"][metric]) for r in runs]
+                middle, color = statistics.median(scores or [math.nan]), f"C{k % 10}"
+                axis.plot(scores, [k] * len(scores), "o", color=color, alpha=0.5, clip_on=False)
+                axis.plot([middle] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
+            axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
+            axis.set_yticks(range(len(models)), map(named, models), fontsize=8)
+            axis.set_ylim(len(models) - 0.4, -0.6)
+            axis.grid(axis="x", alpha=0.3)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=110, format="png")
+    return picture.getvalue()
+
+
+@contextmanager
+def our_style() -> Iterator[None]:
+    """A context in which matplotlib has its own defaults, whatever the user has set (LaTeX for
+    texts, for example); pyplot and its backend are the user's and are not touched."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about characters that its font lacks
+        mpl.rcdefaults()
+        mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
+        yield
+
+
+def named(text: str) -> str:
+    """A name in a picture: without characters that cannot be drawn, and with a blank before a
+    leading underscore, because matplotlib hides names that begin with one."""
+    shown = harmless(text)
+    return f" {shown}" if shown.startswith("_") else shown

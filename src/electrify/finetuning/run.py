@@ -14,71 +14,65 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..errors import UserError
+from ..build import dropout_of
+from ..errors import UserError, need
+from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
 from ..exporting.places import INITIAL, MARK, RANDOM, SCORES
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
-from ..text.tokenizer import VOCABULARY_FILES
-from ..train.machine import choose, computing_with
+from ..tables import DISCRIMINATOR
+from ..text.corpus import TOKENIZER, Corpus
+from ..text.tokenizer import VOCABULARY_FILES, copy_tokenizer
+from ..train import CONFIG
+from ..train.machine import choose, computing_with, pick_device
+from ..train.start import starting_point, starts_of, with_shapes
 from . import loop, metrics
 from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashes, is_baseline
 from .known import read_asked
-from .one_run import Outcome, drawn_examples, expected_updates, finetune_one, shown_examples
-from .options import FinetuneConfig, FinetuneSettings, search_grid
-from .plot import write_plot
-from .report import Report, report_of
-from .tasks import TASKS, Kind, TaskData
+from .one_run import Outcome, drawn_examples, expected_updates, finetune_one
+from .options import FinetuneConfig, FinetuneSettings
+from .report import Report, report_of, write_plot
+from .tasks import TASKS, TaskData
 
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
 PREFIXES = (RANDOM, INITIAL)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
-TEXTS: tuple[Kind, ...] = ("classification", "multilabel", "regression")
-ONLY_FOR: dict[str, tuple[Kind, ...]] = {
-    "doc_stride": ("answering",),
-    "n_best_size": ("answering",),
-    "max_answer_length": ("answering",),
-    "class_weights": ("classification", "multilabel", "tagging"),
-    "frozen_encoder": (*TEXTS, "tagging"),
-}
-"""Settings that no other kind of task uses."""
 Key = tuple[str, str, int, str]
-Grid = Sequence[tuple[str, FinetuneSettings]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A model on a task with a seed and settings. label: the model's name in our files. point: the
-    settings that a search varies, as text. hashes: of the model's files and of the examples, on
-    which the scores depend."""
+    """A model on a task with a seed and settings. point: the settings that a search varies, as
+    text. hashes: of the model's files and of the examples, on which the scores depend. saves:
+    whether the model is saved."""
 
     model: str
-    label: str
     task: TaskData
     seed: int
     point: str
     settings: FinetuneSettings
     hashes: dict[str, str]
     out: Path
-    save_to: Path | None
+    saves: bool
 
     @property
     def key(self) -> Key:
-        return self.label, self.task.name, self.seed, self.point
+        return self.model, self.task.name, self.seed, self.point
 
     @property
     def name(self) -> str:
@@ -86,7 +80,12 @@ class Run:
 
     @property
     def predictions(self) -> Path:
-        return self.out / "predictions" / file_name(self.label) / self.name
+        return self.out / "predictions" / file_name(self.model) / self.name
+
+    @property
+    def save_to(self) -> Path | None:
+        name = f"{file_name(self.task.name)}-{file_name(self.model)}"
+        return self.out / "models" / name if self.saves else None
 
 
 def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Report:
@@ -103,18 +102,13 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         UserError: bad data, models or options, or an `output_dir` that holds runs with others.
     """
     tasks = read_asked(options) if tasks is None else tasks
-    grid: Grid = [("", options.settings)]
-    if options.hyperparameter_search is not None:
-        grid = search_grid(options.hyperparameter_search, options.settings)
-    for _, settings in grid:
-        must_fit(options, settings, tasks)
+    must_fit(options, tasks)
     out = options.folder
     with claim(out, SETTINGS):
-        shared = shared_settings(options, grid)
+        shared = shared_settings(options)
         must_be_the_same(out, shared)
-        names = models_of(options)
-        plan = list(planned(options, names, tasks, grid, out))
-        done = {key_of(record): record for record in read_records(out)}
+        plan = list(planned(options, tasks))
+        done = read_records(out)
         todo = [run for run in plan if not is_done(run, done.get(run.key))]
         todo.sort(key=lambda run: not is_baseline(run.model))  # they take seconds
         for run in todo:
@@ -124,12 +118,8 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
             say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
         if todo:
             run_all(todo, done, options, shared)
-        report = report_of(
-            [done[run.key] for run in plan],
-            {task.name: task.score_names for task in tasks},
-            settings=shared["settings"],
-            names={label_of(name, out): name for name in names},
-        )
+        names = {task.name: task.score_names for task in tasks}
+        report = report_of([done[run.key] for run in plan], names, settings=shared["settings"])
         report.write(out)
         write_plot(report, out / "report.png")
         if options.predict_test:
@@ -140,63 +130,47 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
 # ------------------------------------------------------------------ what is run
 
 
-def must_fit(options: FinetuneConfig, settings: FinetuneSettings, tasks: list[TaskData]) -> None:
-    """Raises UserError for an option that none of the tasks would use, for training examples that
-    cannot be divided, and if a library is missing."""
+def must_fit(options: FinetuneConfig, tasks: list[TaskData]) -> None:
+    """Raises UserError for an option that none of the tasks would use, and if a library is
+    missing."""
     kinds = {task.kind for task in tasks}
-    for name, its in ONLY_FOR.items():
-        if getattr(settings, name) != getattr(FinetuneSettings(), name) and not kinds & {*its}:
-            raise UserError(f"{name} is for {', '.join(its)}. None of the tasks is")
-    if settings.frozen_encoder != "none" and "answering" in kinds:
-        raise UserError("frozen_encoder is for texts and tags, not for questions")
-    if options.baselines and kinds == {"answering"}:
-        raise UserError("baselines are for texts and tags. None of the tasks is")
-    if options.predict_test and not any(task.test for task in tasks):
-        raise UserError("predict_test finds no test set: GLUE's folders hold it as test.tsv")
+    for _, settings in options.grid:
+        weighted, frozen = settings.class_weights != "none", settings.frozen_encoder != "none"
+        have_classes = bool(kinds - {"regression", "answering"})
+        need(have_classes or not weighted, "class_weights is for classes and tags. No task has any")
+        need("answering" not in kinds or not frozen, "frozen_encoder is not for questions")
     for task in tasks:
-        if task.kind in TEXTS:
+        if task.kind not in ("tagging", "answering"):
             metrics.require(task.metrics)
-        if settings.load_best_model_at_end:
-            for seed in range(options.seed, options.seed + options.seeds):
-                shown_examples(task, seed=seed, settings=settings)
 
 
 def models_of(options: FinetuneConfig) -> list[str]:
     """The models and baselines to run, each once."""
     names = list(options.models)
-    if options.random_weights:
-        names = [RANDOM + name.removeprefix(RANDOM) for name in names]
     if options.random_baseline:
         own = [name for name in names if not name.startswith(PREFIXES)]
         if options.corpus is not None:
-            from .initial import has_initial_words
-
             names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
     names += [MAJORITY, TFIDF, OVERLAP] * options.adds_baselines
-    out = options.folder
-    # The first of several names of one folder.
-    return list({label_of(name, out): name for name in reversed(names)}.values())[::-1]
+    return list(dict.fromkeys(names))
 
 
-def planned(
-    options: FinetuneConfig, names: list[str], tasks: list[TaskData], grid: Grid, out: Path
-) -> Iterator[Run]:
+def planned(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
+    """All runs of a request, also those that are done."""
     data = {t.name: short_hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
+    names = models_of(options)
     # Nobody wants the model of a row that is only a comparison.
     trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
     for model in names:
         hashes = baseline_hashes(model) if is_baseline(model) else {"weights": fingerprint(model)}
         wanted = model in trained or not (trained or is_baseline(model))
-        label = label_of(model, out)
         for task in (task for task in tasks if applies(model, task)):
             its = hashes | {"data": data[task.name]}
-            place = out / "models" / f"{file_name(task.name)}-{file_name(label)}"
-            for point, settings in grid:
+            for point, settings in options.grid:
                 for seed in range(options.seed, options.seed + options.seeds):
                     saves = options.saves_model and wanted and seed == options.seed
-                    save_to = place if saves else None
-                    yield Run(model, label, task, seed, point, settings, its, out, save_to)
+                    yield Run(model, task, seed, point, settings, its, options.folder, saves)
 
 
 def divided(model: str) -> tuple[str, str]:
@@ -219,16 +193,6 @@ def fingerprint(model: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def label_of(model: str, out: Path) -> str:
-    """The name of a model in our files: folders relative to the output folder, so that both can be
-    moved together."""
-    prefix, name = divided(model)
-    path = os.path.expanduser(name)
-    if not os.path.isdir(path):
-        return model
-    return prefix + os.path.relpath(os.path.realpath(path), os.path.realpath(out))
-
-
 def file_name(label: str) -> str:
     """A label as the name of a file or folder, with a hash where that loses something."""
     readable = re.sub(r"[^\w.=-]+", "-", label.replace("..", "")).strip("./-")[:80]
@@ -244,14 +208,13 @@ def short_hash(value: Any) -> str:
 # ------------------------------------------------------------------ what is done
 
 
-def shared_settings(options: FinetuneConfig, grid: Grid) -> dict[str, Any]:
-    """The settings that all runs of an output folder share; None where a search varies one. The
-    metrics are among them: records hold no others, and the first one chooses an evaluation."""
-    all_of = [dataclasses.asdict(settings) for _, settings in grid]
-    shared = {k: v if all(one[k] == v for one in all_of) else None for k, v in all_of[0].items()}
-    shared.pop("device")
+def shared_settings(options: FinetuneConfig) -> dict[str, Any]:
+    """What all runs of an output folder share. The metrics are among it: records hold no others,
+    and the first one chooses an evaluation."""
+    settings = dataclasses.asdict(options.settings)
+    settings.pop("device")
     search, wanted = options.hyperparameter_search, list(options.metrics)
-    return {"settings": shared, "hyperparameter_search": search, "metrics": wanted}
+    return {"settings": settings, "hyperparameter_search": search, "metrics": wanted}
 
 
 def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
@@ -262,24 +225,19 @@ def must_be_the_same(out: Path, shared: dict[str, Any]) -> None:
     for name in here.keys() - {"settings"}:
         if here[name] != there.get(name):
             now, had = ("its default" if v is None else v for v in (here[name], there.get(name)))
-            raise UserError(
-                f"{out} holds runs with {name} {had}, not {now}. Choose another --output-dir"
-            )
+            fact = f"{out} holds runs with {name} {had}, not {now}"
+            raise UserError(fact, "choose another --output-dir")
 
 
-def key_of(record: dict[str, Any]) -> Key:
-    return record["model"], record["task"], record["seed"], record["point"]
-
-
-def read_records(out: Path) -> list[dict[str, Any]]:
+def read_records(out: Path) -> dict[Key, dict[str, Any]]:
     """The runs in scores.jsonl. Scores that are no numbers are null there."""
     path = out / SCORES
-    found = []
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        record = json.loads(line)
-        scores = {k: math.nan if v is None else v for k, v in record["scores"].items()}
-        found.append(record | {"scores": scores})
-    return found
+    text = path.read_text("utf-8") if path.exists() else ""
+    found = list(map(json.loads, text.splitlines()))
+    for record in found:
+        scores = record["scores"].items()
+        record["scores"] = {k: math.nan if v is None else v for k, v in scores}
+    return {(r["model"], r["task"], r["seed"], r["point"]): r for r in found}
 
 
 def is_done(run: Run, record: dict[str, Any] | None) -> bool:
@@ -288,12 +246,9 @@ def is_done(run: Run, record: dict[str, Any] | None) -> bool:
     if record is None:
         return False
     for what, now in run.hashes.items():
-        if record.get(what) != now:
-            changed = "the examples" if what == "data" else "the model"
-            raise UserError(
-                f"{run.out} holds scores of {run.label} on {run.task.name!r}, and {changed} "
-                "changed since. Choose another --output-dir"
-            )
+        changed = "the examples" if what == "data" else "the model"
+        fact = f"{run.out} holds scores of {run.model} on {run.task.name!r}, and {changed} changed"
+        need(record.get(what) == now, f"{fact} since", "choose another --output-dir")
     names = [] if is_baseline(run.model) else [f"{name}.tsv" for name, _ in run.task.test]
     saved = run.save_to is None or (run.save_to / MARK).is_file()
     return saved and all((run.predictions / name).is_file() for name in names + record["files"])
@@ -310,15 +265,12 @@ def run_all(
     networks = [run for run in todo if not is_baseline(run.model)]
     places = {divided(run.model)[1] for run in networks}
     widths = [load_config(place, causal=True).hidden_size for place in places]
-    device = loop.device_named(options.settings.device)
-    threads = choose(
-        options.threads,
-        device=device,
-        width=max(widths, default=1),
-        tokens=loop.most_tokens(device),
-        bf16=loop.computes_in_bf16(options.settings.bf16, device),
-        earlier=next((record["threads"] for record in done.values()), None),
-    )
+    device = pick_device(options.settings.device)
+    how: dict[str, Any] = {"device": device, "width": max(widths, default=1)}
+    how |= {"bf16": loop.computes_in_bf16(options.settings.bf16, device)}
+    earlier = next((record["threads"] for record in done.values()), None)
+    tokens = loop.most_tokens(device)
+    threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
     if threads.text():
         say(threads.text())
     updates = sum(expected_updates(run.task, run.settings) for run in networks)
@@ -333,20 +285,18 @@ def run_one(
     run: Run, progress: Progress, corpus: str | None, finished: Callable[[Outcome], None]
 ) -> None:
     task, settings = run.task, run.settings
+    how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
+    how |= {"save_to": run.save_to, "finished": finished}
     if is_baseline(run.model):
         began = time.monotonic()
         examples = drawn_examples(task, seed=run.seed, settings=settings)
         scores = answer(run.model, task, examples, class_weights=settings.class_weights)
         finished(Outcome(scores, (), len(examples), 0, time.monotonic() - began))
-        return
-    with ExitStack() as held:
-        model = run.model
-        if model.startswith(INITIAL):
-            from .initial import initial_model
-
-            model = held.enter_context(initial_model(model, corpus))
-        how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
-        finetune_one(model, task, save_to=run.save_to, finished=finished, **how)
+    elif run.model.startswith(INITIAL):
+        with initial_model(run.model, corpus) as folder:
+            finetune_one(folder, task, **how)
+    else:
+        finetune_one(run.model, task, **how)
 
 
 def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcome) -> None:
@@ -357,25 +307,52 @@ def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcom
     for name, content in outcome.files.items():
         run.predictions.mkdir(parents=True, exist_ok=True)
         write(run.predictions / name, content)
-    notes = list(outcome.notes)
-    for name, value in outcome.scores.items():
-        if not math.isfinite(value):
-            notes.append(f"{name} is not a number with seed {run.seed}")
+    odd = [name for name, value in outcome.scores.items() if not math.isfinite(value)]
+    notes = [*outcome.notes, *(f"{name} is not a number with seed {run.seed}" for name in odd)]
     done[run.key] = {
-        "model": run.label,
+        "model": run.model,
         "task": run.task.name,
         "seed": run.seed,
         "point": run.point,
         **run.hashes,
         **outcome.record(),
         "validation_examples": len(run.task.validation),
-        "notes": [*run.task.notes, *(f"{run.label}: {note}" for note in notes)],
+        "notes": [*run.task.notes, *(f"{run.model}: {note}" for note in notes)],
         "files": sorted(outcome.files),
         "threads": torch.get_num_threads(),
     }
     write(run.out / SCORES, "".join(json_text(record) + "\n" for record in done.values()))
     shown = ", ".join(f"{name} {value:.4f}" for name, value in outcome.scores.items())
     say(f"{run.model} {run.name}: {shown} ({outcome.seconds:.1f} s)")
+
+
+# ------------------------------------------------------------------ initial values
+
+
+@contextmanager
+def initial_model(model: str, corpus: str | None) -> Iterator[str]:
+    """`initial:RUN/discriminator` as a folder that lasts as long as the block. corpus: that of the
+    run, for the word vectors. Raises UserError if it is another one."""
+    folder = Path(model.removeprefix(INITIAL))
+    config, facts = read_run(folder.parent)
+    data = Corpus(Path(corpus or ""), "train")
+    if data.manifest.fingerprint != facts["data"]:
+        raise UserError(f"--corpus {corpus} is not the corpus of the run {folder.parent}")
+    starts = starts_of(config)
+    config, generator = with_shapes(config, facts["shapes"], vocab_size=data.manifest.vocab_size)
+    built = starting_point(config, generator, data, starts, fresh=True, main=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        dropout = dropout_of(config.model, DISCRIMINATOR)
+        write_model(place, built.discriminator, special=special_ids(facts), **dropout)
+        copy_tokenizer(data.folder / TOKENIZER, place)
+        yield str(place)
+
+
+def has_initial_words(model: str) -> bool:
+    """Whether a model is the export of a run that began with word vectors of its corpus."""
+    run = Path(model).parent
+    return (run / CONFIG).is_file() and read_run(run)[0].model.init_words == "cooccurrence"
 
 
 # ------------------------------------------------------------------ GLUE's submission
@@ -385,24 +362,25 @@ def submit(plan: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
     """Writes OUT/submission-MODEL.zip for every model: for each task the predictions of the run
     with the best first metric, as GLUE's server takes them. The archive's bytes depend on its files
     only."""
+
+    def score(run: Run) -> float:
+        return done[run.key]["scores"][run.task.metrics[0]]
+
     best: dict[str, dict[str, Run]] = {}
     for run in plan:
-        if not run.task.test or run.model.startswith(PREFIXES) or is_baseline(run.model):
-            continue
-        mine, metric = best.setdefault(run.label, {}), run.task.metrics[0]
-        so_far = mine.get(run.task.name, run)
-        scores = (done[each.key]["scores"][metric] for each in (run, so_far))
-        mine[run.task.name] = run if next(scores) > next(scores) else so_far
+        if run.task.test and not (run.model.startswith(PREFIXES) or is_baseline(run.model)):
+            mine = best.setdefault(run.model, {})
+            mine[run.task.name] = max(mine.get(run.task.name, run), run, key=score)
     glue = [row for row in TASKS.values() if row.group == "glue"]
     wanted = [f"{name}.tsv" for row in glue for name in row.submission or row.folders]
-    for label, runs in best.items():
+    for model, runs in best.items():
         paths = [r.predictions / f"{name}.tsv" for r in runs.values() for name, _ in r.task.test]
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
             for path in sorted(paths, key=lambda path: path.name):
                 entry = zipfile.ZipInfo(path.name, date_time=(1980, 1, 1, 0, 0, 0))
                 z.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-        target = out / f"submission-{file_name(label)}.zip"
+        target = out / f"submission-{file_name(model)}.zip"
         write(target, archive.getvalue())
         there = {path.name for path in paths}
         missing = [name.removesuffix(".tsv") for name in wanted if name not in there]

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import UserError, need
+from ..errors import need
 from .tasks import Example, Kind, Question, Sentence, TaskData
 
 BINS = 10
@@ -27,7 +27,7 @@ SHOWN = 10
 
 def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
     """The task with `fraction` of its training examples as validation examples, see `parted`."""
-    parts = parted(task.kind, task.train, fraction, seed=seed, flag="--validation-fraction")
+    parts = parted(task.kind, task.train, fraction, seed=seed)
     distinct = len(set(map(_belongs, task.train)))
     notes = task.notes
     if distinct < FEW * len(task.train) and task.kind != "answering":
@@ -38,19 +38,13 @@ def split(task: TaskData, fraction: float, *, seed: int) -> TaskData:
 
 
 def validated(task: TaskData) -> TaskData:
-    """The task with a note on classes or tags that only one of its parts has. Raises UserError if
-    no validation tag is a training tag."""
+    """The task with a note on classes or tags that only one of its parts has."""
     if task.kind in ("regression", "answering"):
         return task
     learnt = Counter(label for example in task.train for label in _labels(example))
     scored = Counter(label for example in task.validation for label in _labels(example))
     if task.kind == "tagging":
         odd = sorted(scored.keys() - learnt.keys())
-        need(
-            not odd or bool((scored.keys() - {"O"}) & learnt.keys()),
-            f"task {task.name!r}: none of the validation tags ({first(odd)}) is a training tag "
-            f"({first(sorted(learnt))})",
-        )
         count = sum(scored[tag] for tag in odd)
         note = f"{count:,} validation words have tags that no training word has ({first(odd)})"
         note += ". They count as wrong."
@@ -71,19 +65,12 @@ def first(names: Sequence[str]) -> str:
 
 
 def parted(
-    kind: Kind,
-    examples: Sequence[Any],
-    fraction: float,
-    *,
-    seed: int,
-    flag: str,
-    every_class: bool = False,
+    kind: Kind, examples: Sequence[Any], fraction: float, *, seed: int, every_class: bool = False
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The examples that stay, and `fraction` of them that are held out, the same ones for the same
     examples and seed.
 
     Args:
-        flag: The option that asked for it, for messages.
         every_class: Whether each class is to be held out, as far as the examples suffice.
 
     Raises:
@@ -114,13 +101,9 @@ def parted(
         _show_every_label(examples, groups, chosen)
     stay = tuple(e for k, e in enumerate(examples) if k not in chosen)
     held = tuple(e for k, e in enumerate(examples) if k in chosen)
-    if not stay or not held:
-        what = {"answering": "questions about one context", "tagging": "equal sentences"}
-        raise UserError(
-            f"{flag} {fraction:g} of {len(examples):,} examples leaves a part empty, since "
-            f"{what.get(kind, 'equal texts')} stay in one part and each class in training. Give "
-            "another share or more examples"
-        )
+    fact = f"a share of {fraction:g} of {len(examples):,} examples leaves a part empty: equal "
+    fact += "texts (of questions, their contexts) stay in one part and each class in training"
+    need(bool(stay and held), fact, "give another share or more examples")
     return stay, held
 
 

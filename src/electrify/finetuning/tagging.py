@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .loop import Batch, Outputs, padded, rows_of
+from .loop import Answered, Batch, Outputs, padded
 from .metrics import span_scores
 from .tasks import Sentence, TaskData
 from .texts import Problem, grade_classes
@@ -94,14 +94,7 @@ class Tagging(Problem):
                 types.append(segments)
                 targets.append(target)
                 places.append(place)
-        return rows_of(
-            ids,
-            types if self.reader.segments else None,
-            padded(targets, NO_WORD, torch.int32),
-            pad=self.reader.tokenizer.pad_token_id,
-            device=self.device,
-            places=places,
-        )
+        return self.as_rows(ids, types, padded(targets, NO_WORD, torch.int32), places=places)
 
     def _pieces(self, sentences: Sequence[Sentence]) -> dict[str, list[int]]:
         """The pieces of every word, tokenised by itself after a blank, as within a text. A word
@@ -127,27 +120,21 @@ class Tagging(Problem):
         found_BL[batch.targets != NO_WORD] = of_words(net(batch.inputs), batch).argmax(-1).int()
         return {"classes": found_BL}
 
-    def tags(
-        self, examples: Sequence[Sentence], rows: Any, outputs: Outputs
-    ) -> list[tuple[str, ...]]:
+    def tags(self, held: Answered) -> list[tuple[str, ...]]:
         """The predicted tags of each sentence."""
-        numbers_W = outputs["classes"][rows.targets.cpu() != NO_WORD].tolist()
+        numbers_W = held.outputs["classes"][held.rows.targets.cpu() != NO_WORD].tolist()
         names = iter([self.labels[k] for k in numbers_W])
-        return [tuple(next(names) for _ in sentence.words) for sentence in examples]
+        return [tuple(next(names) for _ in sentence.words) for sentence in held.examples]
 
-    def score(
-        self, task: TaskData, examples: Sequence[Sentence], rows: Any, outputs: Outputs
-    ) -> dict[str, float]:
-        found = span_scores([s.tags for s in examples], self.tags(examples, rows, outputs))
+    def score(self, task: TaskData, held: Answered) -> dict[str, float]:
+        found = span_scores([s.tags for s in held.examples], self.tags(held))
         return {name: found[name] for name in task.metrics}
 
-    def files(
-        self, name: str, task: TaskData, examples: Sequence[Sentence], rows: Any, outputs: Outputs
-    ) -> dict[str, str]:
+    def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
         """NAME.txt as conlleval reads it: word, true tag, predicted tag, a blank line after each
         sentence."""
         blocks = []
-        for sentence, tags in zip(examples, self.tags(examples, rows, outputs), strict=True):
+        for sentence, tags in zip(held.examples, self.tags(held), strict=True):
             cells = zip(sentence.words, sentence.tags, tags, strict=True)
             blocks.append("".join(f"{' '.join(row)}\n" for row in cells))
         return {f"{name}.txt": "\n".join(blocks) + "\n"}

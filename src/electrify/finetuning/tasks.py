@@ -1,11 +1,12 @@
-"""Tasks: the types of their examples, `TaskData`, and the tasks that are known by name.
+"""Tasks: the types of their examples, `TaskData`, the tasks that are known by name, and what a
+fine-tuned model predicts by its config.json.
 
 The known tasks are rows of tasks.yaml. To add one, add a row there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UserError, nearest, need
+from ..exporting.places import mark_of
+from ..files import read_json
+from ..hub import file_of
 
 Kind = Literal["classification", "multilabel", "regression", "tagging", "answering"]
 MAX_SEQ_LENGTH: dict[Kind, int] = {
@@ -23,6 +27,18 @@ MAX_SEQ_LENGTH: dict[Kind, int] = {
     "answering": 512,
 }
 """Default length of a sequence in tokens, as in ELECTRA (chunking 256, SQuAD 512)."""
+CLASSES: dict[Kind, tuple[str, str | None]] = {
+    "classification": ("ForSequenceClassification", "single_label_classification"),
+    "multilabel": ("ForSequenceClassification", "multi_label_classification"),
+    "regression": ("ForSequenceClassification", "regression"),
+    "tagging": ("ForTokenClassification", None),
+    "answering": ("ForQuestionAnswering", None),
+}
+"""The ending of the library's class for a kind of task, and its name for the problem."""
+KEY = "electrify"
+"""The key in config.json of how a model reads its texts (model.Reading)."""
+TRAINED = "fine-tuned"
+"""The part in the mark of a model that `electrify finetune` saved."""
 MIN_UPDATES = 1000
 """Small sets are repeated until the encoder makes this many updates."""
 
@@ -40,6 +56,11 @@ class Example:
     label: float | tuple[int, ...] = 0.0
     unknown: tuple[int, ...] = ()
 
+    @property
+    def whole(self) -> str:
+        """All that is read."""
+        return f"{self.text} {self.pair or ''}"
+
 
 @dataclass(frozen=True)
 class Sentence:
@@ -47,6 +68,10 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+
+    @property
+    def whole(self) -> str:
+        return " ".join(self.words)
 
 
 @dataclass(frozen=True)
@@ -65,6 +90,10 @@ class Question:
     question: str
     context: str
     answers: tuple[Answer, ...]
+
+    @property
+    def whole(self) -> str:
+        return f"{self.question} {self.context}"
 
 
 Examples = tuple[Example, ...] | tuple[Sentence, ...] | tuple[Question, ...]
@@ -105,28 +134,16 @@ class TaskData(Described):
 
     def __post_init__(self) -> None:
         least = {"classification": 2, "tagging": 2, "multilabel": 1}.get(self.kind, 0)
-        shown = ", ".join(self.labels) or "none"
         for part in ("train", "validation"):
-            examples = getattr(self, part)
-            need(bool(examples), f"task {self.name!r} has no {part} examples")
-            fact = f"task {self.name!r} has the labels: {shown}"
-            need(len(self.labels) >= least, fact, "there is nothing to learn")
-            if self.kind == "regression":
-                values = {example.label for example in examples}
-                fact = f"task {self.name!r}: every {part} label is {min(values):g}"
-                need(len(values) > 1 or len(examples) == 1, fact, "there is nothing to learn")
+            need(bool(getattr(self, part)), f"task {self.name!r} has no {part} examples")
+        fact = f"task {self.name!r} has the labels: {', '.join(self.labels) or 'none'}"
+        need(len(self.labels) >= least, fact, "there is nothing to learn")
 
     @property
     def score_names(self) -> tuple[str, ...]:
         """The metrics, then those of the further sets (accuracy_mismatched)."""
-        return (
-            *self.metrics,
-            *(f"{metric}_{name}" for name, _ in self.also for metric in self.metrics),
-        )
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.labels) or 1
+        further = (f"{metric}_{name}" for name, _ in self.also for metric in self.metrics)
+        return (*self.metrics, *further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,3 +208,38 @@ def tasks_named(names: Iterable[str]) -> list[KnownTask]:
 
 def _key(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
+
+
+# ------------------------------------------------------------------ fine-tuned models
+
+
+def class_for(kind: Kind) -> str:
+    """The library's class that loads, or makes, a model for a kind of task."""
+    return f"AutoModel{CLASSES[kind][0]}"
+
+
+def config_of(model: str) -> dict[str, Any]:
+    """The config.json of a folder or a model of the Hub. Raises UserError."""
+    folder = Path(model)
+    file = folder / "config.json" if folder.is_dir() else file_of(model, "config.json")
+    need(file is not None, f"{model} has no config.json that can be read")
+    return read_json(file or folder)
+
+
+def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
+    """What a model with this configuration predicts. Raises UserError for one that was not
+    fine-tuned: another class, or, by the folder's mark, a network of a run: some discriminators
+    have the class for tags."""
+    name = str((config.get("architectures") or [""])[0])
+    kinds: dict[Kind, str | None] = {
+        kind: problem for kind, (end, problem) in CLASSES.items() if name.endswith(end)
+    }
+    part = mark_of(model).get("part", TRAINED)
+    what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
+    fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune "
+    need(part == TRAINED and bool(kinds), f"{fact}--save-model` saves it")
+    for kind, problem in kinds.items():
+        if problem in (None, config.get("problem_type")):
+            return kind
+    number = len(config.get("id2label") or range(config.get("num_labels", 2)))
+    return "regression" if number == 1 else "classification"

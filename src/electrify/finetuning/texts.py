@@ -18,12 +18,13 @@ from torch.nn import functional as F
 
 from ..exporting.loading import quiet
 from . import metrics
-from .loop import Batch, Outputs, rows_of
+from .loop import Answered, Batch, Outputs, Rows, padded
 from .model import Reader, Reading, with_fresh_head
 from .tasks import TASKS, Example, Kind, TaskData
 
 MOST_COLUMNS = 100
 """Classes whose probabilities are written."""
+Lists = Sequence[Sequence[int]]
 
 
 @dataclass
@@ -52,10 +53,29 @@ class Problem:
     def rows(self, examples: Sequence[Any]) -> Any:
         raise NotImplementedError
 
-    def reading(self, task: TaskData, rows: Any, outputs: Outputs) -> Reading:
-        """What a saved model must know to read as here. rows, outputs: of the validation set."""
-        pairs = task.train[0].pair is not None if isinstance(task.train[0], Example) else None
-        return Reading(max_seq_length=self.max_seq_length, pairs=pairs)
+    def as_rows(
+        self, ids: Lists, types: Lists, targets: Tensor, *, places: Any = None, spots: Any = None
+    ) -> Rows:
+        """Token ids, token types, and places (1 for tokens that the head may look at, else 0) of
+        each row, as tensors on the device."""
+        reader, device = self.reader, self.device
+        return Rows(
+            padded(ids, reader.tokenizer.pad_token_id, torch.int32).to(device),
+            padded(types, 0, torch.uint8).to(device) if reader.segments else None,
+            torch.tensor([len(row) for row in ids]),
+            targets.to(device),
+            None if places is None else padded(places, 0, torch.uint8).bool().to(device),
+            spots,
+        )
+
+    def notes(self, examples: Sequence[Any], rows: Any) -> list[str]:
+        """What a reader of the scores must know of the training examples and their rows."""
+        return []
+
+    def reading(self, task: TaskData, held: Answered) -> Reading:
+        """What a saved model must know to read as here. held: the validation set."""
+        first, found = task.train[0], {"max_seq_length": self.max_seq_length}
+        return found | ({"pairs": first.pair is not None} if isinstance(first, Example) else {})
 
 
 @dataclass
@@ -81,8 +101,8 @@ class Texts(Problem):
         pad = self.reader.tokenizer.pad_token_id
         # A model without special tokens reads an empty text as padding.
         ids = [row or [pad] for row in found["input_ids"]]
-        segments = [r or [0] for r in found["token_type_ids"]] if self.reader.segments else None
-        return rows_of(ids, segments, self.targets(examples), pad=pad, device=self.device)
+        types = [row or [0] for row in found["token_type_ids"]] if self.reader.segments else ()
+        return self.as_rows(ids, types, self.targets(examples))
 
     def targets(self, examples: Sequence[Example]) -> Tensor:
         """[N], or [N, C] of several labels each: 1, 0, and NaN where it is not known."""
@@ -138,30 +158,29 @@ class Texts(Problem):
         """The values that a regression predicts, on their original scale."""
         return [v * self.scale + self.center for v in outputs["logits"][:, 0].tolist()]
 
-    def score(
-        self, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
-    ) -> dict[str, float]:
-        wanted: Any = [e.label for e in examples]
-        if self.kind == "multilabel":
-            wanted = metrics.several(examples, classes=len(self.labels))
-        sure = None if self.kind == "regression" else self.probabilities(outputs).numpy()
-        return metrics.score(task.metrics, wanted, self.chosen(outputs).numpy(), sure)
+    def notes(self, examples: Sequence[Example], rows: Any) -> list[str]:
+        cut = Truncation(self.reader, self.max_seq_length)
+        cut.add(examples, rows.lengths_N.tolist())
+        return [f"training: {cut.text()}"] if cut.truncated else []
 
-    def files(
-        self, name: str, task: TaskData, examples: Sequence[Example], rows: Any, outputs: Outputs
-    ) -> dict[str, str]:
+    def score(self, task: TaskData, held: Answered) -> dict[str, float]:
+        wanted = metrics.targets_of(task, held.examples)
+        chosen, sure = self.chosen(held.outputs), self.probabilities(held.outputs)
+        return metrics.score(task.metrics, wanted, chosen.numpy(), sure.numpy())
+
+    def files(self, name: str, task: TaskData, held: Answered) -> dict[str, str]:
         """NAME.tsv of a test set, as GLUE's server wants it, or NAME-validation.csv: every example
         with its label, the prediction and the probabilities of the first MOST_COLUMNS classes. Only
         examples of your own are repeated."""
+        examples, outputs = held.examples, held.outputs
         if name in dict(task.test):
             shown = self._shown(outputs, values="{:.3f}")
             lines = "".join(f"{k}\t{answer}\n" for k, answer in enumerate(shown))
             return {f"{name}.tsv": f"index\tprediction\n{lines}"}
         columns: dict[str, Any] = {"row": range(len(examples))}
-        if task.name not in TASKS:
-            columns["text"] = [e.text for e in examples]
-            if any(e.pair is not None for e in examples):
-                columns["pair"] = [e.pair for e in examples]
+        own = ("text", "pair") if examples[0].pair is not None else ("text",)
+        for column in own if task.name not in TASKS else ():
+            columns[column] = [getattr(e, column) for e in examples]
         columns["label"] = [self._label(e) for e in examples]
         columns["prediction"] = self._shown(outputs, values="{!r}")
         sure_CN = self.probabilities(outputs).T.tolist()
@@ -191,15 +210,12 @@ class Texts(Problem):
 
 def encoded(reader: Reader, examples: Sequence[Example], **options: Any) -> Any:
     """Token ids and types of texts or pairs."""
+    texts = [e.text for e in examples]
+    pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
+    options |= {"padding": False, "return_attention_mask": False}
+    options["return_token_type_ids"] = reader.segments
     with quiet():  # the library warns of texts that are too long
-        return reader.tokenizer(
-            [e.text for e in examples],
-            [e.pair or "" for e in examples] if examples[0].pair is not None else None,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=reader.segments,
-            **options,
-        )
+        return reader.tokenizer(texts, pairs, **options)
 
 
 def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
@@ -218,14 +234,14 @@ def class_weights(task: TaskData) -> Tensor:
     several classes, [C, 2], for a class that does not apply and for one that does."""
     examples: Any = task.train
     if task.kind == "multilabel":
-        known_NC = torch.from_numpy(metrics.several(examples, classes=task.num_outputs))
+        known_NC = torch.from_numpy(metrics.several(examples, classes=len(task.labels)))
         counts = torch.stack([(known_NC == 0).sum(0), (known_NC == 1).sum(0)], -1)
     else:
         numbers = [int(e.label) for e in examples] if task.kind == "classification" else []
         if task.kind == "tagging":
             places = {tag: k for k, tag in enumerate(task.labels)}
             numbers = [places[tag] for sentence in examples for tag in sentence.tags]
-        counts = torch.tensor(numbers).bincount(minlength=task.num_outputs)
+        counts = torch.tensor(numbers).bincount(minlength=len(task.labels))
     # Even what never occurs has a weight, which nothing uses.
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
@@ -235,11 +251,7 @@ class Truncation:
     """Counts the texts that were truncated to `length` tokens for a model."""
 
     def __init__(self, reader: Reader, length: int) -> None:
-        self.reader = reader
-        self.length = length
-        self.clear()
-
-    def clear(self) -> None:
+        self.reader, self.length = reader, length
         self.texts = self.truncated = self.longest = 0
 
     def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
@@ -252,22 +264,11 @@ class Truncation:
             self.truncated += sum(n > self.length for n in wanted)
             self.longest = max(self.longest, *wanted)
 
-    def facts(self) -> dict[str, Any]:
-        return {
-            "truncated": self.truncated,
-            "max_seq_length": self.length,
-            "longest_text_in_tokens": self.longest if self.truncated else None,
-        }
-
     def text(self) -> str:
         """One sentence and what to do; empty if nothing was truncated."""
         if not self.truncated:
             return ""
         share = f"{self.truncated / self.texts:.1%}"
         fact = f"{share} of the texts ({self.truncated:,} of {self.texts:,}) were truncated to "
-        most = self.reader.made_for
-        if self.longest <= most:
-            return f"{fact}{self.length} tokens. --max-seq-length {self.longest} holds all of them"
-        limit = "" if self.length == most else f". --max-seq-length {most} is the model's maximum"
-        longest = f"The longest has {self.longest:,}: split such texts"
-        return f"{fact}{self.length} tokens{limit}. {longest}"
+        advice = "Raise --max-seq-length, or split such texts"
+        return f"{fact}{self.length} tokens. The longest has {self.longest:,}. {advice}"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from annotated_types import Ge
 from tyro.conf import Positional
 
 from ..cores import thread_count
 from ..errors import UserError, need
 from ..exporting.places import check_place, model_in
-from ..finetuning.options import must_end_in
+from ..finetuning.options import OnNewTexts
 from ..progress import say, show
 from ..text.streams import decoded, ending_of, read_text
 from ..values import Count, NotNegative, Options, Share
@@ -107,53 +106,32 @@ class EvaluateConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreConfig(Options):
-    """Which texts are scored by which model, and where the scores go."""
+class ScoreConfig(OnNewTexts):
+    """Which texts are scored by which model, and where the scores go. The model needs its
+    pre-training head. The score is the pseudo-log-likelihood of a masked language model,
+    log P(original) of a discriminator, minus the energy of electric."""
 
-    model: Positional[str]
-    """A run, a folder or a Hub id with its pre-training head. The score is the
-    pseudo-log-likelihood of a masked language model, log P(original) of a discriminator, minus the
-    energy of electric."""
-    files: Positional[tuple[str, ...]]
-    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
-    ffn), smi. All but parquet may be compressed."""
-    header: bool = True
-    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
-    text_column: str | None = None
-    """Column of the text [default: one that finetune knows by name]."""
     output_file: str | None = None
     """Scores as csv, tsv or jsonl, with the columns of the input [default: standard output, as
     tsv]."""
-    overwrite: bool = False
-    """Replace an existing output file."""
     json: bool = False
-    """Write JSON, with --output-file a summary."""
+    """Write JSON lines to standard output."""
     per_token: bool = False
     """Write the tokens and the score of each."""
-    max_seq_length: Annotated[int, Ge(8)] | None = None
-    """Tokens per window of a longer text [default: the model's maximum]."""
     batch_tokens: Count = 8192
     """Tokens per forward pass, padding included."""
     architecture: str | None = None
     """Your own architecture that the model was trained with (module:Class)."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
-    threads: str = "auto"
-    """CPU threads: a number, or auto (OMP_NUM_THREADS if set, else measured in one second)."""
 
     def check(self) -> None:
-        thread_count(self.threads)
-        must_end_in(self.output_file, (".csv", ".tsv", ".jsonl"))
-        self.set("model", model_in(self.model))
+        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
 
     def __call__(self) -> int:
-        check_place(self.model)
-
         from .score import score_files
 
-        summary = score_files(self)
+        done = score_files(self)
         if self.output_file is not None:
-            show(summary.as_json() if self.json else summary.text())
+            show(done)
         return 0
 
 
@@ -190,7 +168,8 @@ class RerankConfig(Options):
 
     def check(self) -> None:
         thread_count(self.threads)
-        must_end_in(self.output_file, (".jsonl",))
+        ends = (self.output_file or ".jsonl").endswith(".jsonl")
+        need(ends, f"output_file must end in .jsonl, not {self.output_file!r}")
         need(
             (self.tune_file is None) != (self.weight is None),
             "give either tune_file, on which the weight is tuned, or weight",

@@ -143,7 +143,7 @@ def with_errors(lists: Sequence[NBest]) -> list[NBest]:
         raise UserError("word error rates need jiwer: pip install 'electrify[rerank]'") from e
     found = []
     for one in lists:
-        reference = [one.reference] * len(one.texts)
+        reference = [str(one.reference)] * len(one.texts)
         aligned_words = jiwer.process_words(reference, list(one.texts)).alignments
         errors = tuple(
             sum(

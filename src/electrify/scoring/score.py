@@ -4,19 +4,18 @@ any size in bounded memory, or of a list of texts."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..finetuning.new_texts import Files
 from ..finetuning.predict import (
-    Summary,
-    checked_model,
-    columns_of,
+    Files,
+    done,
     in_blocks,
+    must_be_ready,
     opened,
+    rounded,
     rows_of,
     threads_of,
     write_rows,
@@ -25,9 +24,6 @@ from ..train.machine import pick_device
 from ..values import given_texts
 from .options import ScoreConfig
 from .pll import Scorer, load_scorer
-
-SIGNIFICANT = "{:.7g}"
-"""Digits of a score: the precision of float32."""
 
 
 @dataclass(frozen=True)
@@ -82,34 +78,25 @@ class TextScorer:
         return columns
 
 
-def rounded(number: float) -> float:
-    return float(SIGNIFICANT.format(number))
-
-
-def score_files(options: ScoreConfig) -> Summary:
+def score_files(options: ScoreConfig) -> str:
     """Writes the score of every text of the files, in order, into the output file, whole or not at
-    all, or to standard output. Mistakes in files and options are reported before the model is
-    loaded. Raises UserError."""
+    all, or to standard output; returns what it did. Mistakes in files and options are reported
+    before the model is loaded. Raises UserError."""
     began = time.monotonic()
-    model = checked_model(options)
+    must_be_ready(options, options.output_file)
     how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
     files = Files(options.files, "regression", pairs=False, **how)
-    head = files.check()
+    files.check()
     shown = options.output_file is None
     usual = ".jsonl" if options.json else ".tsv"
     ending = usual if shown else Path(str(options.output_file)).suffix.lower()
-    if ending != ".jsonl":
-        columns_of(head, instead=".jsonl")
-    scorer = load_scorer(
-        model, device=pick_device(options.device), architecture=options.architecture
-    )
-    work = TextScorer(scorer, options)
+    device, model = pick_device(options.device), options.model
+    work = TextScorer(load_scorer(model, device=device, architecture=options.architecture), options)
     with threads_of(options, work), opened(options.output_file) as stream:
         blocks = in_blocks(files, work, title="score")
-        scored: Iterator[Any] = (pair for block in blocks for pair in zip(*block, strict=True))
+        scored = (pair for block in blocks for pair in zip(*block, strict=True))
         write_rows(stream, rows_of(scored, ending), ending, shown=shown)
-    facts = {"scored_as": scorer.kind}
-    return Summary(work.texts, time.monotonic() - began, options.output_file, facts)
+    return done(options.output_file, work.texts, began)
 
 
 def score(scorer: Scorer, texts: Any, **how: Any) -> list[TextScore]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..finetuning.plot import named, our_style
+from ..finetuning.report import named, our_style
 from .budgets import BASELINES
 from .report import MEANS, WON, Row, Table
 
