@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..errors import UserError
 from .options import PrepareConfig
 from .sources import Source, column_of, rows_of
 from .streams import Advance, text_chunks, whole
@@ -55,11 +54,6 @@ def _of_text(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     boundary = options.document_boundary
-    if boundary == "record":
-        raise UserError(
-            f"{source.path} has no records: document_boundary must be blank-line, line or file for "
-            "txt and md"
-        )
     if boundary == "auto":
         boundary = "file" if source.format == "md" else "blank-line"
     separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
@@ -88,7 +82,7 @@ def _of_rows(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     column = source.column or column_of(source, options)
-    for row in rows_of(source, options, counts, advance=advance, only=column):
+    for row in rows_of(source, options, advance=advance, only=column):
         where = f"{row.where}: {column!r}"
         text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
         if text is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,8 +41,6 @@ _PARQUET_ROWS = 8
 _COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 # The headings of the tables that a program writes with the ending .smi.
 _SMILES_HEADERS = (b"smiles", b"canonical_smiles", b"isomeric_smiles")
-_TWICE = object()
-"""The value of a column or key that occurs twice, which must not be read."""
 
 # Known names, in the order in which they are looked for. Capital letters do not matter.
 TEXT_COLUMNS = (
@@ -79,12 +77,10 @@ class Row(NamedTuple):
     cells: dict[str, Any]
 
     def value(self, column: str) -> Any:
-        """Raises UserError if the row has no such column, or has it twice."""
+        """Raises UserError if the row has no such column."""
         found = ", ".join(self.cells)
         need(column in self.cells, f"{self.where}: no column {column!r}; found: {found}")
-        value = self.cells[column]
-        need(value is not _TWICE, f"{self.where}: {column!r} occurs twice")
-        return value
+        return self.cells[column]
 
     def text(self, column: str) -> str:
         """The text in a column; a missing value (null) is an empty text. Raises UserError."""
@@ -126,7 +122,7 @@ def rows(
     header: bool | Sequence[str] = True,
     odd: list[str] | None = None,
     advance: Advance = None,
-    mend: Callable[[str, str], str] | None = None,
+    strict: bool = True,
     only: str | None = None,
 ) -> Iterator[Row]:
     """The rows of a file, by its ending. Raises UserError naming file and line.
@@ -135,14 +131,11 @@ def rows(
         header: Whether the first line of a .csv or .tsv names its columns, or their names.
             Otherwise they are called by their numbers, from 0.
         odd: Takes the places of lines with a wrong number of columns, which are then left out.
-        mend: Given, bytes that are not UTF-8 are no error, see `lines`. Called with each line of
-            JSON and its place, because such bytes may stand outside of texts there.
+        strict: Whether bytes that are not UTF-8 are an error, see `lines`.
         only: The column of a .parquet file to read [default: all].
     """
     ending = ending_of(path)
-    found = lines(path, advance, strict=mend is None)
-    if mend is not None and ending in JSON_LINES:
-        found = (mend(line, f"{path}, line {n}") for n, line in enumerate(found, 1))
+    found = lines(path, advance, strict=strict)
     if ending in (".csv", ".tsv"):
         return _table(path, found, header, odd)
     need(header is not False, f"{path}: --no-header is for .csv and .tsv")
@@ -181,20 +174,18 @@ def _table(
     else:
         every = enumerate((line.split("\t") for line in found), 1)
     names = [] if isinstance(header, bool) else list(header)
-    twice: dict[str, Any] = {}
     for number, cells in every:
         if cells == [""] and len(names) != 1:
             continue
         if not names and header:
-            names = cells
+            # Which of two columns of the same name is meant, the user must say.
+            names = [f"{c}#{k}" if cells.count(c) > 1 else c for k, c in enumerate(cells)]
             hint = _separator_hint(names, ending_of(path))
             need(not hint, f"{path}, line {number}: one column{hint}")
-            twice = dict.fromkeys((name for name in names if names.count(name) > 1), _TWICE)
             continue
         names = names or [str(k) for k in range(len(cells))]
         if len(cells) == len(names):
-            row = dict(zip(names, cells, strict=True))
-            yield Row(f"{path}, line {number}", number, row | twice if twice else row)
+            yield Row(f"{path}, line {number}", number, dict(zip(names, cells, strict=True)))
             continue
         fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
         if odd is None:
@@ -230,8 +221,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        row |= {name: _TWICE for name in names if names.count(name) > 1}
+        raise ValueError("a key occurs twice")
     return row
 
 

@@ -18,9 +18,20 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from ..errors import UserError
 from ..progress import Progress, Waiting, say
+from .dedup import gathered
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # WordPiece looks for its longest piece from the end of what it is given, so its time for a text
@@ -43,13 +54,8 @@ MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
 # Above this share of the characters in words that long, words are cut into windows.
 LONG_SHARE = 0.01
 JUDGED = 1_000_000  # characters from the start of the texts
-# Characters that the library normalises at once: it needs a hundred bytes and more for each.
-_AT_ONCE = 1 << 14
-# Normalising makes at most four characters of one.
-_MAY_BE_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD // 4 + 1},}}")
 # BERT sets ideographs apart, but corpora of such lines have always had windows.
 _LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
-_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 SHORT_MB = 20
 """Millions of characters. A text up to this length is kept until the vocabulary is full."""
 # The time of the library's merges grows with the square of a word's length: five megabytes without
@@ -85,49 +91,34 @@ class Splitting:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a vocabulary is to be. min_frequency: how often a piece must occur at least."""
+    """What a vocabulary is to be. kind: wordpiece, bpe, unigram, character or byte. min_frequency:
+    how often a piece must occur at least."""
 
+    kind: str
     vocab_size: int
     lowercase: bool
     strip_accents: bool
     min_frequency: int
-    splitting: Splitting
+    splitting: Splitting = Splitting()
 
 
-def train(
-    texts: Iterable[str],
-    *,
-    kind: str,
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting | None = None,
-) -> Any:
-    """A `tokenizers.Tokenizer` of kind wordpiece, bpe, unigram, character or byte with the special
-    tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
+def train(texts: Iterable[str], **what: Any) -> Tokenizer:
+    """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. what: the fields
+    of Wanted.
 
     Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
     are too few texts for a vocabulary, or if min_frequency is too high for them.
     """
-    from tokenizers import processors
-
-    splitting = splitting or Splitting()
-    wanted = Wanted(
-        vocab_size=vocab_size,
-        lowercase=lowercase,
-        strip_accents=strip_accents,
-        min_frequency=min_frequency,
-        splitting=splitting,
-    )
+    wanted = Wanted(**what)
     # Windows are short, and in a vocabulary of characters the longest word is one character.
-    whole = splitting.window is not None or kind in ("character", "byte")
-    tokenizer = _KINDS[kind](list(texts) if whole else [with_ends(t) for t in texts], wanted)
+    whole = wanted.splitting.window is not None or wanted.kind in ("character", "byte")
+    given = list(texts) if whole else [with_ends(text) for text in texts]
+    tokenizer = _KINDS[wanted.kind](given, wanted)
     tokenizer.add_special_tokens(list(SPECIALS))
     if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(len(SPECIALS))):
         raise UserError(
-            f"no vocabulary could be trained with vocab_size {vocab_size}: the text holds too "
-            "little"
+            f"no vocabulary could be trained with vocab_size {wanted.vocab_size}: the text holds "
+            "too little"
         )
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -143,8 +134,6 @@ def train(
 def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
     """Composes characters first. What is not an accent is composed again afterwards: syllables of
     Hangul, and vowel signs of Bengali, Tamil and a few other scripts."""
-    from tokenizers import normalizers
-
     steps = [compose()]
     if wanted.strip_accents:
         steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
@@ -155,8 +144,6 @@ def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
 
 def at(pattern: str) -> Any:
     """A pre-tokenizer that sets apart what the pattern matches."""
-    from tokenizers import Regex, pre_tokenizers
-
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
@@ -167,8 +154,6 @@ def windows(length: int) -> Any:
 
 def _bytes_split(splitting: Splitting) -> Any:
     """The pre-tokenizer of byte-level tokenizers."""
-    from tokenizers import pre_tokenizers
-
     if splitting.kind == "auto":
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     first = windows(splitting.window) if splitting.window else at(SPACED_WORDS)
@@ -198,19 +183,9 @@ def window_length(part: dict[str, Any] | None) -> int:
 # ------------------------------------------------------------------ feeding the library
 
 
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in order, in lists that hold about BATCH_CHARACTERS or BATCH_TEXTS."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BATCH_CHARACTERS or len(batch) >= BATCH_TEXTS:
-            yield batch
-            batch = []
-            size = 0
-    if batch:
-        yield batch
+def batches(texts: Iterable[str], characters: int = BATCH_CHARACTERS) -> Iterator[list[str]]:
+    """The texts in order, in lists that hold about so many characters, or BATCH_TEXTS."""
+    yield from gathered(texts, len, characters, BATCH_TEXTS)
 
 
 def with_ends(text: str) -> str:
@@ -351,8 +326,6 @@ def _numbered(pieces: list[str]) -> dict[str, int]:
 def _character(texts: list[str], wanted: Wanted) -> Any:
     """A token for each character, white space included: the most frequent that fit. With `chunks`
     also the most frequent chunks (k-mers); a chunk that is not among them is its characters."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
-
     length = wanted.splitting.length
     normalizer = _normalizer(wanted, normalizers.NFC)
     chunks: Counter[str] = Counter()
@@ -394,8 +367,6 @@ def _character(texts: list[str], wanted: Wanted) -> Any:
 
 
 def _around_bytes(model: Any, wanted: Wanted) -> Any:
-    from tokenizers import Tokenizer, decoders, normalizers
-
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = _normalizer(wanted, normalizers.NFC)
     tokenizer.pre_tokenizer = _bytes_split(wanted.splitting)
@@ -405,15 +376,11 @@ def _around_bytes(model: Any, wanted: Wanted) -> Any:
 
 def _byte(texts: list[str], wanted: Wanted) -> Any:
     """A token for each of the 256 bytes, whatever the texts are."""
-    from tokenizers import models, pre_tokenizers
-
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     return _around_bytes(models.BPE(_numbered(alphabet), []), wanted)
 
 
 def _bpe(texts: list[str], wanted: Wanted) -> Any:
-    from tokenizers import models, pre_tokenizers, trainers
-
     if wanted.vocab_size < len(SPECIALS) + 256:
         raise UserError(
             f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
@@ -440,9 +407,8 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     """The library's trainer numbers the pieces `##c` in the order in which a hash map yields them,
     and breaks later ties by these numbers. To fix the numbers, every `##c` is passed beforehand,
     sorted, as a "special token"; afterwards the model is built again with only the true ones."""
-    from tokenizers import models
-
     spaces = wanted.splitting.window is not None
+    prefix = "" if spaces else "##"  # of a piece that continues a word
     draft = bert_like(wanted)
     long_words = not spaces and has_long_words(texts, draft)
     counts: Counter[str] = Counter()
@@ -458,8 +424,20 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     limit = capacity(letters, vocab_size, joins=joins)
 
     def trained(texts: list[str]) -> Any:
+        """The tokenizer, trained on the texts, which are freed, with so many characters."""
         starts = sorted(c for c, _ in letters[:limit])
-        return _pieces(bert_like(wanted, long_words=long_words), texts, starts, joining, wanted)
+        tokenizer = bert_like(wanted, long_words=long_words)
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab_size,
+            min_frequency=wanted.min_frequency,
+            show_progress=False,
+            special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
+            initial_alphabet=starts,
+            limit_alphabet=len(starts),
+            continuing_subword_prefix=prefix,
+        )
+        feed(tokenizer, texts, trainer, then="joining pieces of words")
+        return tokenizer
 
     again = list(texts) if _megabytes(texts) <= SHORT_MB else []
     draft = trained(texts)
@@ -479,21 +457,14 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
         draft.get_vocab(),
         unk_token="[UNK]",
         max_input_chars_per_word=MAX_WORD,
-        continuing_subword_prefix=_prefix(wanted),
+        continuing_subword_prefix=prefix,
     )
     return bert_like(wanted, model, long_words=long_words)
-
-
-def _prefix(wanted: Wanted) -> str:
-    """The mark of a piece that continues a word."""
-    return "" if wanted.splitting.window else "##"
 
 
 def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) -> Any:
     """A WordPiece tokenizer with this model; `auto` without long words is BERT's. long_words: words
     are cut into windows, because many are longer than WordPiece takes."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
     tokenizer = Tokenizer(model or models.WordPiece(unk_token="[UNK]"))
     window = wanted.splitting.window
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -515,7 +486,7 @@ def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) ->
     return tokenizer
 
 
-def has_long_words(texts: list[str], tokenizer: Any) -> bool:
+def has_long_words(texts: list[str], tokenizer: Tokenizer) -> bool:
     """Whether words that are longer than WordPiece takes hold more than LONG_SHARE of the first
     million characters. The tokenizer says what a word is: marks and signs may be part of it, and
     normalising takes marks away and takes letters apart."""
@@ -523,43 +494,13 @@ def has_long_words(texts: list[str], tokenizer: Any) -> bool:
     for text in texts:
         judged = text[: JUDGED - read]
         read += len(judged)
-        for part in _MAY_BE_LONG.findall(judged):
-            for start in range(0, len(part), _AT_ONCE):
-                piece = part[start : start + _AT_ONCE]
-                letters = sum(map(len, _LETTERS.findall(piece)))
-                found += max(letters, _in_long_words(piece, tokenizer))
-            if found > LONG_SHARE * JUDGED:
-                return True
+        normal = tokenizer.normalizer.normalize_str(judged)
+        words = (word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+        letters = sum(map(len, _LETTERS.findall(judged)))
+        found += max(letters, sum(len(word) for word in words if len(word) > MAX_WORD))
         if read >= JUDGED:
             break
     return found > LONG_SHARE * read
-
-
-def _in_long_words(piece: str, tokenizer: Any) -> int:
-    """How many characters are in words of more than MAX_WORD."""
-    # Words end at white space at the latest, which ideographs are set apart with.
-    runs = _LONG.findall(tokenizer.normalizer.normalize_str(piece))
-    words = (word for run in runs for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(run))
-    return sum(len(word) for word in words if len(word) > MAX_WORD)
-
-
-def _pieces(
-    draft: Any, texts: list[str], starts: list[str], joining: set[str], wanted: Wanted
-) -> Any:
-    """The tokenizer, trained on the texts, which are freed, with these characters."""
-    from tokenizers import trainers
-
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=wanted.vocab_size,
-        min_frequency=wanted.min_frequency,
-        show_progress=False,
-        special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
-        initial_alphabet=starts,
-        limit_alphabet=len(starts),
-        continuing_subword_prefix=_prefix(wanted),
-    )
-    feed(draft, texts, trainer, then="joining pieces of words")
-    return draft
 
 
 def _joins(tokenizer: Any, character: str) -> bool:
@@ -574,8 +515,6 @@ def _joins(tokenizer: Any, character: str) -> bool:
 def _unigram(texts: list[str], wanted: Wanted) -> Any:
     """Deterministic by `canonical_pieces`, in bounded time by `enough`. Raises UserError if the
     vocabulary is too small for the characters of the texts."""
-    from tokenizers import models, trainers
-
     draft = _around_unigram(models.Unigram(), wanted)
     size = wanted.vocab_size
     trainer = trainers.UnigramTrainer(
@@ -599,8 +538,6 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
 
 def _around_unigram(model: Any, wanted: Wanted) -> Any:
     """A tokenizer with this model."""
-    from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
-
     tokenizer = Tokenizer(model)
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
     tokenizer.normalizer = _normalizer(wanted, normalizers.NFKC, spaces)
