@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small import (
-    files_of_at_most,
-    listing,
-    mistake,
-    pretrain_words,
-    run,
-    write_text,
-)
+from small import files_of_at_most, listing, mistake, pretrain_words, run, write_text
 
 
 @pytest.fixture(scope="module")
@@ -65,37 +58,29 @@ def test_places_that_cannot_be_written(capsys, verbs, tmp_path, verb):
         assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
+@pytest.mark.parametrize("verb", ["prepare", "export", "finetune", "evaluate"])
 def test_a_disk_that_fills_up(capsys, verbs, tmp_path, verb):
-    """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there
-    afterwards, and the next try succeeds."""
+    """(pretrain: test_pretrain.py.) Nothing that looks whole is there afterwards, and the next try
+    succeeds."""
     out = tmp_path / "out"
     words = [*verbs[verb], "--output-dir", str(out)]
     with files_of_at_most(200):
         assert "too large" in mistake(capsys, *words, longest=500)
     written = listing(tmp_path / "out") if out.exists() else {}
-    assert not {"model.safetensors", "report.md", "blimp.json", "scores.jsonl"} & written.keys()
+    whole = {"manifest.json", "model.safetensors", "report.md", "blimp.json", "scores.jsonl"}
+    assert not whole & written.keys()
     assert run(*words) == 0
 
 
 def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
     """What was made of a folder is not a part of it, so the same command finds its work done."""
-    write_text(tmp_path / "corpus" / "a.txt", size=2000)
-    words = [
-        "prepare",
-        str(tmp_path / "corpus"),
-        "--output-dir",
-        str(tmp_path / "corpus" / "out"),
-        "--workers",
-        "1",
-        "--vocab-size",
-        "300",
-    ]
+    folder = tmp_path / "corpus"
+    write_text(folder / "a.txt", size=2000)
+    words = ["prepare", str(folder), "--output-dir", str(folder / "out"), "--workers", "1"]
+    words += ["--vocab-size", "300"]
     assert run(*words) == 0
     before = listing(tmp_path)
     assert run(*words) == 0
     assert listing(tmp_path) == before
-    manifest = json.loads(
-        (tmp_path / "corpus" / "out" / "manifest.json").read_text(encoding="utf-8")
-    )
+    manifest = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))
     assert [source["name"] for source in manifest["sources"]] == ["corpus/a.txt"]

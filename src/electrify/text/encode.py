@@ -5,13 +5,14 @@ A worker neither reads nor writes files: it receives the tokenizer as text and s
 as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
 see the output folder, and a killed worker leaves nothing behind.
 
-A part is an archive of numpy with the lengths of the documents, their tokens, whether they are in
-the validation split, the counts, and a key: a hash of the task's documents and of every option that
-affects its bytes. A part is used again only if the key agrees and the checksums of the archive do.
+A part is a hash, and then an archive of numpy with the lengths of the documents, their tokens,
+whether they are in the validation split, the counts, and a key: a hash of the task's documents and
+of every option that affects its bytes. A part is used again only if key and content agree.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -20,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -240,14 +240,15 @@ def part_of(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, 
     np.savez(
         file, key=task.key, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids
     )
-    return file.getvalue()
+    content = file.getvalue()
+    return hashlib.sha256(content).digest() + content
 
 
 def write_part(path: Path, part: bytes) -> None:
     """Writes a part file with one rename, so that it is either whole or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
-    unfinished.write_bytes(part)  # not synced: checksums say whether a part is whole
+    unfinished.write_bytes(part)  # not synced: a hash says whether a part is whole
     unfinished.replace(path)
 
 
@@ -256,11 +257,14 @@ def read_part(
 ) -> tuple[dict[str, int], dict[Split, tuple[np.ndarray, np.ndarray]]] | None:
     """(counts, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
     task, or is not as it was written."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            part = dict(archive)
-    except (OSError, ValueError, EOFError, BadZipFile):
+    if not path.is_file():
         return None
+    data = path.read_bytes()
+    content = data[hashlib.sha256().digest_size :]
+    if hashlib.sha256(content).digest() + content != data:
+        return None
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        part = dict(archive)
     if part["key"] != key:
         return None
     valid, lengths, ids = part["valid"], part["lengths"], part["ids"]

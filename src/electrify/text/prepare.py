@@ -55,7 +55,7 @@ from .corpus import (
     verify,
     write_manifest,
 )
-from .dedup import Pair, Sample, Seen, digest, fraction, gathered, is_held_out, until
+from .dedup import A, Pair, Sample, Seen, digest, fraction, gathered, is_held_out, until
 from .documents import documents
 from .encode import WITHOUT_TOKENS, Start, Task, read_part, start, write_part
 from .options import PrepareConfig
@@ -80,7 +80,6 @@ TOKENIZER_CONTENT = "tokenizer_content"
 NO_MATTER = ("inputs", "output_dir", "workers", "engine", "allow_unk")
 """Options that do not affect the bytes of the result, or that are not as they were given in another
 place."""
-ALL_VALID = "all of its documents fell into the validation split. Lower valid_fraction"
 
 
 def prepare(options: PrepareConfig) -> Manifest:
@@ -246,43 +245,22 @@ def tokenizer_for(options: PrepareConfig, sources: list[Source]) -> None:
     if not options.trains_tokenizer:
         save_existing(options.tokenizer, folder)
         return
-    save_trained(
-        _trained(options, sampled(options, sources)),
-        folder,
-        kind=options.tokenizer,
-        lowercase=options.lowercase,
-        strip_accents=options.accents_stripped,
-    )
-
-
-def _trained(options: PrepareConfig, texts: list[str]) -> Any:
-    """Trains a tokenizer on the texts. Reports if they give fewer pieces than were asked for."""
-    if options.tokenizer == "byte":
-        say("the vocabulary is the 256 bytes")
-    else:
-        size = sum(map(len, texts)) / 1e6
-        say(
-            f"training a {options.tokenizer} vocabulary of {options.vocab_size} on {size:,.1f} MB "
-            f"of text in {len(texts)} documents"
-        )
+    texts = sampled(options, sources)
+    size, kind = sum(map(len, texts)) / 1e6, options.tokenizer
+    say(f"training a {kind} vocabulary on {size:,.1f} MB of text in {len(texts)} documents")
+    case = {"lowercase": options.lowercase, "strip_accents": options.accents_stripped}
     tokenizer = train(
         texts,
-        kind=options.tokenizer,
+        kind=kind,
         vocab_size=options.vocab_size,
-        lowercase=options.lowercase,
-        strip_accents=options.accents_stripped,
         min_frequency=options.min_frequency,
         splitting=Splitting(options.pre_tokenizer, options.chunk_length),
+        **case,
     )
     must_know_sample(tokenizer, texts, options)
-    found = tokenizer.get_vocab_size()
-    if found < options.vocab_size and options.tokenizer != "byte":
-        often = f" that occur at least {options.min_frequency} times (min_frequency)"
-        say(
-            f"the vocabulary has {found} pieces, not {options.vocab_size}: this text gives no "
-            f"more{often if options.tokenizer != 'unigram' else ''}"
-        )
-    return tokenizer
+    if (found := tokenizer.get_vocab_size()) < options.vocab_size:
+        say(f"the vocabulary has {found} pieces, not {options.vocab_size}: there are no more")
+    save_trained(tokenizer, folder, kind=kind, **case)
 
 
 def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
@@ -290,19 +268,20 @@ def sampled(options: PrepareConfig, sources: list[Source]) -> list[str]:
     smallest numbers, in their order. A document that the corpus would drop because it occurred
     before counts as one."""
     kept = Sample(options.tokenizer_sample_mb * 1_000_000)
-    read = 0
     total = sum(s.size for s in sources) / 1e6
     with Progress(total or None, title="reading for the vocabulary", unit="MB") as bar:
         # The counts for the report come from the encoding pass.
         for number, text in hashed(options, sources, Counter(), bar):
-            read += 1
             if not is_held_out(number, options.valid_fraction):
                 kept.add(fraction(number, stream=1), text)
-    texts = kept.texts()
-    if not texts:
-        why = ALL_VALID if read else f"no text in {shown(sources)}"
-        raise UserError(f"the corpus is empty: {why}")
-    return texts
+    return must_not_be_empty(kept.texts(), sources)
+
+
+def must_not_be_empty(found: list[A], sources: list[Source]) -> list[A]:
+    """Returns what was found outside of the validation split. Raises UserError if it is nothing."""
+    fact = f"the corpus is empty: no text in {shown(sources)} outside of the validation split"
+    need(bool(found), fact, "give more text, or a lower valid_fraction")
+    return found
 
 
 def hashed(
@@ -418,8 +397,7 @@ def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> M
             bar.advance()
     splits: dict[Split, list[Shard]] = {split: writer.close() for split, writer in writers.items()}
     names, documents = shown(encoding.sources), encoding.counts["documents"]
-    need(documents > 0, f"the corpus is empty: no text in {names}")
-    need(bool(splits["train"]), f"the corpus is empty: {ALL_VALID}")
+    must_not_be_empty(splits["train"], encoding.sources)
     if lost := encoding.counts[WITHOUT_TOKENS]:
         fact = f"{lost:,} of {documents:,} documents of {names} give no token: the tokenizer drops "
         fact += "what it does not know"

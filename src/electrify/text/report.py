@@ -271,16 +271,12 @@ def more_validation(manifest: Manifest) -> str:
     a small corpus there may be none."""
     documents = manifest.documents("train")
     if documents < 2 * WANTED:
-        return (
-            f"{documents:,} documents are too few to set some aside. Add more, or cut them at "
-            "another --document-boundary (blank-line, line)"
-        )
+        return f"{documents:,} documents are too few to set some aside: add more"
     share = manifest.options.get("valid_fraction") or 0.0
     default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
     needed = min(0.5, max(default, -(-100 * WANTED // documents) / 100, round(2 * share, 2)))
-    return (
-        f"prepare with --valid-fraction {needed}, into another folder, or remove this corpus first"
-    )
+    place = "into another folder, or remove this corpus first"
+    return f"prepare with --valid-fraction {needed}, {place}"
 
 
 # ------------------------------------------------------------------ the table

@@ -230,7 +230,12 @@ def _resolved(item: str, left: LeftOut, further: frozenset[str]) -> list[Source]
         return [Source(HUB + (Path(name).name if name.startswith("/") else name), "hub", hub=name)]
     path = Path(item).expanduser()
     if path.is_dir():
-        must_not_be_made(path)
+        need(
+            not is_made(path),
+            f"{path} is a folder that electrify made, and its vocabularies and reports are not a "
+            "corpus",
+            "name the texts themselves",
+        )
         below = ((p.relative_to(path).as_posix(), p) for p in _walked(path, path, left))
         return _texts(item, below, left, further, folder=path.resolve().name + "/")
     if path.exists():
@@ -308,12 +313,3 @@ def _texts(
 def is_made(folder: Path) -> bool:
     """Whether electrify made the folder."""
     return any(all((folder / name).exists() for name in names) for names in _MADE_WITH)
-
-
-def must_not_be_made(folder: Path) -> None:
-    """Raises UserError for a folder that electrify made."""
-    if is_made(folder):
-        raise UserError(
-            f"{folder} is a folder that electrify made, and its vocabularies and reports are not a "
-            "corpus. Name the texts themselves"
-        )

@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import UserError
+from ..errors import UserError, need
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 CHUNK = 1 << 20
@@ -169,18 +169,13 @@ def read_text(path: str | Path) -> str:
 def decoded(data: bytes, shown: str) -> str:
     """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the
     line."""
-    zero = data.find(b"\0")
-    if zero >= 0:
-        line = data.count(b"\n", 0, zero) + 1
-        raise UserError(f"{shown}, line {line}: a zero byte; this is a binary file, not UTF-8 text")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
-        byte = f"0x{data[e.start]:02x}"
-        raise UserError(
-            f"{shown}, line {line}: not UTF-8 (byte {byte}). Convert the file to UTF-8"
-        ) from None
+        raise UserError(f"{shown}, line {line}: not UTF-8. Convert the file to UTF-8") from None
+    need("\0" not in text, f"{shown} holds a zero byte; this is a binary file")
+    return text
 
 
 def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..errors import UserError, failing_as, nearest, need
 from ..hub import must_be_reachable
-from .streams import BOM, Advance, ending_of, text_chunks
+from .streams import Advance, ending_of, text_chunks
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 FASTA = (".fasta", ".fa", ".faa", ".fna", ".ffn")
@@ -40,7 +40,7 @@ _PARQUET_ROWS = 8
 # `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
 _COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 # The headings of the tables that a program writes with the ending .smi.
-_SMILES_HEADERS = (b"smiles", b"canonical_smiles", b"isomeric_smiles")
+_SMILES_HEADERS = ("smiles", "canonical_smiles", "isomeric_smiles")
 
 # Known names, in the order in which they are looked for. Capital letters do not matter.
 TEXT_COLUMNS = (
@@ -251,30 +251,30 @@ def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Ro
 
 
 def sequences(
-    path: str | Path, raw: Iterable[bytes], *, longest: int | None = None
-) -> Iterator[tuple[int, bytes, bytes]]:
+    path: str | Path, found: Iterable[str], *, longest: int | None = None
+) -> Iterator[tuple[int, str, str]]:
     """(line number, name, letters) of each sequence of a FASTA file: the name without its `>`, the
     letters without white space. Comments and blank lines are left out.
 
     Args:
-        raw: The lines of the file.
-        longest: Bytes from which a sequence comes in pieces of whole lines, all with the number of
-            its first line.
+        found: The lines of the file.
+        longest: Letters from which a sequence comes in pieces of whole lines, all with the number
+            of its first line.
 
     Raises UserError for letters before the first name, and for a name inside a sequence: its line
     end is gone.
     """
-    begun: tuple[int, bytes] | None = None
-    parts: list[bytes] = []
+    begun: tuple[int, str] | None = None
+    parts: list[str] = []
     size = 0
-    for number, line in enumerate((line.removeprefix(BOM) for line in raw), 1):
-        if line.startswith(b">"):
+    for number, line in enumerate((line.removeprefix("\ufeff") for line in found), 1):
+        if line.startswith(">"):
             if begun is not None:
-                yield *begun, b"".join(parts)
-            begun, parts, size = (number, line[1:]), [], 0
+                yield *begun, "".join(parts)
+            begun, parts, size = (number, line[1:].strip()), [], 0
             continue
-        letters = b"".join(line.split())
-        if line.startswith(b";") or not letters:  # a comment, as in the first FASTA files
+        letters = "".join(line.split())
+        if line.startswith(";") or not letters:  # a comment, as in the first FASTA files
             continue
         if begun is None:
             raise UserError(
@@ -282,37 +282,27 @@ def sequences(
                 "of text the ending .txt"
             )
         fact = f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
-        need(b">" not in letters, fact)
+        need(">" not in letters, fact)
         if longest is not None and parts and size + len(letters) > longest:
-            yield *begun, b"".join(parts)
+            yield *begun, "".join(parts)
             parts, size = [], 0
         parts.append(letters)
         size += len(letters)
     if begun is not None:
-        yield *begun, b"".join(parts)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
+        yield *begun, "".join(parts)
 
 
 def _fasta_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    for number, name, letters in sequences(path, map(_bytes, found)):
-        cells = {"name": _text(name).strip(), "sequence": _text(letters)}
-        yield Row(f"{path}, line {number}", number, cells)
+    for number, name, letters in sequences(path, found):
+        yield Row(f"{path}, line {number}", number, {"name": name, "sequence": letters})
 
 
 def _smiles_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    """The molecule and what follows it on the line, without a line of headings. White space is
-    that of ASCII."""
-    for number, line in enumerate(map(_bytes, found), 1):
-        molecule, *name = line.split(None, 1) or [b""]
+    """The molecule and what follows it on the line, without a line of headings."""
+    for number, line in enumerate(found, 1):
+        molecule, *name = line.split(None, 1) or [""]
         if molecule and (number > 1 or molecule.lower() not in _SMILES_HEADERS):
-            cells = {"smiles": _text(molecule), "name": _text(b"".join(name)).strip()}
+            cells = {"smiles": molecule, "name": "".join(name).strip()}
             yield Row(f"{path}, line {number}", number, cells)
 
 

@@ -29,7 +29,7 @@ from tokenizers import (
     trainers,
 )
 
-from ..errors import UserError
+from ..errors import UserError, failing_as
 from ..progress import Progress, Waiting, say
 from .dedup import gathered
 
@@ -57,7 +57,7 @@ JUDGED = 1_000_000  # characters from the start of the texts
 # BERT sets ideographs apart, but corpora of such lines have always had windows.
 _LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
 SHORT_MB = 20
-"""Millions of characters. A text up to this length is kept until the vocabulary is full."""
+"""Millions of characters. A text up to this length is read until the vocabulary is full."""
 # The time of the library's merges grows with the square of a word's length: five megabytes without
 # a space would take days, and teach nothing.
 LONGEST_WORD = 1000
@@ -106,8 +106,8 @@ def train(texts: Iterable[str], **what: Any) -> Tokenizer:
     """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. what: the fields
     of Wanted.
 
-    Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
-    are too few texts for a vocabulary, or if min_frequency is too high for them.
+    Raises UserError if there are too few texts for a vocabulary, or if min_frequency is too high
+    for them.
     """
     wanted = Wanted(**what)
     # Windows are short, and in a vocabulary of characters the longest word is one character.
@@ -205,21 +205,14 @@ def _megabytes(texts: list[str]) -> float:
     return sum(map(len, texts)) / 1e6
 
 
-def _emptied(texts: list[str]) -> Iterator[str]:
-    """The texts in order, each freed once it was read, because the trainer keeps words."""
-    texts.reverse()
-    while texts:
-        yield texts.pop()
-
-
 def feed(tokenizer: Any, texts: list[str], trainer: Any, *, then: str) -> None:
-    """Trains on the texts, which are freed. then: the name of what the library does after it has
-    read all words, for the line with its duration; it prints nothing itself."""
+    """Trains on the texts. then: the name of what the library does after it has read all words, for
+    the line with its duration; it prints nothing itself."""
     with ExitStack() as stack:
 
         def read() -> Iterator[list[str]]:
             with Progress(_megabytes(texts), title="counting words", unit="MB") as bar:
-                for batch in batches(_emptied(texts)):
+                for batch in batches(texts):
                     yield batch
                     bar.advance(_megabytes(batch))
             stack.enter_context(Waiting(then))
@@ -423,8 +416,8 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     vocab_size = wanted.vocab_size
     limit = capacity(letters, vocab_size, joins=joins)
 
-    def trained(texts: list[str]) -> Any:
-        """The tokenizer, trained on the texts, which are freed, with so many characters."""
+    def trained() -> Any:
+        """The tokenizer, trained with so many characters."""
         starts = sorted(c for c, _ in letters[:limit])
         tokenizer = bert_like(wanted, long_words=long_words)
         trainer = trainers.WordPieceTrainer(
@@ -439,8 +432,8 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
         feed(tokenizer, texts, trainer, then="joining pieces of words")
         return tokenizer
 
-    again = list(texts) if _megabytes(texts) <= SHORT_MB else []
-    draft = trained(texts)
+    again = _megabytes(texts) <= SHORT_MB
+    draft = trained()
     # A short text may leave entries free: these then go to characters that were left out.
     while again and limit < len(letters) and (free := vocab_size - draft.get_vocab_size()) > 0:
         quarter = vocab_size // 4
@@ -452,7 +445,7 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
         if not more:
             break
         limit += more
-        draft = trained(list(again))
+        draft = trained()
     model = models.WordPiece(
         draft.get_vocab(),
         unk_token="[UNK]",
@@ -520,15 +513,11 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
     trainer = trainers.UnigramTrainer(
         vocab_size=size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
-    try:
+    fact = (
+        f"vocab_size {size} may be too small: a unigram vocabulary holds all characters of a text"
+    )
+    with failing_as(fact):
         feed(draft, enough(texts, size), trainer, then="weighing pieces of words")
-    except Exception as e:  # the library has no class of its own for it
-        if "not large enough to contain all chars" not in str(e):
-            raise
-        raise UserError(
-            f"vocab_size {size} is too small for the characters of this text, all of which a "
-            "unigram vocabulary holds. Choose a larger one, or tokenizer bpe, character or byte"
-        ) from e
     found = json.loads(draft.to_str())["model"]["vocab"]
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a
     # piece of the same name from a text that mentions one.
