@@ -104,18 +104,6 @@ def test_workers_and_a_second_run_change_no_byte(corpus: Path, tmp_path: Path) -
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
 
 
-def test_an_existing_tokenizer_is_taken_over(corpus: Path, tmp_path: Path) -> None:
-    first = run(corpus, tmp_path / "first")
-    second = run(corpus, tmp_path / "second", tokenizer=str(tmp_path / "first" / "tokenizer"))
-    assert (second.vocab_size, second.special_ids, second.dtype) == (
-        first.vocab_size,
-        first.special_ids,
-        "uint16",
-    )
-    assert second.unigram_sha256 == first.unigram_sha256
-    assert second.options["tokenizer"] == "tokenizer"
-
-
 def test_shards_have_a_limit_and_whole_documents(tmp_path: Path) -> None:
     writer = ShardWriter(tmp_path, "train", dtype=np.dtype("<u2"), shard_bytes=20)
     lengths = [3, 4, 3, 0, 12, 1, 9, 2]  # ten tokens fit; twelve get a shard of their own

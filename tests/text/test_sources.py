@@ -180,12 +180,6 @@ def test_patterns_say_what_they_leave_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, "a.txt", "b/c.txt", "d.png")
-    (tmp_path / "dead.txt").symlink_to("gone")
-    (tmp_path / "linked").symlink_to(tmp_path / "b")
     said = said_of(f"{tmp_path}/*", capsys)
-    for part in (
-        "folders into which this pattern does not lead: 2 (b, linked)",
-        "links that lead nowhere, pipes or devices: 1 (dead.txt)",
-        "(d.png)",
-    ):
-        assert part in said
+    assert "files of other kinds: 1 (d.png)" in said
+    assert "folders into which this pattern does not lead: 1 (b)" in said

@@ -40,10 +40,11 @@ def until(pairs: Iterator[Pair], documents: int | None, *, distinct: bool) -> It
         yield from pairs
         return
     seen: set[bytes] = set()
-    left = documents
-    while left and (pair := next(pairs, None)) is not None:
+    for pair in pairs:
         yield pair
-        left -= pair[0] not in seen
+        documents -= pair[0] not in seen
+        if not documents:
+            return
         if distinct:
             seen.add(pair[0])
 

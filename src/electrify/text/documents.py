@@ -40,13 +40,9 @@ def documents(
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
-    if source.format in ("txt", "md"):
-        found = _of_text(source, options, counts, advance)
-    elif source.format == "fasta":
-        found = _of_fasta(source, options, counts, advance)
-    else:
-        found = _of_rows(source, options, counts, advance)
-    for text in found:
+    readers = {"txt": _of_text, "md": _of_text, "fasta": _of_fasta}
+    reader = readers.get(source.format, _of_rows)
+    for text in reader(source, options, counts, advance):
         yield from _cleaned(text, counts)
 
 
@@ -86,13 +82,10 @@ def _of_rows(
     for row in rows_of(source, options, advance=advance, only=column):
         where = f"{row.where}: {column!r}"
         text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
-        if text is None:
-            continue
-        if text.strip():
+        if text is not None:
+            if not text.strip():
+                counts[EMPTY_ROWS] += 1
             yield text
-        else:
-            counts["blank"] += 1
-            counts[EMPTY_ROWS] += 1
 
 
 def split(

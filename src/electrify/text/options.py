@@ -13,7 +13,7 @@ import tyro
 from annotated_types import Ge, Le
 from tyro.conf import Positional, Suppress
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, need
 from ..progress import say, show
 from ..values import BelowOne, Count, Natural, Options
 
@@ -89,27 +89,24 @@ class PrepareConfig(Options):
         return self.tokenizer in TRAINED
 
     def check(self) -> None:
-        if not self.inputs:
-            raise UserError("inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
+        named = bool(self.inputs)
+        need(named, "inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
         self._check_tokenizer()
+        own = self.trains_tokenizer or self.pre_tokenizer == "auto"
+        need(own, "pre_tokenizer is for a tokenizer that is trained here")
         chunks = self.pre_tokenizer == "chunks"
-        if not self.trains_tokenizer and self.pre_tokenizer != "auto":
-            raise UserError("pre_tokenizer is for a tokenizer that is trained here")
-        if chunks != (self.chunk_length is not None):
-            raise UserError("chunk_length and pre_tokenizer chunks go together: give both")
-        if chunks and self.tokenizer == "byte":
-            raise UserError("pre_tokenizer chunks does not go with tokenizer byte")
+        both = chunks == (self.chunk_length is not None)
+        need(both, "chunk_length and pre_tokenizer chunks go together: give both")
+        fits = not (chunks and self.tokenizer == "byte")
+        need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for a kind of tokenizer that does not exist, before the Hub is asked."""
         name = self.tokenizer
-        if os.path.isfile(name):
-            raise UserError(f"tokenizer {name} is a file. Name its folder")
-        if self.trains_tokenizer or os.path.exists(name) or "/" in name:
-            return
+        need(not os.path.isfile(name), f"tokenizer {name} is a file. Name its folder")
         hint = nearest(name.lower(), TRAINED)
-        if "did you mean" in hint:  # else it may be on the Hub
-            raise UserError(f"there is no tokenizer {name!r}{hint}")
+        elsewhere = self.trains_tokenizer or os.path.exists(name) or "/" in name
+        need(elsewhere or "did you mean" not in hint, f"there is no tokenizer {name!r}{hint}")
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ from .tokenizer import (
     save_trained,
     special_ids,
     tokenizer_files,
-    tokenizer_sha256,
     vocabulary_size,
 )
 from .vocabulary import Splitting, train
@@ -176,8 +175,7 @@ def finished(folder: Path, state: dict[str, Any]) -> Manifest | None:
     if not (folder / MANIFEST).exists():
         return None
     manifest = read_manifest(folder)
-    had = {"options": manifest.options, "sources": manifest.sources}
-    if changed := _changed(folder, had, state):
+    if changed := _changed(folder, vars(manifest), state):
         raise _another(folder, f"it was made from other contents of {changed}")
     verify(folder)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)  # of a command killed at its end
@@ -330,7 +328,7 @@ class Encoding:
         content = (tokenizer / "tokenizer.json").read_text(encoding="utf-8")
         self._start = Start(content, special.unk, self.dtype)
         # What affects the bytes of a part, its counts included, besides its documents.
-        salt = [tokenizer_sha256(tokenizer), self.dtype, options.valid_fraction]
+        salt = [sha256(tokenizer / "tokenizer.json"), self.dtype, options.valid_fraction]
         self._salt = json.dumps(salt).encode()
         self._making: deque[Path] = deque()
 
@@ -411,7 +409,7 @@ def join(options: PrepareConfig, state: dict[str, Any], encoding: Encoding) -> M
         dtype=cast(Dtype, dtype.name),
         vocab_size=encoding.vocab_size,
         special_ids=encoding.special,
-        tokenizer_sha256=tokenizer_sha256(tokenizer),
+        tokenizer_sha256=sha256(tokenizer / "tokenizer.json"),
         unigram_sha256=put_array(folder / UNIGRAM, unigram_V),
         splits=splits,
         options=state["options"],

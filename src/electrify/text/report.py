@@ -161,6 +161,10 @@ def case_has_meaning(text: str) -> bool:
 # Shares of the characters that are not white space.
 WARNING = 0.01
 REFUSAL = 0.1
+_CURE = (
+    "train a tokenizer on this very text, with a larger --vocab-size or a lower --min-frequency, "
+    "or take --tokenizer character, or --tokenizer byte, which has no [UNK]"
+)
 SAMPLE = 1_000_000  # characters
 SAMPLE_TEXTS = 1_000
 
@@ -189,24 +193,11 @@ def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str
     sentence = (
         f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
         f"more of {int(counts.get(UNK_DOCUMENTS, 0)):,} of {int(counts['documents']):,} documents, "
-        f"and nothing is learnt from them: {_cure(options)}"
+        f"and nothing is learnt from them: {_CURE}"
     )
     if share > REFUSAL and not options.allow_unk:
         raise UserError(f"{sentence}; --allow-unk accepts it as it is")
     say(f"WARNING: {sentence}")
-
-
-def _cure(options: PrepareConfig) -> str:
-    if not options.trains_tokenizer:
-        return (
-            "train a tokenizer on this very text (leave --tokenizer out), or take one that was "
-            "made for it"
-        )
-    other = "" if options.tokenizer == "character" else "--tokenizer character, or "
-    return (
-        f"give a larger --vocab-size or a lower --min-frequency, or take {other}"
-        "--tokenizer byte, which has no [UNK]"
-    )
 
 
 def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
@@ -244,12 +235,6 @@ WANTED = 5
 def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
     """What `prepare` says after its work, a line each. unigram_V: how often each id occurs in the
     train split."""
-    # Who asks for no validation, or brings a tokenizer, has reasons.
-    if manifest.options["valid_fraction"] and not manifest.documents("valid"):
-        yield (
-            "nothing is set aside for validation, so a run can warn neither of a dead generator "
-            f"nor of overfitting: {more_validation(manifest)}"
-        )
     kind, v = manifest.options["tokenizer"], manifest.vocab_size
     own = np.delete(unigram_V, manifest.special_ids.never_chosen)  # they have no occurrences
     unused, rare = int((own == 0).sum()), int((own < RARE).sum())

@@ -38,12 +38,11 @@ SOURCE_CODE = frozenset(
     | {".go", ".rs", ".swift", ".js", ".jsx", ".ts", ".tsx", ".rb", ".php", ".pl", ".lua", ".r"}
     | {".jl", ".hs", ".ml", ".sh", ".sql"}
 )
-LOGS = frozenset({".log"})
-NAMED = SOURCE_CODE | LOGS  # text if the user asks for it by name or pattern
 # A folder of texts may hold such files beside its corpus, so there they count only if the user says
 # what a document is in them.
-IN_FOLDERS: dict[str, frozenset[str]] = {"file": SOURCE_CODE, "line": LOGS}
+IN_FOLDERS = {"file": SOURCE_CODE, "line": frozenset({".log"})}
 """by document_boundary: further endings of text in a folder"""
+NAMED = SOURCE_CODE | IN_FOLDERS["line"]  # text if the user asks for it by name or pattern
 # Files that describe a corpus and are not part of it. They are used only if the user names them.
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|contributing|code_of_conduct)(\..*)?", re.I
@@ -126,7 +125,6 @@ def choose_sources(options: PrepareConfig) -> list[Source]:
         say(left_out(left))
     if not chosen:
         column_of(aside[0], options)  # which raises the error
-        raise UserError(f"{shown(aside)}: no row")
     for column in sorted({s.column for s in chosen} - {"", options.text_column}) if usual else ():
         say(
             f"{shown([s for s in chosen if s.column == column])}: no column "

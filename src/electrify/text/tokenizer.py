@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import brief
 from ..errors import UserError, failing_as, need
-from ..files import read_json, sha256, written
+from ..files import read_json, written
 from ..hub import must_be_reachable
 from ..progress import say
 from ..special import SpecialIds
@@ -62,13 +62,11 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
 
 
-def copy_tokenizer(source: Path, target: Path) -> list[str]:
-    """Copies the files of the list into the folder `target` and returns their names."""
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copies the files of the list into the folder `target`."""
     target.mkdir(parents=True, exist_ok=True)
-    found = tokenizer_files(source)
-    for path in found:
+    for path in tokenizer_files(source):
         shutil.copyfile(path, target / path.name)
-    return [path.name for path in found]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -91,11 +89,6 @@ def without_origin(settings: Mapping[str, Any]) -> dict[str, Any]:
 def read_tokenizer(folder: Path) -> dict[str, Any]:
     """The content of tokenizer.json."""
     return read_json(folder / TOKENIZER_FILE)
-
-
-def tokenizer_sha256(folder: Path) -> str:
-    """The identity of a vocabulary: the hash of tokenizer.json."""
-    return sha256(folder / TOKENIZER_FILE)
 
 
 # ------------------------------------------------------------------ loading

@@ -29,8 +29,8 @@ from tokenizers import (
     trainers,
 )
 
-from ..errors import UserError, failing_as
-from ..progress import Progress, Waiting, say
+from ..errors import failing_as, need
+from ..progress import Progress, Waiting
 from .dedup import gathered
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -106,8 +106,7 @@ def train(texts: Iterable[str], **what: Any) -> Tokenizer:
     """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. what: the fields
     of Wanted.
 
-    Raises UserError if there are too few texts for a vocabulary, or if min_frequency is too high
-    for them.
+    Raises UserError if there are too few texts for a vocabulary.
     """
     wanted = Wanted(**what)
     # Windows are short, and in a vocabulary of characters the longest word is one character.
@@ -115,11 +114,8 @@ def train(texts: Iterable[str], **what: Any) -> Tokenizer:
     given = list(texts) if whole else [with_ends(text) for text in texts]
     tokenizer = _KINDS[wanted.kind](given, wanted)
     tokenizer.add_special_tokens(list(SPECIALS))
-    if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(len(SPECIALS))):
-        raise UserError(
-            f"no vocabulary could be trained with vocab_size {wanted.vocab_size}: the text holds "
-            "too little"
-        )
+    fact = f"the text holds too little for a vocabulary with vocab_size {wanted.vocab_size}"
+    need([tokenizer.token_to_id(t) for t in SPECIALS] == list(range(len(SPECIALS))), fact)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -233,10 +229,6 @@ def enough(texts: list[str], vocab_size: int) -> list[str]:
             kept.append(text)
             seen.update(text)
             most -= len(text)
-    say(
-        f"hardly a word of this text occurs twice: {_megabytes(kept):.2g} MB of it weigh the "
-        f"pieces of a vocabulary of {vocab_size}"
-    )
     return kept
 
 
@@ -271,18 +263,10 @@ def _count(
 
 def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tuple[str, int]]:
     """(character, number) of those that occur min_frequency times, the most frequent first; white
-    space too if `spaces`. Raises UserError if none of them is left."""
+    space too if `spaces`."""
     least = max(wanted.min_frequency, 1)
-    shown = {c: n for c, n in counts.items() if spaces or not c.isspace()}
-    letters = sorted((-n, c) for c, n in shown.items() if n >= least)
-    if shown and not letters:
-        top = max(shown.values())
-        times = "once" if top == 1 else f"{top} times"
-        raise UserError(
-            f"min_frequency {least} leaves nothing of the text: its most frequent character occurs "
-            f"{times}, and equal documents count as one. Choose a lower one"
-        )
-    return [(c, -n) for n, c in letters]
+    letters = [(c, n) for c, n in counts.items() if n >= least and (spaces or not c.isspace())]
+    return sorted(letters, key=lambda letter: (-letter[1], letter[0]))
 
 
 def capacity(
@@ -374,11 +358,9 @@ def _byte(texts: list[str], wanted: Wanted) -> Any:
 
 
 def _bpe(texts: list[str], wanted: Wanted) -> Any:
-    if wanted.vocab_size < len(SPECIALS) + 256:
-        raise UserError(
-            f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
-            f"special tokens), not {wanted.vocab_size}; tokenizer byte has just these"
-        )
+    least = len(SPECIALS) + 256
+    fact = f"byte-level BPE needs a vocab_size of at least {least}, the bytes and special tokens"
+    need(wanted.vocab_size >= least, fact, "tokenizer byte has just these")
     tokenizer = _around_bytes(models.BPE(), wanted)
     if wanted.splitting.window is not None:
         texts = enough(texts, wanted.vocab_size)
