@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from presets import from_preset
 
 from electrify.errors import UserError
 from electrify.text.documents import documents
-from electrify.text.options import PrepareConfig
+from electrify.text.options import PrepareConfig, defaults_of
 from electrify.text.sources import LeftOut, Source, choose_sources, resolve
 
 
@@ -76,8 +75,7 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
     put(tmp_path, "a.txt", "b.py", "c.log", "d.py.gz", "e.docx")
 
     def named(item: Path, preset: str) -> list[str]:
-        options = from_preset(preset, inputs=(str(item),), output_dir="x")
-        return [s.path.name for s in choose_sources(options)]
+        return [s.path.name for s in choose_sources(asked(item, **defaults_of(preset, {})))]
 
     assert named(tmp_path, "prose") == ["a.txt"]
     assert named(tmp_path, "code") == ["a.txt", "b.py", "d.py.gz"]
