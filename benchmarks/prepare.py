@@ -215,16 +215,14 @@ def main() -> None:
                 {"inputs": [args.corpus], "output_dir": str(folder), "vocab_size": size} | quick
             )
             log = json.loads((folder / "prepare.log.json").read_text())
-            steps = {name: log[name] for name in ("seconds", "cpu_seconds")}
-            runs.append(
-                {"wall_s": seconds, "peak_tree_mb": peak, "load": os.getloadavg()[0], **steps}
-            )
+            load = os.getloadavg()[0]
+            steps = log["seconds"]
+            runs.append({"wall_s": seconds, "peak_tree_mb": peak, "load": load, "seconds": steps})
         counts = json.loads((folder / "manifest.json").read_text())["counts"]
         bare = bare_rate(
             args.corpus, folder / "tokenizer", megabytes=2 if args.quick else 40, cores=cores
         )
         encode = counts["bytes"] / 1e6 / min(r["seconds"]["encode"] for r in runs)
-        encode_cpu = counts["bytes"] / 1e6 / min(r["cpu_seconds"]["encode"] for r in runs)
         rows.append(
             {
                 "vocab_size": size,
@@ -234,8 +232,6 @@ def main() -> None:
                 "all_mb_per_s": counts["bytes"] / 1e6 / min(r["wall_s"] for r in runs),
                 "bare": bare,
                 "encode_over_bare": encode / bare["encode_batch"],
-                "encode_mb_per_cpu_s": encode_cpu,
-                "encode_over_bare_cpu": encode_cpu / bare["encode_batch_cpu"],
                 "identical_bytes": contents(Path(args.output_dir) / f"{size}-first")
                 == contents(folder),
             }

@@ -198,7 +198,6 @@ def corpus(folder: Folder) -> Findings:
     """The files of a corpus against its manifest, and what its counts mean for a run. (The report
     of `prepare` has the advice on its text.)"""
     from .text.corpus import AGAIN, MANIFEST, is_unfinished, read_manifest
-    from .text.tokenizer import must_be_of
     from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
     if is_unfinished(folder.path):
@@ -216,7 +215,6 @@ def corpus(folder: Folder) -> Findings:
     yield from found
     if found[0].level == "error":
         return
-    must_be_of(manifest, folder.path / "tokenizer")
     tokens = sum(s.tokens for s in manifest.splits["train"])
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"{tokens:,} tokens to train on; models begin to use the context after "

@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from small import (
-    files_of_at_most,
-    listing,
-    mistake,
-    pretrain_words,
-    run,
-    write_text,
-)
+from small import files_of_at_most, listing, mistake, pretrain_words, run, write_text
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +23,19 @@ def verbs(tmp_path: Path, small_data: Path, finished: Path) -> dict[str, list[st
     """Every verb that writes, but for its --output-dir."""
     write_text(tmp_path / "a.txt", size=2000)
     (tmp_path / "a.csv").write_text("text,label\n" + "one,0\ntwo,1\n" * 4, encoding="utf-8")
-    (tmp_path / "pairs").mkdir()
-    (tmp_path / "pairs" / "one.jsonl").write_text(
-        '{"sentence_good": "the one", "sentence_bad": "one the"}\n', encoding="utf-8"
-    )
     files = ["--train-file", str(tmp_path / "a.csv"), "--validation-file", str(tmp_path / "a.csv")]
     quick = ["--seeds", "1", "--num-train-epochs", "1", "--max-seq-length", "16", "--device", "cpu"]
-    model, pretrain = (
-        str(finished / "discriminator"),
-        pretrain_words(small_data, "HERE", max_steps=1),
-    )
+    model, pretrain = str(finished / "discriminator"), pretrain_words(small_data, "X", max_steps=1)
     at = pretrain.index("--output-dir")
     return {
         "prepare": ["prepare", str(tmp_path / "a.txt"), "--workers", "1", "--vocab-size", "300"],
         "pretrain": pretrain[:at] + pretrain[at + 2 :],
         "export": ["export", str(finished)],
         "finetune": ["finetune", model, *files, *quick],
-        "evaluate": ["evaluate", model, "--data-dir", str(tmp_path / "pairs"), "--device", "cpu"],
     }
 
 
-@pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune", "evaluate"])
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "export", "finetune"])
 def test_places_that_cannot_be_written(capsys, verbs, tmp_path, verb):
     """A file, a folder below a file, one that is closed to everybody, and one of something else."""
     foreign = tmp_path / "foreign"
@@ -59,43 +44,34 @@ def test_places_that_cannot_be_written(capsys, verbs, tmp_path, verb):
     file, closed = tmp_path / "a.txt", Path("/sys/electrify-test")
     places = [file, file / "out", closed, foreign]
     before = listing(tmp_path)
-    # The two files of `evaluate` may lie beside others.
-    for out in places[:3] if verb == "evaluate" else places:
+    for out in places:
         mistake(capsys, *verbs[verb], "--output-dir", str(out), longest=760)
         assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("verb", ["export", "finetune", "evaluate"])
+@pytest.mark.parametrize("verb", ["prepare", "export", "finetune"])
 def test_a_disk_that_fills_up(capsys, verbs, tmp_path, verb):
-    """(prepare and pretrain: test_prepare.py, test_pretrain.py.) Nothing that looks whole is there
-    afterwards, and the next try succeeds."""
+    """(pretrain: test_pretrain.py.) Nothing that looks whole is there afterwards, and the next try
+    succeeds."""
     out = tmp_path / "out"
     words = [*verbs[verb], "--output-dir", str(out)]
     with files_of_at_most(200):
         assert "too large" in mistake(capsys, *words, longest=500)
     written = listing(tmp_path / "out") if out.exists() else {}
-    assert not {"model.safetensors", "report.md", "blimp.json", "scores.jsonl"} & written.keys()
+    whole = {"manifest.json", "model.safetensors", "report.md", "scores.jsonl"}
+    assert not whole & written.keys()
     assert run(*words) == 0
 
 
 def test_an_output_folder_inside_the_corpus(tmp_path: Path) -> None:
     """What was made of a folder is not a part of it, so the same command finds its work done."""
-    write_text(tmp_path / "corpus" / "a.txt", size=2000)
-    words = [
-        "prepare",
-        str(tmp_path / "corpus"),
-        "--output-dir",
-        str(tmp_path / "corpus" / "out"),
-        "--workers",
-        "1",
-        "--vocab-size",
-        "300",
-    ]
+    folder = tmp_path / "corpus"
+    write_text(folder / "a.txt", size=2000)
+    words = ["prepare", str(folder), "--output-dir", str(folder / "out"), "--workers", "1"]
+    words += ["--vocab-size", "300"]
     assert run(*words) == 0
     before = listing(tmp_path)
     assert run(*words) == 0
     assert listing(tmp_path) == before
-    manifest = json.loads(
-        (tmp_path / "corpus" / "out" / "manifest.json").read_text(encoding="utf-8")
-    )
+    manifest = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))
     assert [source["name"] for source in manifest["sources"]] == ["corpus/a.txt"]

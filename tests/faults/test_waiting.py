@@ -51,7 +51,7 @@ def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
         ]
         done = [process.end() for process in both]
     assert [d.status for d in done] == [2, 2]
-    assert "named by the manifest is missing" in done[1].err
+    assert "has 0 bytes where the manifest says" in done[1].err
     assert "another process" not in done[0].err
     assert not (tmp_path / "run").exists()
 

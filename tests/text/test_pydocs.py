@@ -10,8 +10,7 @@ import pytest
 
 from electrify.text import pydocs
 from electrify.text.options import PrepareConfig
-from electrify.text.prepare import finished, prepare
-from electrify.text.sources import choose_sources
+from electrify.text.prepare import prepare
 
 LONG = (
     "A sentence that is long enough to be taken into the corpus, because it says more than a few "
@@ -83,4 +82,4 @@ def test_prepared_corpus(files, tmp_path, monkeypatch):
     manifest = prepare(options)
     assert manifest.sources == [{"name": "pydocs", "bytes": 0, "sha256": pydocs.identity()}]
     assert manifest.counts["documents"] > 100
-    assert finished(options, choose_sources(options)) == manifest
+    assert prepare(options) == manifest

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from electrify.errors import UserError
-from electrify.text.streams import has_checksum, read_chunks
+from electrify.text.streams import read_chunks
 
 PARTS = [
     " ".join(random.Random(seed).choices(["one", "two", "three", "forty"], k=700)).encode()
@@ -72,7 +72,6 @@ def test_what_the_programs_write(tmp_path: Path, program: str, kind: str) -> Non
     except FileNotFoundError:
         pytest.skip(f"{program} is not installed")
     assert unpacked(tmp_path, kind, b"".join(done)) == TEXT
-    assert has_checksum(tmp_path / f"a.txt{kind}")
 
 
 # ------------------------------------------------------------------ damage
@@ -92,10 +91,9 @@ def test_a_cut_in_any_member(tmp_path: Path, kind: str) -> None:
 def test_what_stands_behind_the_last_member_is_damage(tmp_path, kind, more):
     with pytest.raises(UserError, match=rf"a\.txt\{kind} is (damaged|truncated).*part 4"):
         unpacked(tmp_path, kind, b"".join(packed(kind)) + more)
-    if kind != ".xz":  # zeros where a member was
-        one, two, three = packed(kind)
-        with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged.*part 3"):
-            unpacked(tmp_path, kind, one + two + bytes(len(three)))
+    one, two, three = packed(kind)
+    with pytest.raises(UserError, match=rf"a\.txt\{kind} is damaged.*part 3"):
+        unpacked(tmp_path, kind, one + two + bytes(len(three)))  # zeros where a member was
     with pytest.raises(UserError, match=r"a\.txt.*damaged"):
         unpacked(tmp_path, kind, b"this is not an archive, only text " * 10)
 

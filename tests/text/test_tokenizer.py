@@ -27,22 +27,9 @@ from electrify.text.vocabulary import Splitting, train
 from electrify.tokens import SpecialIds
 
 ODD = [
-    "Élan VITAL naïve",
-    "中文字 mixed 文 text",
-    "[MASK] [SEP] foo[CLS]bar",
-    "a\0b\ufffdc",
-    "tab\tnew\nline\r\n x",
-    "ﬁne ½ ﷽ Ⅷ",
-    "don't  stop...   ",
-    "\u200bzero\u00adwidth",
-    "İstanbul ẞ ǅ",
-    "e\u0301 ḱ",
-    "x" * 150,
-    "हिन्दी ไทย 한국어",
-    "  lead",
-    "😀👍🏽",
-    " ",
-    "",
+    *("Élan VITAL naïve", "中文字 mixed 文 text", "[MASK] [SEP] foo[CLS]bar", "a\0b\ufffdc"),
+    *("tab\tnew\nline\r\n x", "ﬁne ½ ﷽ Ⅷ", "don't  stop...   ", "\u200bzero\u00adwidth"),
+    *("İstanbul ẞ ǅ", "e\u0301 ḱ", "x" * 150, "हिन्दी ไทย 한국어", "  lead", "😀👍🏽", " ", ""),
     "Straße ΣΊΣΥΦΟΣ",
 ]
 

@@ -92,7 +92,7 @@ def _blocks(corpus: Corpus, *, every: int) -> Iterator[tuple[np.ndarray, np.ndar
     for tokens, offsets in zip(corpus.tokens, corpus.documents, strict=True):
         for start in range(0, len(tokens), BLOCK):
             if number % every == 0:
-                ids_T = corpus.sound(tokens[start : start + BLOCK]).astype(np.int64)
+                ids_T = tokens[start : start + BLOCK].astype(np.int64)
                 yield (
                     ids_T,
                     np.searchsorted(offsets, np.arange(start, start + len(ids_T)), side="right"),

@@ -45,7 +45,6 @@ class Rows:
         self.sequences = found.take(order_N)  # in the order of the rows
         self.row_length = max_seq_length
         self.special_ids = corpus.manifest.special_ids
-        self.corpus = corpus
         # A slice of a memmap takes ten times as long as a slice of an array.
         self.shards = [np.asarray(shard) for shard in corpus.tokens]
         self.shard_start = np.cumsum([0] + [len(shard) for shard in self.shards])
@@ -120,9 +119,7 @@ class Rows:
         shard_S = np.searchsorted(self.shard_start, start_S, side="right") - 1
         start_S = start_S - self.shard_start[shard_S]
         pieces = zip(shard_S.tolist(), start_S.tolist(), (start_S + length_S).tolist(), strict=True)
-        return self.corpus.sound(
-            np.concatenate([self.shards[shard][start:stop] for shard, start, stop in pieces])
-        )
+        return np.concatenate([self.shards[shard][start:stop] for shard, start, stop in pieces])
 
     def sequential(self, num_rows: int, *, limit: int | None = None) -> Iterator[Tokens]:
         """Batches of `num_rows` rows, always the same, for validation: `limit` rows, or all.

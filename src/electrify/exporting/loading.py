@@ -21,10 +21,7 @@ from transformers.models.auto.modeling_auto import (
 from ..errors import UserError, failing_as, is_of_memory, need
 from ..text.tokenizer import (
     VOCABULARY_FILES,
-    must_be_readable,
-    must_be_steady,
     reading_text,
-    without_code,
 )
 from .places import check_place, must_not_be_quantised
 
@@ -74,7 +71,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     UserError."""
     check_place(path)
     try:
-        with quiet(), without_code(path):
+        with quiet():
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     except UserError:
         raise
@@ -199,8 +196,7 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
             f"{path}: the folder holds no tokenizer (none of {', '.join(VOCABULARY_FILES[:4])})",
             "copy the one the model was trained with into it",
         )
-        must_be_readable(folder)
-    with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"), without_code(path):
+    with quiet(), failing_as(f"{path}: its tokenizer cannot be loaded"):
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     need(
         tokenizer.pad_token_id is not None,
@@ -213,7 +209,6 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
         "they do not belong together",
     )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
-    must_be_steady(tokenizer, path)
     return reading_text(tokenizer)
 
 

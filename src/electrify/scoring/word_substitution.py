@@ -168,7 +168,7 @@ def _spans(folder: Path, most: int, rng: random.Random) -> Iterator[Span]:
     for shard, start, end, at in places:
         if made == most:
             return
-        ids = corpus.sound(corpus.tokens[shard][at : min(end, at + SPAN)])
+        ids = corpus.tokens[shard][at : min(end, at + SPAN)]
         text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
         if at > start:
             text = text.partition(" ")[2]  # the first word may be a part of one

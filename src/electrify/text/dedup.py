@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
+A = TypeVar("A")
 Pair = tuple[bytes, str]
 """The hash of a document, and its text."""
 # numpy pads and compares whole 16-byte strings, so zero bytes at the end do no harm.
@@ -38,12 +40,29 @@ def until(pairs: Iterator[Pair], documents: int | None, *, distinct: bool) -> It
         yield from pairs
         return
     seen: set[bytes] = set()
-    left = documents
-    while left and (pair := next(pairs, None)) is not None:
+    for pair in pairs:
         yield pair
-        left -= pair[0] not in seen
+        documents -= pair[0] not in seen
+        if not documents:
+            return
         if distinct:
             seen.add(pair[0])
+
+
+def gathered(
+    items: Iterable[A], size_of: Callable[[A], int], size: int, number: int
+) -> Iterator[list[A]]:
+    """The items in order, in lists that end when they have this size in all, or this many."""
+    batch: list[A] = []
+    held = 0
+    for item in items:
+        batch.append(item)
+        held += size_of(item)
+        if held >= size or len(batch) >= number:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
 
 
 class Seen:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..errors import UserError
 from .options import PrepareConfig
 from .sources import Source, column_of, rows_of
 from .streams import Advance, text_chunks, whole
@@ -41,13 +40,9 @@ def documents(
     advance: called with the number of bytes consumed. Raises UserError, naming file and line, for
     input that cannot be right.
     """
-    if source.format in ("txt", "md"):
-        found = _of_text(source, options, counts, advance)
-    elif source.format == "fasta":
-        found = _of_fasta(source, options, counts, advance)
-    else:
-        found = _of_rows(source, options, counts, advance)
-    for text in found:
+    readers = {"txt": _of_text, "md": _of_text, "fasta": _of_fasta}
+    reader = readers.get(source.format, _of_rows)
+    for text in reader(source, options, counts, advance):
         yield from _cleaned(text, counts)
 
 
@@ -55,16 +50,11 @@ def _of_text(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     boundary = options.document_boundary
-    if boundary == "record":
-        raise UserError(
-            f"{source.path} has no records: document_boundary must be blank-line, line or file for "
-            "txt and md"
-        )
     if boundary == "auto":
         boundary = "file" if source.format == "md" else "blank-line"
     separator = {"blank-line": _BLANK_LINE, "line": _LINE, "file": None}[boundary]
     for raw in split(text_chunks(source.path, advance), separator, counts):
-        text = _decoded(raw, source, options, counts)
+        text = _whole(raw.decode("utf-8", "surrogateescape"), source, options, counts)
         if text is not None:
             yield text
 
@@ -74,12 +64,13 @@ def _of_fasta(
 ) -> Iterator[str]:
     """What follows `>` is not text. A sequence longer than MAX_DOCUMENT comes in pieces."""
     raw = split(text_chunks(source.path, advance), _LINE, counts)
+    lines = (line.decode("utf-8", "surrogateescape") for line in raw)
     before = 0
-    for number, _, letters in sequences(source.path, raw, longest=MAX_DOCUMENT):
+    for number, _, letters in sequences(source.path, lines, longest=MAX_DOCUMENT):
         if number == before:
             counts["cuts"] += 1
         before = number
-        text = _decoded(letters, source, options, counts) if letters else None
+        text = _whole(letters, source, options, counts) if letters else None
         if text is not None:
             yield text
 
@@ -88,16 +79,13 @@ def _of_rows(
     source: Source, options: PrepareConfig, counts: Counter[str], advance: Advance
 ) -> Iterator[str]:
     column = source.column or column_of(source, options)
-    for row in rows_of(source, options, counts, advance=advance, only=column):
+    for row in rows_of(source, options, advance=advance, only=column):
         where = f"{row.where}: {column!r}"
         text = whole(row.text(column), options.encoding_errors, counts, lambda where=where: where)
-        if text is None:
-            continue
-        if text.strip():
+        if text is not None:
+            if not text.strip():
+                counts[EMPTY_ROWS] += 1
             yield text
-        else:
-            counts["blank"] += 1
-            counts[EMPTY_ROWS] += 1
 
 
 def split(
@@ -127,32 +115,24 @@ def _cleaned(text: str, counts: Counter[str]) -> Iterator[str]:
     if "\0" in text:
         counts["nul_characters"] += text.count("\0")
         text = text.replace("\0", "")
-    text = text.strip()
-    if len(text) <= MAX_DOCUMENT:
-        if text:
-            yield text
-        else:
-            counts["blank"] += 1
-        return
-    start = 0
-    while start < len(text):
-        stop = min(start + MAX_DOCUMENT, len(text))
-        if stop < len(text):
-            found = max(text.rfind(" ", start + 1, stop), text.rfind("\n", start + 1, stop))
-            stop = found if found > start else stop
-            counts["cuts"] += 1
-        if piece := text[start:stop].strip():
+    rest = text.strip()
+    if not rest:
+        counts["blank"] += 1
+    while len(rest) > MAX_DOCUMENT:
+        counts["cuts"] += 1
+        space = max(rest.rfind(" ", 1, MAX_DOCUMENT), rest.rfind("\n", 1, MAX_DOCUMENT))
+        stop = space if space > 0 else MAX_DOCUMENT
+        if piece := rest[:stop].strip():
             yield piece
-        start = stop
+        rest = rest[stop:]
+    if rest := rest.strip():
+        yield rest
 
 
 # ------------------------------------------------------------------ what is not UTF-8
 
 
-def _decoded(
-    raw: bytes, source: Source, options: PrepareConfig, counts: Counter[str]
-) -> str | None:
-    text = raw.decode("utf-8", "surrogateescape")
+def _whole(text: str, source: Source, options: PrepareConfig, counts: Counter[str]) -> str | None:
     return whole(text, options.encoding_errors, counts, lambda: _first_bad_line(source.path))
 
 

@@ -5,28 +5,29 @@ A worker neither reads nor writes files: it receives the tokenizer as text and s
 as bytes (2 bytes a token, about half the size of the text). So it can run on a host that does not
 see the output folder, and a killed worker leaves nothing behind.
 
-A part is a line of JSON (key, hash, counts) and then, for the splits train and valid, the lengths
-of the documents (uint32) and their tokens. The key is a hash of the task's documents and of every
-option that affects its bytes; a part is used again only if key and content agree.
+A part is a hash, and then an archive of numpy with the lengths of the documents, their tokens,
+whether they are in the validation split, the counts, and a key: a hash of the task's documents and
+of every option that affects its bytes. A part is used again only if key and content agree.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import UserError, failing_as
-from .corpus import SPLITS
+from ..errors import failing_as
+from .corpus import Split
 from .tokenizer import plain
-from .vocabulary import steps, window_length
+from .vocabulary import batches, steps, window_length
 
 # Longer documents are tokenised in pieces; this bounds the memory of the library's structures.
 PIECE = 1 << 17
@@ -36,6 +37,8 @@ _ID = np.dtype("u4")
 _MAX_KNOWN = 1 << 18
 # Python splits at these characters, but BERT's normaliser deletes them and joins their neighbours.
 _UNUSUAL_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+# The longest piece that ends before a space and not behind one.
+_AT_SPACES = rf"(?s).{{1,{PIECE}}}(?=(?<=\S)\s|\Z)"
 # Of these the usual normalizers make one character each.
 _EASY = re.compile(r"[ -~\t\n\r]*")
 _SAMPLE = "".join(f"x{chr(c)}x" for c in (*b"\t\n\r", *range(32, 127)))
@@ -53,10 +56,7 @@ class Start:
 
     tokenizer: str
     """the content of tokenizer.json"""
-    vocab_size: int
     unk: int
-    forbidden: tuple[int, ...]
-    """ids that plain text must never be tokenised to"""
     dtype: str
 
 
@@ -69,30 +69,12 @@ class Task:
     valid: list[bool]
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A finished task: its counts, and the bytes of its part file."""
-
-    counts: dict[str, int]
-    part: bytes
-
-
-def start(settings: Start) -> Callable[[Task], Encoded]:
-    """Returns the function that encodes a task."""
+def start(settings: Start) -> Callable[[Task], bytes]:
+    """Returns the function that makes the part of a task."""
     encode = Encoder(settings.tokenizer, unk=settings.unk)
 
-    def handle(task: Task) -> Encoded:
+    def handle(task: Task) -> bytes:
         lengths, ids, unknown = encode(task.texts)
-        if ids.size and (top := int(ids.max())) >= settings.vocab_size:
-            raise UserError(
-                f"the tokenizer gives id {top}, beyond its vocabulary of {settings.vocab_size}"
-            )
-        bad = np.intersect1d(ids, settings.forbidden)
-        if bad.size:
-            raise UserError(
-                f"the tokenizer puts its special token {int(bad[0])} into plain text; `prepare` "
-                "needs one that does not"
-            )
         counts = {
             **counted(task.texts, unknown),
             "bytes": sum(len(text.encode()) for text in task.texts),
@@ -101,8 +83,7 @@ def start(settings: Start) -> Callable[[Task], Encoded]:
         }
         if lost := int((lengths == 0).sum()):
             counts[WITHOUT_TOKENS] = lost
-        ids = ids.astype(settings.dtype)
-        return Encoded(counts, part_of(task.key, task.valid, lengths, ids, counts))
+        return part_of(task, lengths, ids.astype(settings.dtype), counts)
 
     return handle
 
@@ -145,38 +126,24 @@ class Encoder:
     def __call__(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """int64 [documents] lengths, uint32 [their sum] ids, and int64 [documents] characters that
         became [UNK]."""
-        owners: list[int] = []
-        pieces: list[str] = []
-        ids: list[bytes] = []
-        lengths = np.zeros(len(texts), np.int64)
-        unknown = np.zeros(len(texts), np.int64)
-        size = 0
-        for owner, text in enumerate(texts):
-            for piece in self._pieces(text):
-                owners.append(owner)
-                pieces.append(piece)
-                size += len(piece)
-                if size >= _BATCH:
-                    ids += self._batch(pieces, owners, lengths, unknown)
-                    owners = []
-                    pieces = []
-                    size = 0
-        ids += self._batch(pieces, owners, lengths, unknown)
-        return lengths, np.frombuffer(b"".join(ids), _ID), unknown
-
-    def _batch(
-        self, pieces: list[str], owners: list[int], lengths: np.ndarray, unknown: np.ndarray
-    ) -> list[bytes]:
         encode = self._plain if self._known is None else self._remembering
-        encoded, lost = encode(pieces)
-        for owner, ids in zip(owners, encoded, strict=True):
-            lengths[owner] += len(ids) // _ID.itemsize
-        for i, characters in lost.items():
-            unknown[owners[i]] += characters
-        return encoded
+        cut = [self._pieces(text) for text in texts]
+        owners = np.repeat(np.arange(len(texts)), [len(pieces) for pieces in cut])
+        ids: list[bytes] = []
+        lost: list[int] = []
+        for batch in batches((piece for pieces in cut for piece in pieces), _BATCH):
+            encoded, unknown = encode(batch)
+            ids += encoded
+            lost += unknown
 
-    def _plain(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
-        """The ids of each piece, and {number of a piece: its characters that became [UNK]}."""
+        def summed(numbers: list[int]) -> np.ndarray:
+            return np.bincount(owners, numbers, len(texts)).astype(np.int64)
+
+        lengths = summed([len(found) // _ID.itemsize for found in ids])
+        return lengths, np.frombuffer(b"".join(ids), _ID), summed(lost)
+
+    def _plain(self, pieces: list[str]) -> tuple[list[bytes], list[int]]:
+        """The ids of each piece, and how many of its characters became [UNK]."""
         with failing_as(
             "the tokenizer fails on this text; its tokenizer.json is damaged, or does not fit"
         ):
@@ -186,19 +153,18 @@ class Encoder:
             placed = self._tokenizer.encode_batch(
                 [pieces[i] for i in lossy], add_special_tokens=False
             )
-        lost = {
-            i: sum(
+        lost = [0] * len(pieces)
+        for i, e in zip(lossy, placed, strict=True):
+            lost[i] = sum(
                 len("".join(pieces[i][start:stop].split()))
                 for number, (start, stop) in zip(e.ids, e.offsets, strict=True)
                 if number == self._unk
             )
-            for i, e in zip(lossy, placed, strict=True)
-        }
         # Most encodings here are of single words, and a Python array costs a quarter of a numpy
         # array.
         return [array("I", numbers).tobytes() for numbers in ids], lost
 
-    def _remembering(self, pieces: list[str]) -> tuple[list[bytes], dict[int, int]]:
+    def _remembering(self, pieces: list[str]) -> tuple[list[bytes], list[int]]:
         known = self._known
         assert known is not None
         split = [[piece] if _UNUSUAL_SPACE.search(piece) else piece.split() for piece in pieces]
@@ -210,13 +176,11 @@ class Encoder:
             new = list(chunks)
         encoded, lost = self._plain(new)
         known.update(zip(new, encoded, strict=True))
-        self._lossy.update((new[i], characters) for i, characters in lost.items())
-        bad = self._lossy.keys() & chunks
-        return [b"".join(map(known.__getitem__, words)) for words in split], {
-            i: sum(self._lossy[word] for word in words if word in bad)
-            for i, words in enumerate(split)
-            if bad and not bad.isdisjoint(words)
-        }
+        self._lossy.update((chunk, n) for chunk, n in zip(new, lost, strict=True) if n)
+        unknown = [0] * len(pieces)
+        if bad := self._lossy.keys() & chunks:
+            unknown = [sum(self._lossy[w] for w in words if w in bad) for words in split]
+        return [b"".join(map(known.__getitem__, words)) for words in split], unknown
 
 
 def ignores_white_space(tokenizer: Any) -> bool:
@@ -248,66 +212,36 @@ class Pieces:
         length = window_length(split)
         normalizer = tokenizer.normalizer
         normal = _SAMPLE if normalizer is None else normalizer.normalize_str(_SAMPLE)
-        self._window = 0
-        if length > 1 and first == "Split" and len(normal) == len(_SAMPLE):
-            self._window = length
-        self._in_words = length <= 1
-        # Unigram replaces each stretch of white space, and a space begins its windows.
-        self._at_spaces = self._in_words or first not in ("Metaspace", "Split")
+        self._whole = False
+        """Whether a text that is not _EASY is not cut."""
+        if length <= 1:
+            self._cut = _AT_SPACES + rf"|.{{1,{PIECE}}}"
+        elif first not in ("Metaspace", "Split"):  # a word that is too long is read as a whole
+            self._cut = _AT_SPACES + rf"|.{{{PIECE},}}?(?=(?<=\S)\s|\Z)"
+        else:  # Unigram replaces each stretch of white space, and a space begins its windows
+            self._whole = True
+            counts_alike = first == "Split" and len(normal) == len(_SAMPLE)
+            self._cut = rf"(?s).{{1,{PIECE // length * length}}}" if counts_alike else r"(?s).+"
 
-    def __call__(self, text: str) -> Iterator[str]:
+    def __call__(self, text: str) -> list[str]:
         """Pieces of about PIECE characters."""
-        if len(text) <= PIECE:
-            yield text
-        elif self._at_spaces:
-            yield from self._before_spaces(text)
-        elif self._window and _EASY.fullmatch(text):
-            size = PIECE // self._window * self._window
-            yield from (text[i : i + size] for i in range(0, len(text), size))
-        else:
-            yield text
-
-    def _before_spaces(self, text: str) -> Iterator[str]:
-        start = 0
-        while len(text) - start > PIECE:
-            stop = start + PIECE
-            while stop > start and not (text[stop].isspace() and not text[stop - 1].isspace()):
-                stop -= 1
-            if stop == start and self._in_words:
-                stop = start + PIECE
-            elif stop == start:  # the word is read as a whole
-                space = re.compile(r"(?<=\S)\s").search(text, start + PIECE)
-                stop = space.start() if space else len(text)
-            yield text[start:stop]
-            start = stop
-        if start < len(text):
-            yield text[start:]
+        if len(text) <= PIECE or (self._whole and not _EASY.fullmatch(text)):
+            return [text]
+        return re.findall(self._cut, text)
 
 
 # ------------------------------------------------------------------ parts
 
 
-def part_of(
-    key: str, valid: list[bool], lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]
-) -> bytes:
-    """The content of a part. valid: for each document whether it belongs to that split. ids: those
-    of all documents, one after the other, which have these lengths."""
-    owner_is_valid = np.array(valid, bool)
-    token_is_valid = np.repeat(owner_is_valid, lengths)
-    payload = []
-    sizes = {}
-    for split, documents, tokens in zip(
-        SPLITS, (~owner_is_valid, owner_is_valid), (~token_is_valid, token_is_valid), strict=True
-    ):
-        sizes[split] = [int(documents.sum()), int(tokens.sum())]
-        payload += [lengths[documents].astype("<u4").tobytes(), ids[tokens].tobytes()]
-    data = b"".join(payload)
-    header = {"key": key, "splits": sizes, "counts": counts}
-    return json.dumps(header | {"sha256": _hash(header, data)}).encode() + b"\n" + data
-
-
-def _hash(header: dict[str, Any], data: bytes) -> str:
-    return hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n" + data).hexdigest()
+def part_of(task: Task, lengths: np.ndarray, ids: np.ndarray, counts: dict[str, int]) -> bytes:
+    """The content of a part. ids: those of all documents, one after the other, which have these
+    lengths."""
+    file = io.BytesIO()
+    np.savez(
+        file, key=task.key, counts=json.dumps(counts), valid=task.valid, lengths=lengths, ids=ids
+    )
+    content = file.getvalue()
+    return hashlib.sha256(content).digest() + content
 
 
 def write_part(path: Path, part: bytes) -> None:
@@ -319,23 +253,24 @@ def write_part(path: Path, part: bytes) -> None:
 
 
 def read_part(
-    path: Path, *, key: str, dtype: str
-) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]] | None:
-    """(header, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
+    path: Path, *, key: str
+) -> tuple[dict[str, int], dict[Split, tuple[np.ndarray, np.ndarray]]] | None:
+    """(counts, {split: (lengths, ids)}) of a part file, or None if it is absent, belongs to another
     task, or is not as it was written."""
-    try:
-        head, _, data = path.read_bytes().partition(b"\n")
-        header = json.loads(head)
-        if header["key"] != key or header.pop("sha256") != _hash(header, data):
-            return None
-    except (OSError, ValueError, KeyError):
+    if not path.is_file():
         return None
-    arrays = {}
-    at = 0
-    for split in SPLITS:
-        documents, tokens = header["splits"][split]
-        lengths = np.frombuffer(data, "<u4", documents, at)
-        at += lengths.nbytes
-        arrays[split] = lengths, np.frombuffer(data, dtype, tokens, at)
-        at += arrays[split][1].nbytes
-    return header, arrays
+    data = path.read_bytes()
+    content = data[hashlib.sha256().digest_size :]
+    if hashlib.sha256(content).digest() + content != data:
+        return None
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        part = dict(archive)
+    if part["key"] != key:
+        return None
+    valid, lengths, ids = part["valid"], part["lengths"], part["ids"]
+    is_valid = np.repeat(valid, lengths)
+    splits: dict[Split, tuple[np.ndarray, np.ndarray]] = {
+        "train": (lengths[~valid], ids[~is_valid]),
+        "valid": (lengths[valid], ids[is_valid]),
+    }
+    return json.loads(str(part["counts"])), splits

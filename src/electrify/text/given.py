@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from ..errors import UserError
 from ..progress import say
@@ -45,6 +45,6 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     resolve((data,), {})  # a missing file is reported before anything is announced
     words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
     say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
-    options = PrepareConfig(inputs=(data,), output_dir=str(folder))
-    prepare(replace(options, tokenizer=tokenizer) if tokenizer else options)
+    how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}
+    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder), **how))
     return folder

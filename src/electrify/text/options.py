@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,22 +13,13 @@ import tyro
 from annotated_types import Ge, Le
 from tyro.conf import Positional, Suppress
 
-from ..errors import UserError, nearest
+from ..errors import UserError, nearest, need
 from ..progress import say, show
 from ..values import BelowOne, Count, Natural, Options
 
 MAX_VOCABULARY = 1 << 22
 """Four times the largest published vocabulary."""
 TRAINED = ("wordpiece", "bpe", "unigram", "character", "byte")
-# What people call these kinds of tokenizers. The Hub has no repositories with such names, and
-# asking it takes a minute.
-ALSO_CALLED = {
-    **dict.fromkeys(("bytelevel", "bbpe", "tiktoken", "gpt2bpe"), "bpe"),
-    **dict.fromkeys(("char", "chars", "characters", "charlevel", "kmer", "kmers"), "character"),
-    **dict.fromkeys(("sentencepiece", "spm", "ulm"), "unigram"),
-    "bytes": "byte",
-    "bert": "wordpiece",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +52,7 @@ class PrepareConfig(Options):
     """Frequency below which a trained tokenizer ignores a token. unigram does not use it."""
     tokenizer_sample_mb: Annotated[int, Ge(1), Le(1 << 20)] = 100
     """Text in MB on which a tokenizer is trained, chosen by hash. It bounds the memory."""
-    document_boundary: Literal["auto", "blank-line", "line", "file", "record"] = "auto"
+    document_boundary: Literal["auto", "blank-line", "line", "file"] = "auto"
     """End of a document in txt and md: auto is blank-line for txt and file for md. Rows of tables,
     fasta and smi are always documents."""
     text_column: str = "text"
@@ -99,118 +89,53 @@ class PrepareConfig(Options):
         return self.tokenizer in TRAINED
 
     def check(self) -> None:
-        if not self.inputs:
-            raise UserError("inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
+        named = bool(self.inputs)
+        need(named, "inputs are missing: name a file, folder, glob, `pydocs` or hub:NAME")
         self._check_tokenizer()
+        own = self.trains_tokenizer or self.pre_tokenizer == "auto"
+        need(own, "pre_tokenizer is for a tokenizer that is trained here")
         chunks = self.pre_tokenizer == "chunks"
-        if not self.trains_tokenizer and self.pre_tokenizer != "auto":
-            raise UserError("pre_tokenizer is for a tokenizer that is trained here")
-        if chunks != (self.chunk_length is not None):
-            raise UserError("chunk_length and pre_tokenizer chunks go together: give both")
-        if chunks and self.tokenizer == "byte":
-            raise UserError("pre_tokenizer chunks does not go with tokenizer byte")
+        both = chunks == (self.chunk_length is not None)
+        need(both, "chunk_length and pre_tokenizer chunks go together: give both")
+        fits = not (chunks and self.tokenizer == "byte")
+        need(fits, "pre_tokenizer chunks does not go with tokenizer byte")
 
     def _check_tokenizer(self) -> None:
         """Raises UserError for a kind of tokenizer that does not exist, before the Hub is asked."""
         name = self.tokenizer
-        if os.path.isfile(name):
-            raise UserError(f"tokenizer {name} is a file. Name its folder")
-        if self.trains_tokenizer or os.path.exists(name) or "/" in name:
-            return
-        plain = "".join(c for c in name.lower() if c.isalnum())
-        close = difflib.get_close_matches(plain, TRAINED, n=1, cutoff=0.7)
-        meant = plain if plain in TRAINED else ALSO_CALLED.get(plain, close[0] if close else "")
-        if meant:
-            raise UserError(f"there is no tokenizer {name!r}; did you mean {meant!r}?")
-
-    def unused(self, formats: set[str]) -> list[str]:
-        """A sentence for each given option without effect. formats: those of the files to read."""
-        defaults: dict[str, Any] = {f.name: f.default for f in fields(self)}
-        return [
-            f"{name} {getattr(self, name)} has no effect: {why}"
-            for name, why in self.idle(formats).items()
-            if getattr(self, name) != defaults[name]
-        ]
-
-    def idle(self, formats: set[str]) -> dict[str, str]:
-        """The options without effect, whatever their value is, and why."""
-        idle: dict[str, str] = {}
-        trained = ("vocab_size", "lowercase", "strip_accents", "min_frequency")
-        if not self.trains_tokenizer:
-            idle |= dict.fromkeys((*trained, "tokenizer_sample_mb"), "the tokenizer exists")
-        if self.tokenizer == "unigram":
-            idle["min_frequency"] = "unigram does not use it"
-        if self.tokenizer == "byte":
-            names = ("vocab_size", "min_frequency", "tokenizer_sample_mb")
-            idle |= dict.fromkeys(names, "a byte vocabulary is the 256 bytes")
-        if not formats & {"jsonl", "csv", "tsv", "parquet", "hub", "pydocs"}:
-            idle["text_column"] = "no input has columns"
-        if not formats & {"csv", "tsv"}:
-            idle["header"] = "no input is a .csv or .tsv"
-        if "hub" not in formats:
-            idle["dataset_split"] = "no input is a hub: data set"
-        if not formats & {"txt", "md"} and self.document_boundary != "record":
-            idle["document_boundary"] = "each record is a document"
-        return idle
+        need(not os.path.isfile(name), f"tokenizer {name} is a file. Name its folder")
+        hint = nearest(name.lower(), TRAINED)
+        elsewhere = self.trains_tokenizer or os.path.exists(name) or "/" in name
+        need(elsewhere or "did you mean" not in hint, f"there is no tokenizer {name!r}{hint}")
 
 
 @dataclass(frozen=True)
 class Preset:
     """Options for a kind of text, and the length of sequences to pre-train with."""
 
-    options: dict[str, Any]
-    max_seq_length: int
     about: str
+    max_seq_length: int
+    tokenizer: str
+    vocab_size: int
+    lowercase: bool = False
+    document_boundary: str = "line"
+    kmers: int | None = None
 
-
-def _preset(about: str, max_seq_length: int, **options: Any) -> Preset:
-    return Preset(options, max_seq_length, about)
+    @property
+    def options(self) -> dict[str, Any]:
+        names = ("tokenizer", "vocab_size", "lowercase", "document_boundary")
+        chunks = {"pre_tokenizer": "chunks", "chunk_length": self.kmers} if self.kmers else {}
+        return {name: getattr(self, name) for name in names} | chunks
 
 
 PRESETS = {
-    "prose": _preset("words, as BERT", 128, tokenizer="wordpiece", vocab_size=30522),
-    "code": _preset(
-        "source code, a file is a document",
-        512,
-        tokenizer="bpe",
-        vocab_size=16384,
-        lowercase=False,
-        document_boundary="file",
-    ),
-    "smiles": _preset(
-        "molecules, one per line",
-        128,
-        tokenizer="character",
-        vocab_size=512,
-        lowercase=False,
-        document_boundary="line",
-    ),
-    "protein": _preset(
-        "amino acids, a sequence per line",
-        512,
-        tokenizer="character",
-        vocab_size=64,
-        lowercase=False,
-        document_boundary="line",
-    ),
-    "dna": _preset(
-        "bases as 6-mers, a sequence per line; lower case marks repeats and is the same base",
-        512,
-        tokenizer="character",
-        vocab_size=4224,
-        lowercase=True,
-        document_boundary="line",
-        pre_tokenizer="chunks",
-        chunk_length=6,
-    ),
-    "logs": _preset(
-        "messages of programs, one per line",
-        128,
-        tokenizer="bpe",
-        vocab_size=8192,
-        lowercase=False,
-        document_boundary="line",
-    ),
+    "prose": Preset("words, as BERT", 128, "wordpiece", 30522, True, "auto"),
+    "code": Preset("source code, a file is a document", 512, "bpe", 16384, False, "file"),
+    "smiles": Preset("molecules, one per line", 128, "character", 512),
+    "protein": Preset("amino acids, a sequence per line", 512, "character", 64),
+    # Lower case marks repeats.
+    "dna": Preset("bases as 6-mers, a sequence per line", 512, "character", 4224, True, kmers=6),
+    "logs": Preset("messages of programs, one per line", 128, "bpe", 8192),
 }
 
 
@@ -225,15 +150,6 @@ def defaults_of(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         options.pop("chunk_length", None)
         options.pop("pre_tokenizer", None)
     return options
-
-
-def differing(name: str, config: PrepareConfig) -> list[str]:
-    """The flags of a preset that would change something in `config`."""
-    usual = {f.name: f.default for f in dataclasses.fields(PrepareConfig)}
-    given = {k: getattr(config, k) for k in usual if getattr(config, k) != usual[k]}
-    wanted = defaults_of(name, given)
-    idle = dataclasses.replace(config, **wanted).idle({"txt", "hub"})
-    return [flag(k, v) for k, v in wanted.items() if getattr(config, k) != v and k not in idle]
 
 
 def flag(name: str, value: Any) -> str:
@@ -275,6 +191,6 @@ class Prepare(PrepareConfig):
         folder = Path(self.output_dir)
         manifest = prepare(PrepareConfig(**own))
         show(report(manifest, folder=folder))
-        for line in advice(manifest, Corpus(folder, "train").unigram(), folder):
+        for line in advice(manifest, Corpus(folder, "train").unigram()):
             say(line)
         return 0

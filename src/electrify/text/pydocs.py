@@ -53,10 +53,6 @@ def documents(*, workers: int = 1) -> Iterator[tuple[str, str]]:
         yield STANDARD_LIBRARY, text
     files = source_files()
     batches = [files[i : i + _FILES_A_TASK] for i in range(0, len(files), _FILES_A_TASK)]
-    if workers == 1:
-        for batch in batches:
-            yield from parse(batch)
-        return
     with processes.workers("local", workers, start, None) as pool:
         for found in processes.ordered(pool, batches):
             yield from found

@@ -1,77 +1,84 @@
-"""What `prepare` reports about a text: advice from a look at each source, the share of [UNK], the
-statistics of the corpus as a table, and advice that follows from them. Advice changes nothing;
-`doctor` gives the second kind as findings."""
+"""What `prepare` reports about a text: advice from a look at its beginning, the share of [UNK], the
+statistics of the corpus as a table, and advice that follows from them. Advice changes nothing."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..errors import UserError
 from ..files import read_json
 from ..progress import say
-from .corpus import TOKENIZER, Manifest
+from .corpus import Manifest
 from .documents import EMPTY_ROWS, documents
 from .encode import UNK_CHARACTERS, UNK_DOCUMENTS, VISIBLE, WITHOUT_TOKENS, Encoder, counted
-from .options import PRESETS, TRAINED, PrepareConfig, differing
-from .sources import Source, shown
+from .options import TRAINED, PrepareConfig
+from .sources import Source
 from .streams import text_chunks
-from .tokenizer import read_tokenizer
-from .vocabulary import SPECIALS, steps
+from .vocabulary import SPECIALS, batches
 
 LOG = "prepare.log.json"
+COUNTED = (
+    *("documents", "words", "characters", VISIBLE, "bytes", "tokens", "unk_tokens"),
+    *(UNK_CHARACTERS, UNK_DOCUMENTS, "duplicates", "blank", EMPTY_ROWS, "encoding_errors"),
+    *("nul_characters", "cuts", WITHOUT_TOKENS),
+)
+"""The names of the counts in a manifest."""
 LOOKED_AT = 1 << 18  # characters of a source; fewer of many sources
 LOOKED_AT_IN_ALL = 1 << 22
 LEAST = 500  # visible characters; less says nothing
 LEAST_LINES = 50
-# Shares of characters or lines.
-NEARLY_ALL = 0.95
-MOST = 0.7
-# In prose some 3 % of the letters are upper case, four fifths of them at the beginning of a word.
+# Shares of characters. In prose some 3 % of the letters are upper case, four fifths of them at the
+# beginning of a word.
 CAPITALS = 0.05
 INNER_CAPITALS = 0.5
-INDENTED = 0.2
-STATEMENTS = 0.4
+IDEOGRAPHS = 0.3
 # In English some 0.1 % of the words have an accent, in German 5 %, in French and Polish more.
 ACCENTED = 0.01
-_BASES = set("ACGTUNacgtun")
-_AMINO_ACIDS = set("ACDEFGHIKLMNPQRSTVWYXBZUO*-")
-_MOLECULE = re.compile(r"(?=\S*[Cc])(?=\S*[()=#\[\]1])[A-Za-z0-9@+\-\[\]()\\/%=#$.:~*]{3,}")
-_STAMPED = re.compile(
-    r"\W{0,2}(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d|\d{6,}[ .:]|"
-    r"\d+\.\d+\.\d+\.\d+ )"
-)
 # The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_STATEMENT = re.compile(
-    r"\s*(def|class|import|from|return|if|for|while|else|elif|public|private|static|const|let|var|"
-    r"function|func|fn|use)\b|\s*(#|//|/\*|@|[})\]])|.*[;{}:(\[,]\s*$"
-)
+# ------------------------------------------------------------------ before: a look at the text
 
 
-# ------------------------------------------------------------------ before: a look at each source
+def beginnings(sources: list[Source], options: PrepareConfig) -> list[str]:
+    """The first characters of each file: of a text as it is, of rows their texts, a line each."""
+    files = [s for s in sources if s.format not in ("hub", "pydocs")]
+    limit = min(LOOKED_AT, LOOKED_AT_IN_ALL // max(len(files), 1) + 2 * LEAST)
+    found = []
+    for source in files:
+        with suppress(UserError):  # whatever reads all of it says what is wrong
+            found.append(_beginning(source, options, limit))
+    return found
 
 
-def keeping_accents(sources: list[Source], options: PrepareConfig) -> PrepareConfig:
+def _beginning(source: Source, options: PrepareConfig, limit: int) -> str:
+    if source.format in ("txt", "md"):
+        texts = (chunk.decode("utf-8", "ignore") for chunk in text_chunks(source.path))
+    else:
+        texts = (text + "\n" for text in documents(source, options, counts=Counter()))
+    kept = ""
+    for text in texts:
+        kept += text[: limit - len(kept)]
+        if len(kept) >= limit:
+            break
+    return kept
+
+
+def keeping_accents(texts: list[str], options: PrepareConfig) -> PrepareConfig:
     """The options, with accents kept where many words have one and the user did not say whether to
     remove them: in most languages but English they carry a meaning."""
     if not (options.trains_tokenizer and options.lowercase and options.strip_accents is None):
         return options
-    files, limit = _looked_at(sources)
-    words: list[str] = []
-    for source in files:
-        with suppress(UserError):
-            words += _beginning(source, options, limit).split()
-    share = accented(words)
+    share = accented([word for text in texts for word in text.split()])
     if share <= ACCENTED:
         return options
     why = f"because {share:.1%} of the words have one"
@@ -79,48 +86,16 @@ def keeping_accents(sources: list[Source], options: PrepareConfig) -> PrepareCon
     return replace(options, strip_accents=False)
 
 
-def _looked_at(sources: list[Source]) -> tuple[list[Source], int]:
-    """The sources whose beginnings are looked at, and how many characters of each."""
-    files = [s for s in sources if s.format not in ("hub", "pydocs")]
-    return files, min(LOOKED_AT, LOOKED_AT_IN_ALL // max(len(files), 1) + 2 * LEAST)
-
-
-def look(sources: list[Source], options: PrepareConfig) -> list[str]:
-    """A line for each advice: which sources look like what, and which flags would suit them."""
-    if not options.trains_tokenizer:
-        return []
-    files, limit = _looked_at(sources)
-    short: dict[bool, list[Source]] = {}  # by whether they are text: too little each, or not in all
-    texts: dict[bool, list[str]] = {}
-    looks: dict[str, tuple[str, list[Source]]] = {}
-
-    def judge(text: str, those: list[Source]) -> None:
-        why, flags = _judged(text, those[0], options)
-        if flags:
-            looks.setdefault(flags, (why, []))[1].extend(those)
-
-    for source in files:
-        try:
-            text = _beginning(source, options, limit)
-        except UserError:  # whatever reads all of it says what is wrong
-            continue
-        if _visible(text) < LEAST:
-            short.setdefault(_is_text(source), []).append(source)
-            texts.setdefault(_is_text(source), []).append(text)
-        else:
-            judge(text, [source])
-    for kind, those in short.items():
-        joined = "\n\n".join(texts[kind])
-        if _visible(joined) >= LEAST:
-            judge(joined, those)
-    return [
-        f"{shown(those)} look{'s' * (len(those) == 1)} {why}: consider {flags}"
-        for flags, (why, those) in looks.items()
-    ]
-
-
-def _is_text(source: Source) -> bool:
-    return source.format in ("txt", "md")
+def look(texts: list[str], options: PrepareConfig, formats: set[str]) -> str:
+    """What the text looks like, and which flags would suit it; empty if the options do. formats:
+    those of its files."""
+    if not options.trains_tokenizer or sum(map(_visible, texts)) < LEAST:
+        return ""
+    found = dict(_flags(texts, options, formats))
+    if not found:
+        return ""
+    why, flags = " and ".join(found.values()), " ".join(found)
+    return f"the text looks as if {why}: consider {flags} (docs/other_text.md)"
 
 
 def _visible(text: str) -> int:
@@ -128,70 +103,15 @@ def _visible(text: str) -> int:
     return sum(map(len, text.split()))
 
 
-def _beginning(source: Source, options: PrepareConfig, limit: int) -> str:
-    """The first characters: of a text as it is, of rows their texts, a line each."""
-    if _is_text(source):
-        texts = (chunk.decode("utf-8", "ignore") for chunk in text_chunks(source.path))
-    else:
-        texts = (text + "\n" for text in documents(source, options, counts=Counter()))
-    kept: list[str] = []
-    size = 0
-    for text in texts:
-        kept.append(text[: limit - size])
-        size += len(kept[-1])
-        if size >= limit:
-            break
-    return "".join(kept)
-
-
-def _judged(text: str, source: Source, options: PrepareConfig) -> tuple[str, str]:
-    """What a text looks like, and the flags that would suit it; no flags if the options do, or if
-    it does not look like anything in particular."""
-    kind = kind_of(text)
-    if kind is not None:
-        flags = differing(kind, options)
-        why, more = f"like {PRESETS[kind].about}", f"--preset {kind}, which is "
-    else:
-        found = list(_flags(text, source, options))
-        flags = [flag for flag, _ in found]
-        why, more = "as if " + " and ".join(why for _, why in found), ""
-    if not _is_text(source):
-        flags = [flag for flag in flags if not flag.startswith("--document-boundary")]
-    return why, f"{more}{' '.join(flags)}" if flags else ""
-
-
-def kind_of(text: str) -> str | None:
-    """The preset that seems made for a text; None if it may well be prose."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    words = text.split()
-    visible = Counter("".join(words))
-    total = sum(visible.values())
-    if sum(visible[c] for c in _BASES) > NEARLY_ALL * total:
-        return "dna"
-    residues = sum(visible[c] for c in _AMINO_ACIDS)
-    # Letter by letter, or without spaces: no word has the length of a word.
-    usual = sum(len(word) for word in words if 1 < len(word) <= 20)
-    if residues > NEARLY_ALL * total and usual < (1 - MOST) * total:
-        return "protein"
-    if _share(lines, lambda line: bool(_MOLECULE.fullmatch(line.split()[0]))) > NEARLY_ALL:
-        return "smiles"
-    if _share(lines, lambda line: bool(_STAMPED.match(line))) > MOST:
-        return "logs"
-    indented = _share(lines, lambda line: line[:1].isspace())
-    statements = _share(lines, lambda line: bool(_STATEMENT.match(line)))
-    return "code" if indented > INDENTED and statements > STATEMENTS else None
-
-
-def _share(lines: list[str], holds: Callable[[str], bool]) -> float:
-    return sum(map(holds, lines)) / max(len(lines), 1)
-
-
-def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[str, str]]:
-    """(flag, reason) for text of a kind that has no preset."""
+def _flags(
+    texts: list[str], options: PrepareConfig, formats: set[str]
+) -> Iterator[tuple[str, str]]:
+    """(flag, reason) for what differs from prose."""
+    text = "\n".join(texts)
     lines = [line for line in text.split("\n") if line.strip()]
-    blank = re.search(r"\n[^\S\n]*\n", text.strip())
-    by_blanks = source.format == "txt" and options.document_boundary == "auto"
-    if by_blanks and len(lines) >= LEAST_LINES and blank is None:
+    blank = any(re.search(r"\n[^\S\n]*\n", part.strip()) for part in texts)
+    by_blanks = formats == {"txt"} and options.document_boundary == "auto"
+    if by_blanks and len(lines) >= LEAST_LINES and not blank:
         yield "--document-boundary line", "a line were a document (it has no blank line)"
     capitals = options.lowercase and case_has_meaning(text)
     if capitals:
@@ -201,14 +121,14 @@ def _flags(text: str, source: Source, options: PrepareConfig) -> Iterator[tuple[
     endless = sum(len(word) for word in words if len(word) > 100 and _of_letters(word))
     if options.pre_tokenizer == "auto" and endless > visible / 2:
         yield "--tokenizer bpe --pre-tokenizer none", "it had no spaces between words"
-    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > (1 - MOST) * visible:
+    elif options.tokenizer == "wordpiece" and len(_IDEOGRAPH.findall(text)) > IDEOGRAPHS * visible:
         why = "it had no spaces between words, and wordpiece took each of its characters by itself"
         yield "--tokenizer unigram", why
     share = accented(words)
     if options.accents_stripped and not capitals and share > ACCENTED:
         more = ", or --no-lowercase, which keeps case, too" * options.lowercase
         why = f"accents carried a meaning ({share:.1%} of the words have one, and all are removed)"
-        yield f"--no-strip-accents{more} (docs/other_text.md)", why
+        yield f"--no-strip-accents{more}", why
 
 
 def _of_letters(word: str) -> bool:
@@ -241,6 +161,10 @@ def case_has_meaning(text: str) -> bool:
 # Shares of the characters that are not white space.
 WARNING = 0.01
 REFUSAL = 0.1
+_CURE = (
+    "train a tokenizer on this very text, with a larger --vocab-size or a lower --min-frequency, "
+    "or take --tokenizer character, or --tokenizer byte, which has no [UNK]"
+)
 SAMPLE = 1_000_000  # characters
 SAMPLE_TEXTS = 1_000
 
@@ -253,15 +177,9 @@ def share_of(counts: Mapping[str, float]) -> float:
 def must_know_sample(tokenizer: Any, texts: list[str], options: PrepareConfig) -> None:
     """Raises UserError if a tokenizer does not know the text that it was trained on, before the
     rest is tokenised. texts: the sample in random order."""
-    kept: list[str] = []
-    size = 0
-    for text in texts:
-        if size > SAMPLE:
-            break
-        kept.append(text[:SAMPLE])
-        size += len(text)
+    sample = next(batches(text[:SAMPLE] for text in texts), [])
     encode = Encoder(tokenizer.to_str(), unk=SPECIALS.index("[UNK]"))
-    counts = counted(kept, encode(kept)[2])
+    counts = counted(sample, encode(sample)[2])
     if share_of(counts) > REFUSAL:
         must_know(counts, options, where="a sample of the text")
 
@@ -275,24 +193,11 @@ def must_know(counts: Mapping[str, float], options: PrepareConfig, *, where: str
     sentence = (
         f"{share:.1%} of the characters of {where} are unknown to the tokenizer ([UNK]), half or "
         f"more of {int(counts.get(UNK_DOCUMENTS, 0)):,} of {int(counts['documents']):,} documents, "
-        f"and nothing is learnt from them: {_cure(options)}"
+        f"and nothing is learnt from them: {_CURE}"
     )
     if share > REFUSAL and not options.allow_unk:
         raise UserError(f"{sentence}; --allow-unk accepts it as it is")
     say(f"WARNING: {sentence}")
-
-
-def _cure(options: PrepareConfig) -> str:
-    if not options.trains_tokenizer:
-        return (
-            "train a tokenizer on this very text (leave --tokenizer out), or take one that was "
-            "made for it"
-        )
-    other = "" if options.tokenizer == "character" else "--tokenizer character, or "
-    return (
-        f"give a larger --vocab-size or a lower --min-frequency, or take {other}"
-        "--tokenizer byte, which has no [UNK]"
-    )
 
 
 def note_on_unknown(model: str, tokenizer: Any, texts: Iterable[str]) -> str:
@@ -325,123 +230,38 @@ RARE = 20
 # A number of documents; fewer say little. Where this many are expected, there is at least one with
 # a probability of 99 %.
 WANTED = 5
-# Letters that may be left out of a smaller vocabulary: each makes a word of ten [UNK].
-LEFT_OUT = WARNING / 10
-ANEW = "into another folder, or remove this corpus first"
 
 
-def advice(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> Iterator[str]:
+def advice(manifest: Manifest, unigram_V: np.ndarray) -> Iterator[str]:
     """What `prepare` says after its work, a line each. unigram_V: how often each id occurs in the
-    train split; folder: that of the corpus."""
-    # Who asks for no validation, or brings a tokenizer, has reasons.
-    if manifest.options.get("valid_fraction") and not manifest.documents("valid"):
-        yield (
-            "nothing is set aside for validation, so a run can warn neither of a dead generator "
-            f"nor of overfitting: {more_validation(manifest)}"
-        )
-    used = use_of(manifest, unigram_V)
-    if used.is_too_large and trained_here(manifest):
-        cure = smaller(manifest, used.rare, unigram_V, folder)
-        yield f"{used.fact}, and their embeddings hardly move: {cure}"
+    train split."""
+    kind, v = manifest.options["tokenizer"], manifest.vocab_size
+    own = np.delete(unigram_V, manifest.special_ids.never_chosen)  # they have no occurrences
+    unused, rare = int((own == 0).sum()), int((own < RARE).sum())
+    # Every byte has an entry, whether the text has it or not.
+    if kind not in TRAINED or kind == "byte" or rare <= v / 2:
+        return
+    # A smaller one has hardly more than the letters; bpe has 256 bytes before its first piece.
+    size = max(512 if kind == "bpe" else 256, 1 << max(0, (v - rare).bit_length() - 1))
+    cure = f"a vocabulary for this text is smaller, --vocab-size {size} or so"
+    yield (
+        f"of {v:,} entries of the vocabulary {unused:,} ({unused / v:.1%}) never occur and "
+        f"{rare:,} ({rare / v:.1%}) fewer than {RARE} times, and their embeddings hardly move: "
+        f"{cure if size < v else 'the text is too short for any vocabulary: add text'}"
+    )
 
 
 def more_validation(manifest: Manifest) -> str:
     """Advice on how to get validation documents. They are chosen by the hash of their text, so from
     a small corpus there may be none."""
-    share = manifest.options.get("valid_fraction")
     documents = manifest.documents("train")
+    if documents < 2 * WANTED:
+        return f"{documents:,} documents are too few to set some aside: add more"
+    share = manifest.options.get("valid_fraction") or 0.0
     default = PrepareConfig.__dataclass_fields__["valid_fraction"].default
-    if not share and documents * default >= WANTED:
-        return f"prepare with --valid-fraction {default}, {ANEW}"
-    if documents >= 2 * WANTED:
-        needed = max(-(-100 * WANTED // documents) / 100, round(2 * (share or 0), 2))
-        return (
-            f"of {documents:,} documents a share of {default if share is None else share:g} is too "
-            f"small. Prepare with --valid-fraction {min(needed, 0.5)}, {ANEW}"
-        )
-    return (
-        f"{documents:,} documents are too few to set some aside. Add more, or cut them at another "
-        f"--document-boundary (blank-line, line), {ANEW}"
-    )
-
-
-class Use(NamedTuple):
-    """How a text uses a vocabulary: its entries, those that never occur, and those that occur
-    fewer than RARE times. Special tokens have no occurrences to count."""
-
-    entries: int
-    unused: int
-    rare: int
-
-    @property
-    def is_too_large(self) -> bool:
-        return self.rare > self.entries / 2
-
-    @property
-    def fact(self) -> str:
-        v = self.entries
-        return (
-            f"of {v:,} entries of the vocabulary {self.unused:,} ({self.unused / v:.1%}) never "
-            f"occur and {self.rare:,} ({self.rare / v:.1%}) fewer than {RARE} times"
-        )
-
-
-def use_of(manifest: Manifest, unigram_V: np.ndarray) -> Use:
-    v = manifest.vocab_size
-    if manifest.options.get("tokenizer") == "byte":
-        return Use(v, 0, 0)  # every byte has an entry, whether the text has it or not
-    own = np.delete(unigram_V, [i for i in manifest.special_ids.never_chosen if i < v])
-    return Use(v, int((own == 0).sum()), int((own < RARE).sum()))
-
-
-def trained_here(manifest: Manifest) -> bool:
-    """Whether the tokenizer was trained on this text, rather than an existing one."""
-    return manifest.options.get("tokenizer") in TRAINED
-
-
-def smaller(manifest: Manifest, rare: int, unigram_V: np.ndarray, folder: Path) -> str:
-    """Advice for getting a vocabulary that this text can fill, and that knows its letters."""
-    v = manifest.vocab_size
-    # A smaller one has hardly more than the letters; bpe has 256 bytes before its first piece.
-    least = 512 if manifest.options.get("tokenizer") == "bpe" else 256
-    size = max(least, 1 << max(0, (v - rare).bit_length() - 1))
-    if size >= v:
-        return "the text is too short for any vocabulary: add text"
-    letters = letters_of(manifest, unigram_V, folder)
-    while size < v and size < letters:
-        size *= 2
-    if size >= v:
-        return "a smaller vocabulary would not know some letters of this text: add text"
-    own = "a vocabulary for this text is smaller"
-    if not trained_here(manifest):
-        own = "train one on this text (leave --tokenizer out)"
-    return f"{own}, --vocab-size {size} or so"
-
-
-def letters_of(manifest: Manifest, unigram_V: np.ndarray, folder: Path) -> int:
-    """How many entries the letters of a text take: all but LEFT_OUT of them, and those that
-    continue words twice. 0 for a tokenizer that reads bytes, whose vocabularies know all."""
-    described = read_tokenizer(folder / TOKENIZER)
-    parts = [*steps(described.get("pre_tokenizer")), *steps(described.get("normalizer"))]
-    if any(step.get("type") == "ByteLevel" for step in parts):
-        return 0
-    model = described["model"]
-    prefix = model.get("continuing_subword_prefix") or ""
-    vocab = model["vocab"]
-    pieces = vocab if isinstance(vocab, dict) else {row[0]: i for i, row in enumerate(vocab)}
-    counts: Counter[str] = Counter()
-    for piece, i in pieces.items():
-        if i not in manifest.special_ids.never_chosen and i != manifest.special_ids.unk:
-            for letter in piece.removeprefix(prefix):
-                counts[letter] += int(unigram_V[i])
-    ranked = counts.most_common()
-    if model.get("type") == "Unigram":  # it takes all of them
-        return len(ranked) + len(SPECIALS)
-    covered = np.cumsum([n for _, n in ranked])
-    kept = int(np.searchsorted(covered, (1 - LEFT_OUT) * covered[-1])) + 1
-    return len(SPECIALS) + sum(
-        1 + (bool(prefix) and prefix + c in pieces) for c, _ in ranked[:kept]
-    )
+    needed = min(0.5, max(default, -(-100 * WANTED // documents) / 100, round(2 * share, 2)))
+    place = "into another folder, or remove this corpus first"
+    return f"prepare with --valid-fraction {needed}, {place}"
 
 
 # ------------------------------------------------------------------ the table
@@ -464,7 +284,7 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         ("duplicates dropped", f"{c['duplicates']:,.0f}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
     ]
-    if trained_here(manifest):
+    if options.get("tokenizer") in TRAINED:
         case = "lower" if options["lowercase"] else "kept"
         accents = "removed" if options["strip_accents"] else "kept"
         rows.append(("case", f"{case}, accents {accents}"))
@@ -479,18 +299,10 @@ def report(manifest: Manifest, *, folder: Path | None = None) -> str:
         if c[name]:
             rows.append((title, f"{c[name]:,.0f}"))
     if folder is not None and (folder / LOG).is_file():
-        rows += _speed(read_json(folder / LOG), c["bytes"] / 1e6)
+        log = read_json(folder / LOG)
+        steps = ", ".join(f"{name} {value:.1f}" for name, value in log["seconds"].items())
+        rows.append(("seconds", steps))
+        if reused := log["parts_reused"]:
+            rows.append(("  not counted", f"{reused} of {log['parts']} parts made earlier"))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def _speed(log: dict[str, Any], megabytes: float) -> list[tuple[str, str]]:
-    seconds, parts, reused = log["seconds"], log["parts"], log["parts_reused"]
-    steps = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
-    total, encode = (megabytes / max(seconds[name], 1e-9) for name in ("total", "encode"))
-    return [
-        ("seconds", f"{seconds['total']:.1f} ({steps})"),
-        ("  not counted", f"{reused} of {parts} parts, which an earlier attempt made")
-        if reused
-        else ("MB/s", f"{total:.2f} in all, {encode:.2f} encoding"),
-    ]

@@ -4,13 +4,13 @@ ends too early is an error, never a shorter corpus.
 A compressed file may hold many members, one after the other: .gz calls them members, .bz2 and .xz
 streams, .zst frames. Python's own BZ2File and LZMAFile end without an error if a later stream is
 damaged, and so does zstandard's decompressor if the last frame is truncated. So this module takes
-the members apart, and every byte of the file must belong to one. Everything that the formats allow
-is read: empty members, skippable frames of zstandard, padding of xz (zeros, a multiple of four).
-Zeros after a gzip member, with which tapes used to be filled up, are refused, because they look
-like a member that a file system has lost.
+the members apart, and every byte of the file must belong to one. Empty members and skippable frames
+of zstandard are read. Zeros behind a member are refused, because they look like one that a file
+system has lost.
 
 Two faults cannot be detected: a file that was cut exactly between two members, because it is a
-valid archive with fewer members; and what `has_checksum` describes.
+valid archive with fewer members; and a flipped bit in .xz or .zst without checksum, if the data can
+still be unpacked.
 """
 
 from __future__ import annotations
@@ -21,40 +21,23 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import UserError
-from ..progress import say
+from ..errors import UserError, need
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 CHUNK = 1 << 20
 # Bytes that are decompressed at once. They may unpack to thousands of times their size.
 _BITE = 1 << 12
-# The longest header of a frame of zstandard; the flags of an .xz stream are bytes 6 and 7.
-_HEAD = 18
-# Bytes of the smallest .xz stream, an empty one: fewer zeros at the end cannot be a lost stream.
-_SMALLEST_XZ = 32
 AGAIN = "fetch or make it again"
-UNCHECKED = (
-    "packed without checksum, so a changed bit may pass for text. Pack with `xz -C crc64` or "
-    "`zstd --check`"
-)
 BOM = b"\xef\xbb\xbf"
-_UTF_16 = "UTF-16 text. Convert it to UTF-8, for example with `iconv -f UTF-16 -t UTF-8`"
-_UTF_32 = "UTF-32 text. Convert it to UTF-8, for example with `iconv -f UTF-32 -t UTF-8`"
 _MAGIC = {
-    b"\x1f\x8b": "gzip data. Give it the ending .gz",
-    b"\xfd7zXZ\x00": "xz data. Give it the ending .xz",
-    b"\x28\xb5\x2f\xfd": "zstandard data. Give it the ending .zst",
-    b"BZh9": "bzip2 data. Give it the ending .bz2",
-    b"\xff\xfe\0\0": _UTF_32,
-    b"\0\0\xfe\xff": _UTF_32,
-    b"\xff\xfe": _UTF_16,
-    b"\xfe\xff": _UTF_16,
-    b"%PDF-": "a PDF; extract its text first",
-    b"PK\x03\x04": "a zip archive; unpack it first",
-    b"PAR1": "a parquet file. Give it the ending .parquet",
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
 }
 _CONTROL = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 27})
 _HALF = re.compile("[\ud800-\udfff]")
@@ -82,28 +65,18 @@ def read_chunks(path: Path, *, advance: Advance = None) -> Iterator[bytes]:
     try:
         with path.open("rb") as raw:
             pieces = _unpacked(raw, kind, path) if kind else iter(lambda: raw.read(CHUNK), b"")
+            ready = bytearray()
             before = 0
-            for chunk in _joined(pieces):
-                if advance is not None:
-                    now = raw.tell()
-                    advance(now - before)
-                    before = now
-                yield chunk
+            for piece in chain(pieces, (None,)):
+                ready += piece or b""
+                if len(ready) >= CHUNK or (piece is None and ready):
+                    if advance is not None:
+                        advance(raw.tell() - before)
+                        before = raw.tell()
+                    yield bytes(ready)
+                    ready.clear()
     except OSError as e:
         raise UserError(f"{path} cannot be read: {e.strerror or e}") from e
-
-
-def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    ready: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        ready.append(piece)
-        size += len(piece)
-        if size >= CHUNK:
-            yield b"".join(ready)
-            ready, size = [], 0
-    if size:
-        yield b"".join(ready)
 
 
 def _member(kind: str) -> Any:
@@ -127,13 +100,9 @@ def _unpacked(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
     if not rest:
         raise UserError(f"{path} is empty: a {kind} file of 0 bytes is truncated; {AGAIN}")
     number = 0
-    told = not is_checked(kind, rest)  # of the first, `has_checksum` tells
     while rest:
         number += 1
         part = f" in part {number}" if number > 1 else ""
-        if not told and not is_checked(kind, rest):
-            told = True
-            say(f"{path}: part {number} is {UNCHECKED}")
         member = _member(kind)
         while not member.eof:
             rest = rest or raw.read(_BITE)
@@ -148,63 +117,12 @@ def _unpacked(raw: IO[bytes], kind: str, path: Path) -> Iterator[bytes]:
             # OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError: each library has its own
             # exception, and all of them mean bad data.
             except Exception as e:
-                raise _damaged(path, kind, f"{e}{part}") from e
+                raise UserError(
+                    f"{path} is damaged or not a {kind} file ({e}{part}); {AGAIN}"
+                ) from e
             rest = b""
-            if piece:
-                yield piece
-        rest = member.unused_data
-        if kind == ".xz":
-            rest = _behind_padding(raw, rest, path, number + 1)
-        if len(rest) < _HEAD:
-            rest += raw.read(_BITE)
-
-
-def _behind_padding(raw: IO[bytes], rest: bytes, path: Path, number: int) -> bytes:
-    """What was read of an .xz file after the zeros at the current position."""
-    zeros = 0
-    while rest := rest or raw.read(_BITE):
-        left = rest.lstrip(b"\0")
-        zeros += len(rest) - len(left)
-        rest = left
-        if left:
-            break
-    if zeros % 4:
-        fact = f"{zeros} zeros before part {number} are not padding, which comes in fours"
-        raise _damaged(path, ".xz", fact)
-    if not rest and zeros >= _SMALLEST_XZ:
-        say(
-            f"{path} ends with {zeros} bytes of zeros: padding, or the place of a part that was "
-            "lost; `xz -l` and its source tell"
-        )
-    return rest
-
-
-def _damaged(path: Path, kind: str, why: str) -> UserError:
-    return UserError(f"{path} is damaged or not a {kind} file ({why}); {AGAIN}")
-
-
-def is_checked(kind: str, head: bytes) -> bool:
-    """Whether the member that begins so has a checksum; True where it is not a member."""
-    if kind == ".xz" and head.startswith(b"\xfd7zXZ\0"):
-        return len(head) < 8 or head[7] & 0x0F != lzma.CHECK_NONE
-    if kind == ".zst" and head.startswith(b"\x28\xb5\x2f\xfd"):
-        return len(head) < 5 or bool(head[4] & 0x04)
-    return True
-
-
-def has_checksum(path: Path) -> bool:
-    """Whether damage inside an archive can be noticed; True if the file is not an archive. Judged
-    by its first member: .xz and .zst may lack a checksum, .gz and .bz2 may not. Reading tells about
-    later members.
-
-    Without a checksum, a flipped bit in .xz or .zst is noticed only if the data cannot be unpacked
-    any more; otherwise it changes the text.
-    """
-    kind = compression_of(path)
-    if kind not in (".xz", ".zst") or not path.is_file():
-        return True
-    with path.open("rb") as raw:
-        return is_checked(kind, raw.read(_HEAD))
+            yield piece
+        rest = member.unused_data or raw.read(_BITE)
 
 
 # ------------------------------------------------------------------ text
@@ -214,43 +132,31 @@ def text_chunks(path: Path, advance: Advance = None) -> Iterator[bytes]:
     """The chunks of a text file, without byte order mark and with \\n for every kind of newline.
     Raises UserError for a file that is not text."""
     held = b""
-    first = True
-    for raw in read_chunks(path, advance=advance):
+    for number, raw in enumerate(read_chunks(path, advance=advance)):
+        if number == 0:
+            must_be_text(path, raw)
+            raw = raw.removeprefix(BOM)
         chunk = held + raw
-        if first:
-            if len(chunk) < 8:  # enough to recognise the kind of file
-                held = chunk
-                continue
-            must_be_text(path, chunk)
-            chunk = chunk.removeprefix(BOM)
-            first = False
-        held = b""
-        if b"\r" in chunk:
-            if chunk.endswith(b"\r"):
-                chunk = chunk[:-1]
-                held = b"\r"
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        yield chunk
+        held = b"\r" if chunk.endswith(b"\r") else b""
+        yield chunk.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if held:
-        if first:
-            must_be_text(path, held)
-        yield held.removeprefix(BOM).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield b"\n"
 
 
 def must_be_text(path: Path, chunk: bytes) -> None:
     """Raises UserError, saying what the file is, if its beginning shows that it is not UTF-8
     text."""
-    for magic, what in _MAGIC.items():
+    for magic, kind in _MAGIC.items():
         if chunk.startswith(magic):
-            holds = "holds, unpacked," if compression_of(path) else "is"
-            raise UserError(f"{path} {holds} {what}")
+            advice = f"convert it to UTF-8, for example with `iconv -f {kind} -t UTF-8`"
+            raise UserError(f"{path} is {kind} text", advice)
     head = chunk[: 1 << 16]
     control = len(head) - len(head.translate(None, _CONTROL))
     # A few stray NULs happen in text; one byte in a hundred does not.
     if control > 4 and control * 100 > len(head):
         raise UserError(
             f"{path} is a binary file ({control} control characters in its first {len(head)} "
-            "bytes). Leave it out"
+            "bytes). Leave it out, or unpack it if it is an archive"
         )
 
 
@@ -263,18 +169,13 @@ def read_text(path: str | Path) -> str:
 def decoded(data: bytes, shown: str) -> str:
     """Bytes as text. Raises UserError for binary data and for other encodings than UTF-8, with the
     line."""
-    zero = data.find(b"\0")
-    if zero >= 0:
-        line = data.count(b"\n", 0, zero) + 1
-        raise UserError(f"{shown}, line {line}: a zero byte; this is a binary file, not UTF-8 text")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
-        byte = f"0x{data[e.start]:02x}"
-        raise UserError(
-            f"{shown}, line {line}: not UTF-8 (byte {byte}). Convert the file to UTF-8"
-        ) from None
+        raise UserError(f"{shown}, line {line}: not UTF-8. Convert the file to UTF-8") from None
+    need("\0" not in text, f"{shown} holds a zero byte; this is a binary file")
+    return text
 
 
 def whole(text: str, errors: str, counts: Counter[str], where: Callable[[], str]) -> str | None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import UserError, failing_as, nearest, need
 from ..hub import must_be_reachable
-from .streams import BOM, Advance, ending_of, text_chunks
+from .streams import Advance, ending_of, text_chunks
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 FASTA = (".fasta", ".fa", ".faa", ".fna", ".ffn")
@@ -40,9 +40,7 @@ _PARQUET_ROWS = 8
 # `# id 1` or `# text = ...` before a sentence. The word # is followed by its tag.
 _COMMENT = re.compile(r"# (id [^ \t]|[a-z_]+ = )")
 # The headings of the tables that a program writes with the ending .smi.
-_SMILES_HEADERS = (b"smiles", b"canonical_smiles", b"isomeric_smiles")
-_TWICE = object()
-"""The value of a column or key that occurs twice, which must not be read."""
+_SMILES_HEADERS = ("smiles", "canonical_smiles", "isomeric_smiles")
 
 # Known names, in the order in which they are looked for. Capital letters do not matter.
 TEXT_COLUMNS = (
@@ -79,12 +77,10 @@ class Row(NamedTuple):
     cells: dict[str, Any]
 
     def value(self, column: str) -> Any:
-        """Raises UserError if the row has no such column, or has it twice."""
+        """Raises UserError if the row has no such column."""
         found = ", ".join(self.cells)
         need(column in self.cells, f"{self.where}: no column {column!r}; found: {found}")
-        value = self.cells[column]
-        need(value is not _TWICE, f"{self.where}: {column!r} occurs twice")
-        return value
+        return self.cells[column]
 
     def text(self, column: str) -> str:
         """The text in a column; a missing value (null) is an empty text. Raises UserError."""
@@ -126,7 +122,7 @@ def rows(
     header: bool | Sequence[str] = True,
     odd: list[str] | None = None,
     advance: Advance = None,
-    mend: Callable[[str, str], str] | None = None,
+    strict: bool = True,
     only: str | None = None,
 ) -> Iterator[Row]:
     """The rows of a file, by its ending. Raises UserError naming file and line.
@@ -135,14 +131,11 @@ def rows(
         header: Whether the first line of a .csv or .tsv names its columns, or their names.
             Otherwise they are called by their numbers, from 0.
         odd: Takes the places of lines with a wrong number of columns, which are then left out.
-        mend: Given, bytes that are not UTF-8 are no error, see `lines`. Called with each line of
-            JSON and its place, because such bytes may stand outside of texts there.
+        strict: Whether bytes that are not UTF-8 are an error, see `lines`.
         only: The column of a .parquet file to read [default: all].
     """
     ending = ending_of(path)
-    found = lines(path, advance, strict=mend is None)
-    if mend is not None and ending in JSON_LINES:
-        found = (mend(line, f"{path}, line {n}") for n, line in enumerate(found, 1))
+    found = lines(path, advance, strict=strict)
     if ending in (".csv", ".tsv"):
         return _table(path, found, header, odd)
     need(header is not False, f"{path}: --no-header is for .csv and .tsv")
@@ -181,20 +174,18 @@ def _table(
     else:
         every = enumerate((line.split("\t") for line in found), 1)
     names = [] if isinstance(header, bool) else list(header)
-    twice: dict[str, Any] = {}
     for number, cells in every:
         if cells == [""] and len(names) != 1:
             continue
         if not names and header:
-            names = cells
+            # Which of two columns of the same name is meant, the user must say.
+            names = [f"{c}#{k}" if cells.count(c) > 1 else c for k, c in enumerate(cells)]
             hint = _separator_hint(names, ending_of(path))
             need(not hint, f"{path}, line {number}: one column{hint}")
-            twice = dict.fromkeys((name for name in names if names.count(name) > 1), _TWICE)
             continue
         names = names or [str(k) for k in range(len(cells))]
         if len(cells) == len(names):
-            row = dict(zip(names, cells, strict=True))
-            yield Row(f"{path}, line {number}", number, row | twice if twice else row)
+            yield Row(f"{path}, line {number}", number, dict(zip(names, cells, strict=True)))
             continue
         fact = f"line {number}: {len(cells)} columns, expected {len(names)}"
         if odd is None:
@@ -230,8 +221,7 @@ def _json_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        row |= {name: _TWICE for name in names if names.count(name) > 1}
+        raise ValueError("a key occurs twice")
     return row
 
 
@@ -261,30 +251,30 @@ def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Ro
 
 
 def sequences(
-    path: str | Path, raw: Iterable[bytes], *, longest: int | None = None
-) -> Iterator[tuple[int, bytes, bytes]]:
+    path: str | Path, found: Iterable[str], *, longest: int | None = None
+) -> Iterator[tuple[int, str, str]]:
     """(line number, name, letters) of each sequence of a FASTA file: the name without its `>`, the
     letters without white space. Comments and blank lines are left out.
 
     Args:
-        raw: The lines of the file.
-        longest: Bytes from which a sequence comes in pieces of whole lines, all with the number of
-            its first line.
+        found: The lines of the file.
+        longest: Letters from which a sequence comes in pieces of whole lines, all with the number
+            of its first line.
 
     Raises UserError for letters before the first name, and for a name inside a sequence: its line
     end is gone.
     """
-    begun: tuple[int, bytes] | None = None
-    parts: list[bytes] = []
+    begun: tuple[int, str] | None = None
+    parts: list[str] = []
     size = 0
-    for number, line in enumerate((line.removeprefix(BOM) for line in raw), 1):
-        if line.startswith(b">"):
+    for number, line in enumerate((line.removeprefix("\ufeff") for line in found), 1):
+        if line.startswith(">"):
             if begun is not None:
-                yield *begun, b"".join(parts)
-            begun, parts, size = (number, line[1:]), [], 0
+                yield *begun, "".join(parts)
+            begun, parts, size = (number, line[1:].strip()), [], 0
             continue
-        letters = b"".join(line.split())
-        if line.startswith(b";") or not letters:  # a comment, as in the first FASTA files
+        letters = "".join(line.split())
+        if line.startswith(";") or not letters:  # a comment, as in the first FASTA files
             continue
         if begun is None:
             raise UserError(
@@ -292,37 +282,27 @@ def sequences(
                 "of text the ending .txt"
             )
         fact = f"{path}, line {number}: '>' inside a sequence; in FASTA it begins a line"
-        need(b">" not in letters, fact)
+        need(">" not in letters, fact)
         if longest is not None and parts and size + len(letters) > longest:
-            yield *begun, b"".join(parts)
+            yield *begun, "".join(parts)
             parts, size = [], 0
         parts.append(letters)
         size += len(letters)
     if begun is not None:
-        yield *begun, b"".join(parts)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
+        yield *begun, "".join(parts)
 
 
 def _fasta_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    for number, name, letters in sequences(path, map(_bytes, found)):
-        cells = {"name": _text(name).strip(), "sequence": _text(letters)}
-        yield Row(f"{path}, line {number}", number, cells)
+    for number, name, letters in sequences(path, found):
+        yield Row(f"{path}, line {number}", number, {"name": name, "sequence": letters})
 
 
 def _smiles_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
-    """The molecule and what follows it on the line, without a line of headings. White space is
-    that of ASCII."""
-    for number, line in enumerate(map(_bytes, found), 1):
-        molecule, *name = line.split(None, 1) or [b""]
+    """The molecule and what follows it on the line, without a line of headings."""
+    for number, line in enumerate(found, 1):
+        molecule, *name = line.split(None, 1) or [""]
         if molecule and (number > 1 or molecule.lower() not in _SMILES_HEADERS):
-            cells = {"smiles": _text(molecule), "name": _text(b"".join(name)).strip()}
+            cells = {"smiles": molecule, "name": "".join(name).strip()}
             yield Row(f"{path}, line {number}", number, cells)
 
 

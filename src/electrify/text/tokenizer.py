@@ -9,65 +9,46 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from importlib.util import find_spec
-from itertools import combinations
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..console import brief
-from ..errors import UserError, failing_as
-from ..files import read_json, sha256, written
+from ..errors import UserError, failing_as, need
+from ..files import read_json, written
 from ..hub import must_be_reachable
 from ..progress import say
 from ..special import SpecialIds
-from .corpus import TOKENIZER, Manifest
+from .corpus import TOKENIZER
 from .vocabulary import ONE_SPACE, SPACED_WORDS, patterns, steps, window_length
 
 if TYPE_CHECKING:
     from ..tokens import WordEdges
 
 MAX_LENGTH = 512
-MAX_ID = 1 << 22
-"""Ids without large holes may be larger."""
+PLAIN_CLASS = "PreTrainedTokenizerFast"
 ROLES = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _NAMES = {f"{role}_token": name for role, name in (ROLES | {"unk": "[UNK]"}).items()}
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILE = "tokenizer_config.json"
-SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "spm.model")
 # Those that hold a vocabulary: a tokenizer is one of them, with or without settings.
-VOCABULARY_FILES = (TOKENIZER_FILE, "vocab.txt", "vocab.json", *SENTENCEPIECE, "tokenizer.model")
+VOCABULARY_FILES = (
+    *(TOKENIZER_FILE, "vocab.txt", "vocab.json"),
+    *("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model"),
+)
 TOKENIZER_FILES = (
-    *VOCABULARY_FILES,
-    SETTINGS_FILE,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "merges.txt",
+    *(*VOCABULARY_FILES, SETTINGS_FILE),
+    *("special_tokens_map.json", "added_tokens.json", "merges.txt"),
 )
 """Nothing else in the folder of a tokenizer is copied or published."""
 # Where a tokenizer came from and how it was loaded there, which is of no use to whoever gets it;
 # and code and templates, which an encoder's tokenizer does not have.
 _ORIGIN = (
-    "auto_map",
-    "cache_dir",
-    "chat_template",
-    "code_revision",
-    "custom_pipelines",
-    "fast_tokenizer_files",
-    "is_local",
-    "local_files_only",
-    "name_or_path",
-    "proxies",
-    "revision",
-    "special_tokens_map_file",
-    "subfolder",
-    "token",
-    "tokenizer_file",
-    "trust_remote_code",
-    "use_auth_token",
+    *("auto_map", "cache_dir", "chat_template", "code_revision", "custom_pipelines"),
+    *("fast_tokenizer_files", "is_local", "local_files_only", "name_or_path", "proxies"),
+    *("revision", "special_tokens_map_file", "subfolder", "token", "tokenizer_file"),
+    *("trust_remote_code", "use_auth_token"),
 )
 # Documents have no NUL, so no text holds such a piece.
 _NEVER = "\0"
@@ -81,13 +62,11 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
 
 
-def copy_tokenizer(source: Path, target: Path) -> list[str]:
-    """Copies the files of the list into the folder `target` and returns their names."""
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copies the files of the list into the folder `target`."""
     target.mkdir(parents=True, exist_ok=True)
-    found = tokenizer_files(source)
-    for path in found:
+    for path in tokenizer_files(source):
         shutil.copyfile(path, target / path.name)
-    return [path.name for path in found]
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -108,18 +87,8 @@ def without_origin(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tokenizer(folder: Path) -> dict[str, Any]:
-    """tokenizer.json with a `model` that has a vocabulary. Raises UserError."""
-    path = folder / TOKENIZER_FILE
-    found = read_json(path)
-    model = found.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
-        raise UserError(f"{path} is not a tokenizer: it has no model with a vocabulary")
-    return found
-
-
-def tokenizer_sha256(folder: Path) -> str:
-    """The identity of a vocabulary: the hash of tokenizer.json."""
-    return sha256(folder / TOKENIZER_FILE)
+    """The content of tokenizer.json."""
+    return read_json(folder / TOKENIZER_FILE)
 
 
 # ------------------------------------------------------------------ loading
@@ -130,136 +99,52 @@ def load_tokenizer(name: str | Path) -> Any:
     it is damaged, or it is not a fast tokenizer."""
     folder = Path(name)
     if folder.is_dir():
-        usual = (TOKENIZER_FILE, "vocab.txt", SETTINGS_FILE)
-        if not any((folder / f).is_file() for f in usual):
+        if not any((folder / f).is_file() for f in VOCABULARY_FILES):
             inside = folder / TOKENIZER
             hint = f". Name {inside}" if (inside / TOKENIZER_FILE).is_file() else ""
-            raise UserError(
-                f"{folder} holds no tokenizer: it has neither {TOKENIZER_FILE} nor vocab.txt{hint}"
-            )
-        must_be_readable(folder)
+            few = ", ".join(VOCABULARY_FILES[:3])
+            raise UserError(f"{folder} holds no tokenizer (none of {few}, ...){hint}")
         what = f"{folder} holds a damaged tokenizer"
     else:
         must_be_reachable(str(name), "tokenizer")
         what = f"the tokenizer {brief(str(name))} cannot be loaded from the Hub"
     from transformers import AutoTokenizer
 
-    with failing_as(what), without_code(str(name)):
+    with failing_as(what):
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise UserError(
-            f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs"
-        )
-    must_be_steady(tokenizer, str(name))
+    need(
+        getattr(tokenizer, "backend_tokenizer", None) is not None,
+        f"the tokenizer {name} has no fast version (tokenizer.json), which electrify needs",
+    )
     return tokenizer
-
-
-def must_be_readable(folder: Path) -> None:
-    """Raises UserError for a tokenizer that is a SentencePiece model alone, as DeBERTaV3's
-    published ones are, if the library that reads it is not installed."""
-    there = [name for name in SENTENCEPIECE if (folder / name).is_file()]
-    if there and not (folder / TOKENIZER_FILE).is_file() and find_spec("sentencepiece") is None:
-        raise UserError(f"{folder / there[0]} is read with a library: pip install sentencepiece")
-
-
-@contextmanager
-def without_code(name: str) -> Iterator[None]:
-    """A context that raises a UserError if the library reports that a model brings its own code."""
-    try:
-        yield
-    except ValueError as e:
-        if "custom code" not in str(e):
-            raise
-        raise UserError(
-            f"{name} brings Python code of its own (auto_map), which electrify never runs. Choose "
-            "one that transformers knows"
-        ) from e
-
-
-def must_be_steady(tokenizer: Any, name: str) -> None:
-    """Raises UserError if a tokenizer is random (BPE with dropout), or if one of its tokens has two
-    roles that a model must tell apart."""
-    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    if dropout := getattr(model, "dropout", None):
-        raise UserError(
-            f"{name}: its tokenizer has a dropout of {dropout:g}: a text gives different "
-            "tokens each time. Remove `dropout` from the model in tokenizer.json"
-        )
-    ids = _ids_of_roles(tokenizer)
-    for one, other in combinations(ids, 2):
-        # Left-to-right models use the token for unknown words as padding.
-        if ids[one] is not None and ids[one] == ids[other] and {one, other} != {"pad", "unk"}:
-            raise UserError(
-                f"{name}: its tokenizer uses one token for several roles ({one}={ids[one]}, "
-                f"{other}={ids[other]}); each needs its own: look at tokenizer_config.json"
-            )
-
-
-def _ids_of_roles(tokenizer: Any) -> dict[str, Any]:
-    return {role: getattr(tokenizer, f"{role}_token_id", None) for role in (*ROLES, "unk")}
 
 
 def special_ids(tokenizer: Any) -> SpecialIds:
     """The ids of the tokens with a role ([MASK] or <mask>, ...); [UNK] is -1 if there is none.
-    Raises UserError naming the roles without a token."""
-    ids = _ids_of_roles(tokenizer)
-    missing = [shown for role, shown in ROLES.items() if ids[role] is None]
-    if missing:
-        where = getattr(tokenizer, "name_or_path", "") or "this tokenizer"
-        raise UserError(
-            f"the tokenizer {where} has no {', '.join(missing)} token. Choose one made for "
-            "BERT-like models, or train one here"
-        )
-    if ids["unk"] == ids["pad"]:
-        raise UserError(
-            f"the tokenizer uses one token for several roles (pad={ids['pad']}, "
-            f"unk={ids['unk']}); each needs its own"
-        )
-    unk = -1 if ids["unk"] is None else int(ids["unk"])
-    known = {int(i) for i in ids.values() if i is not None}
+    Raises UserError for a role without a token, and for a token with several roles."""
+    ids = {role: getattr(tokenizer, f"{role}_token_id") for role in (*ROLES, "unk")}
+    shown = f"the tokenizer {tokenizer.name_or_path}"
+    missing = [name for role, name in ROLES.items() if ids[role] is None]
+    need(
+        not missing,
+        f"{shown} has no {', '.join(missing)} token",
+        "choose one made for BERT-like models, or train one here",
+    )
+    need(
+        len(set(ids.values())) == len(ids),
+        f"{shown} uses one token for several roles ({ids}); each needs its own",
+    )
     special = {int(i) for i in tokenizer.all_special_ids} | {
         int(i) for i, t in tokenizer.added_tokens_decoder.items() if t.special
     }
-    return SpecialIds(
-        int(ids["pad"]),
-        unk,
-        int(ids["cls"]),
-        int(ids["sep"]),
-        int(ids["mask"]),
-        others=tuple(sorted(special - known)),
-    )
+    others = tuple(sorted(special - set(ids.values())))
+    found = {role: -1 if i is None else int(i) for role, i in ids.items()}
+    return SpecialIds(**found, others=others)
 
 
 def vocabulary_size(tokenizer: Any) -> int:
-    """The number of rows that an embedding table needs: the largest id plus one. Raises UserError
-    if the ids cannot be those of a vocabulary."""
-    ids = list(tokenizer.get_vocab().values())
-    size = max(ids, default=-1) + 1
-    if len(set(ids)) < len(ids) or size > max(MAX_ID, 2 * len(ids)):
-        raise UserError(
-            f"the tokenizer has {len(ids):,} tokens with ids up to {size - 1:,}; it is damaged: "
-            "ids count from 0 without large holes, each of one token"
-        )
-    return size
-
-
-def must_be_of(manifest: Manifest, folder: Path) -> None:
-    """Raises UserError if a tokenizer cannot be loaded, or is not the one that the ids of a corpus
-    come from: its special tokens, or the number of its tokens, differ."""
-    tokenizer = load_tokenizer(folder)
-    found, wanted = asdict(special_ids(tokenizer)), asdict(manifest.special_ids)
-    size = vocabulary_size(tokenizer)
-    if size != manifest.vocab_size:
-        odd = f"has {size:,} tokens, and manifest.json counts {manifest.vocab_size:,}"
-    elif differing := [
-        f"{role} is {found[role]}, and manifest.json says {wanted[role]}"
-        for role in (*ROLES, "unk")
-        if found[role] != wanted[role]
-    ]:
-        odd = f"has other special tokens ({'; '.join(differing)})"
-    else:
-        return
-    raise UserError(f"{folder} {odd}; the two do not belong together: prepare the corpus again")
+    """The number of rows that an embedding table needs: the largest id plus one."""
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 # ------------------------------------------------------------------ special tokens in texts
@@ -334,7 +219,7 @@ def save_trained(
         "model_max_length": MAX_LENGTH,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": PLAIN_CLASS,
     }
     files = {TOKENIZER_FILE: tokenizer.to_str(pretty=True)}
     if kind == "wordpiece" and like_bert:
@@ -359,37 +244,30 @@ def save_existing(name: str, folder: Path) -> None:
     token."""
     tokenizer = load_tokenizer(name)
     special = special_ids(tokenizer)
-    vocabulary_size(tokenizer)  # before the library writes a file with a line for every unused id
     if tokenizer.model_max_length > 1 << 20:  # transformers' way of saying that nobody set it
         tokenizer.model_max_length = MAX_LENGTH
     tokenizer.chat_template = None  # an encoder has no chat
     tokenizer.padding_side = tokenizer.truncation_side = "right"  # positions count from the left
-    if not is_framed(tokenizer, special):
+    framed = is_framed(tokenizer, special)
+    if not framed:
         _reframe(tokenizer, special, name)
-    with TemporaryDirectory() as made:
+    with TemporaryDirectory() as made, written(folder) as whole:
         part = Path(made)
-        with failing_as(f"{folder} could not be written"):
-            tokenizer.save_pretrained(str(part))
-        if not (part / TOKENIZER_FILE).is_file():
-            raise UserError(
-                f"the tokenizer {name} has no fast version (tokenizer.json), which `prepare` needs"
-            )
-        _must_read_back(part, special, name)
-        write_settings(part, without_origin(read_settings(part)))
-        with written(folder) as whole:
-            copy_tokenizer(part, whole)
+        tokenizer.save_pretrained(made)
+        settings = without_origin(read_settings(part))
+        if not framed:  # the class that reads tokenizer.json as it is written
+            settings["tokenizer_class"] = PLAIN_CLASS
+        write_settings(part, settings)
+        copy_tokenizer(part, whole)
 
 
 def is_framed(tokenizer: Any, special: SpecialIds) -> bool:
     """Whether a single text stands between [CLS] and [SEP], and a pair has token types 0 and then
-    1. Pairs may have further separators. True for a tokenizer that fails here, which is reported
-    when it reads the corpus."""
-    with suppress(Exception):
-        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-        types = tokenizer("a", "a", return_token_type_ids=True)["token_type_ids"]
-        single = tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
-        return single and set(types) == {0, 1} and types == sorted(types)
-    return True
+    1. Pairs may have further separators."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    types = tokenizer("a", "a", return_token_type_ids=True)["token_type_ids"]
+    single = tokenizer("a")["input_ids"] == [special.cls, *bare, special.sep]
+    return single and set(types) == {0, 1} and types == sorted(types)
 
 
 def _reframe(tokenizer: Any, special: SpecialIds, name: str) -> None:
@@ -409,26 +287,6 @@ def _reframe(tokenizer: Any, special: SpecialIds, name: str) -> None:
     say(
         f"the tokenizer {name} does not frame texts as pre-training does ({first}, the text, "
         f"{last}; the second text of a pair as segment 1): its copy in the corpus does"
-    )
-
-
-def _must_read_back(folder: Path, special: SpecialIds, name: str) -> None:
-    """Raises UserError if the class that a folder names sets a frame of its own, and the plain
-    class, which is then named in its place, does not read the frame either."""
-    from transformers import AutoTokenizer
-
-    with failing_as(f"the tokenizer {name} cannot be read back"):
-        if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
-            return
-        # The class that reads tokenizer.json as it is written.
-        write_settings(
-            folder, read_settings(folder) | {"tokenizer_class": "PreTrainedTokenizerFast"}
-        )
-        if is_framed(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), special):
-            return
-    raise UserError(
-        f"the tokenizer {name} does not put [CLS] before a text and [SEP] after it, with the "
-        "second text of a pair as segment 1. Give its tokenizer.json a post-processor that does"
     )
 
 
@@ -474,32 +332,21 @@ def word_edges(folder: Path) -> WordEdges:
 def _edges(described: dict[str, Any]) -> Callable[[str], tuple[int, int]] | None:
     """Piece -> the classes of its first and of its last character, for the content of a
     tokenizer.json; None for a tokenizer that does not mark words."""
+    from tokenizers.decoders import ByteLevel
+
     from ..tokens import ALWAYS_BEGINS, ALWAYS_JOINS
 
     model = described["model"]
     split = described.get("pre_tokenizer")
     kinds = {step["type"]: step for step in [*steps(split), *steps(described.get("normalizer"))]}
-    text_of = {c: bytes([b]) for c, b in _byte_alphabet().items()}
-
-    def text(piece: str) -> str:
-        return b"".join(text_of.get(c, b"?") for c in piece).decode("utf-8", "replace")
 
     def begins(joins: bool) -> tuple[int, int]:
         return (ALWAYS_JOINS if joins else ALWAYS_BEGINS), ALWAYS_BEGINS
 
-    def between_spaces(piece: str) -> tuple[int, int]:
-        """Whatever is not white space joins whatever is not white space."""
-        first = ALWAYS_BEGINS if piece[:1].isspace() else LETTER
-        return first, SIGN if piece[-1:].isspace() else LETTER
-
-    def byte_level(piece: str) -> tuple[int, int]:
-        piece = text(piece)
-        first = ALWAYS_BEGINS if piece[:1].isspace() else _class(piece[:1])
-        return first, ALWAYS_JOINS if piece == " " else _class(piece[-1:])
-
-    def spaced_bytes(piece: str) -> tuple[int, int]:
-        piece = text(piece)
-        return (ALWAYS_BEGINS, ALWAYS_JOINS) if piece == " " else between_spaces(piece)
+    def ends(piece: str, class_of: Callable[[str], int], *, space: int) -> tuple[int, int]:
+        """space: the last class of a space that stands alone."""
+        first = ALWAYS_BEGINS if piece[:1].isspace() else class_of(piece[:1])
+        return first, space if piece == " " else class_of(piece[-1:])
 
     if model.get("type") == "WordPiece" and model.get("continuing_subword_prefix") != "":
         prefix = model.get("continuing_subword_prefix") or "##"
@@ -507,13 +354,20 @@ def _edges(described: dict[str, Any]) -> Callable[[str], tuple[int, int]] | None
     if window_length(split):  # tokens cut by length say nothing about words
         return None
     if "ByteLevel" in kinds:
-        return spaced_bytes if SPACED_WORDS in patterns(split) else byte_level
+        text = ByteLevel().decode
+        classes = _between_spaces if SPACED_WORDS in patterns(split) else _class
+        return lambda piece: ends(text([piece]), classes, space=ALWAYS_JOINS)
     if "Metaspace" in kinds:
         mark = kinds["Metaspace"].get("replacement", "\u2581")
         return lambda piece: begins(not piece.startswith(mark))
     if model.get("type") == "BPE" and patterns(split) == {ONE_SPACE}:
-        return between_spaces
+        return lambda piece: ends(piece, _between_spaces, space=SIGN)
     return None
+
+
+def _between_spaces(character: str) -> int:
+    """Whatever is not white space joins whatever is not white space."""
+    return SIGN if character.isspace() else LETTER
 
 
 def _class(character: str) -> int:
@@ -521,11 +375,3 @@ def _class(character: str) -> int:
     if character == "\ufffd" or character.isalpha():
         return LETTER
     return DIGIT if character.isnumeric() else SIGN
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """The characters with which byte-level tokenizers write the 256 bytes: printable ones stand for
-    themselves, the others are numbered from U+0100 on, in order."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}

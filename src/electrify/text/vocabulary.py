@@ -18,9 +18,20 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
-from ..errors import UserError
-from ..progress import Progress, Waiting, say
+from ..errors import failing_as, need
+from ..progress import Progress, Waiting
+from .dedup import gathered
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # WordPiece looks for its longest piece from the end of what it is given, so its time for a text
@@ -43,15 +54,10 @@ MAX_WORD = 100  # characters; BERT makes one [UNK] of a longer word
 # Above this share of the characters in words that long, words are cut into windows.
 LONG_SHARE = 0.01
 JUDGED = 1_000_000  # characters from the start of the texts
-# Characters that the library normalises at once: it needs a hundred bytes and more for each.
-_AT_ONCE = 1 << 14
-# Normalising makes at most four characters of one.
-_MAY_BE_LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD // 4 + 1},}}")
 # BERT sets ideographs apart, but corpora of such lines have always had windows.
 _LETTERS = re.compile(rf"[^\W_]{{{MAX_WORD + 1},}}")
-_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
 SHORT_MB = 20
-"""Millions of characters. A text up to this length is kept until the vocabulary is full."""
+"""Millions of characters. A text up to this length is read until the vocabulary is full."""
 # The time of the library's merges grows with the square of a word's length: five megabytes without
 # a space would take days, and teach nothing.
 LONGEST_WORD = 1000
@@ -85,50 +91,31 @@ class Splitting:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a vocabulary is to be. min_frequency: how often a piece must occur at least."""
+    """What a vocabulary is to be. kind: wordpiece, bpe, unigram, character or byte. min_frequency:
+    how often a piece must occur at least."""
 
+    kind: str
     vocab_size: int
     lowercase: bool
     strip_accents: bool
     min_frequency: int
-    splitting: Splitting
+    splitting: Splitting = Splitting()
 
 
-def train(
-    texts: Iterable[str],
-    *,
-    kind: str,
-    vocab_size: int,
-    lowercase: bool,
-    strip_accents: bool,
-    min_frequency: int,
-    splitting: Splitting | None = None,
-) -> Any:
-    """A `tokenizers.Tokenizer` of kind wordpiece, bpe, unigram, character or byte with the special
-    tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4.
+def train(texts: Iterable[str], **what: Any) -> Tokenizer:
+    """A tokenizer with the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] = 0..4. what: the fields
+    of Wanted.
 
-    Each of the `texts` is freed when it has been read for the last time. Raises UserError if there
-    are too few texts for a vocabulary, or if min_frequency is too high for them.
+    Raises UserError if there are too few texts for a vocabulary.
     """
-    from tokenizers import processors
-
-    splitting = splitting or Splitting()
-    wanted = Wanted(
-        vocab_size=vocab_size,
-        lowercase=lowercase,
-        strip_accents=strip_accents,
-        min_frequency=min_frequency,
-        splitting=splitting,
-    )
+    wanted = Wanted(**what)
     # Windows are short, and in a vocabulary of characters the longest word is one character.
-    whole = splitting.window is not None or kind in ("character", "byte")
-    tokenizer = _KINDS[kind](list(texts) if whole else [with_ends(t) for t in texts], wanted)
+    whole = wanted.splitting.window is not None or wanted.kind in ("character", "byte")
+    given = list(texts) if whole else [with_ends(text) for text in texts]
+    tokenizer = _KINDS[wanted.kind](given, wanted)
     tokenizer.add_special_tokens(list(SPECIALS))
-    if [tokenizer.token_to_id(t) for t in SPECIALS] != list(range(len(SPECIALS))):
-        raise UserError(
-            f"no vocabulary could be trained with vocab_size {vocab_size}: the text holds too "
-            "little"
-        )
+    fact = f"the text holds too little for a vocabulary with vocab_size {wanted.vocab_size}"
+    need([tokenizer.token_to_id(t) for t in SPECIALS] == list(range(len(SPECIALS))), fact)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -143,8 +130,6 @@ def train(
 def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
     """Composes characters first. What is not an accent is composed again afterwards: syllables of
     Hangul, and vowel signs of Bengali, Tamil and a few other scripts."""
-    from tokenizers import normalizers
-
     steps = [compose()]
     if wanted.strip_accents:
         steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
@@ -155,8 +140,6 @@ def _normalizer(wanted: Wanted, compose: Any, *extra: Any) -> Any:
 
 def at(pattern: str) -> Any:
     """A pre-tokenizer that sets apart what the pattern matches."""
-    from tokenizers import Regex, pre_tokenizers
-
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
@@ -167,8 +150,6 @@ def windows(length: int) -> Any:
 
 def _bytes_split(splitting: Splitting) -> Any:
     """The pre-tokenizer of byte-level tokenizers."""
-    from tokenizers import pre_tokenizers
-
     if splitting.kind == "auto":
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     first = windows(splitting.window) if splitting.window else at(SPACED_WORDS)
@@ -198,19 +179,9 @@ def window_length(part: dict[str, Any] | None) -> int:
 # ------------------------------------------------------------------ feeding the library
 
 
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in order, in lists that hold about BATCH_CHARACTERS or BATCH_TEXTS."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BATCH_CHARACTERS or len(batch) >= BATCH_TEXTS:
-            yield batch
-            batch = []
-            size = 0
-    if batch:
-        yield batch
+def batches(texts: Iterable[str], characters: int = BATCH_CHARACTERS) -> Iterator[list[str]]:
+    """The texts in order, in lists that hold about so many characters, or BATCH_TEXTS."""
+    yield from gathered(texts, len, characters, BATCH_TEXTS)
 
 
 def with_ends(text: str) -> str:
@@ -230,21 +201,14 @@ def _megabytes(texts: list[str]) -> float:
     return sum(map(len, texts)) / 1e6
 
 
-def _emptied(texts: list[str]) -> Iterator[str]:
-    """The texts in order, each freed once it was read, because the trainer keeps words."""
-    texts.reverse()
-    while texts:
-        yield texts.pop()
-
-
 def feed(tokenizer: Any, texts: list[str], trainer: Any, *, then: str) -> None:
-    """Trains on the texts, which are freed. then: the name of what the library does after it has
-    read all words, for the line with its duration; it prints nothing itself."""
+    """Trains on the texts. then: the name of what the library does after it has read all words, for
+    the line with its duration; it prints nothing itself."""
     with ExitStack() as stack:
 
         def read() -> Iterator[list[str]]:
             with Progress(_megabytes(texts), title="counting words", unit="MB") as bar:
-                for batch in batches(_emptied(texts)):
+                for batch in batches(texts):
                     yield batch
                     bar.advance(_megabytes(batch))
             stack.enter_context(Waiting(then))
@@ -265,10 +229,6 @@ def enough(texts: list[str], vocab_size: int) -> list[str]:
             kept.append(text)
             seen.update(text)
             most -= len(text)
-    say(
-        f"hardly a word of this text occurs twice: {_megabytes(kept):.2g} MB of it weigh the "
-        f"pieces of a vocabulary of {vocab_size}"
-    )
     return kept
 
 
@@ -303,18 +263,10 @@ def _count(
 
 def _often(counts: dict[str, int], wanted: Wanted, *, spaces: bool) -> list[tuple[str, int]]:
     """(character, number) of those that occur min_frequency times, the most frequent first; white
-    space too if `spaces`. Raises UserError if none of them is left."""
+    space too if `spaces`."""
     least = max(wanted.min_frequency, 1)
-    shown = {c: n for c, n in counts.items() if spaces or not c.isspace()}
-    letters = sorted((-n, c) for c, n in shown.items() if n >= least)
-    if shown and not letters:
-        top = max(shown.values())
-        times = "once" if top == 1 else f"{top} times"
-        raise UserError(
-            f"min_frequency {least} leaves nothing of the text: its most frequent character occurs "
-            f"{times}, and equal documents count as one. Choose a lower one"
-        )
-    return [(c, -n) for n, c in letters]
+    letters = [(c, n) for c, n in counts.items() if n >= least and (spaces or not c.isspace())]
+    return sorted(letters, key=lambda letter: (-letter[1], letter[0]))
 
 
 def capacity(
@@ -351,8 +303,6 @@ def _numbered(pieces: list[str]) -> dict[str, int]:
 def _character(texts: list[str], wanted: Wanted) -> Any:
     """A token for each character, white space included: the most frequent that fit. With `chunks`
     also the most frequent chunks (k-mers); a chunk that is not among them is its characters."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
-
     length = wanted.splitting.length
     normalizer = _normalizer(wanted, normalizers.NFC)
     chunks: Counter[str] = Counter()
@@ -394,8 +344,6 @@ def _character(texts: list[str], wanted: Wanted) -> Any:
 
 
 def _around_bytes(model: Any, wanted: Wanted) -> Any:
-    from tokenizers import Tokenizer, decoders, normalizers
-
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = _normalizer(wanted, normalizers.NFC)
     tokenizer.pre_tokenizer = _bytes_split(wanted.splitting)
@@ -405,20 +353,14 @@ def _around_bytes(model: Any, wanted: Wanted) -> Any:
 
 def _byte(texts: list[str], wanted: Wanted) -> Any:
     """A token for each of the 256 bytes, whatever the texts are."""
-    from tokenizers import models, pre_tokenizers
-
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     return _around_bytes(models.BPE(_numbered(alphabet), []), wanted)
 
 
 def _bpe(texts: list[str], wanted: Wanted) -> Any:
-    from tokenizers import models, pre_tokenizers, trainers
-
-    if wanted.vocab_size < len(SPECIALS) + 256:
-        raise UserError(
-            f"byte-level BPE needs a vocab_size of at least {len(SPECIALS) + 256} (the bytes and "
-            f"special tokens), not {wanted.vocab_size}; tokenizer byte has just these"
-        )
+    least = len(SPECIALS) + 256
+    fact = f"byte-level BPE needs a vocab_size of at least {least}, the bytes and special tokens"
+    need(wanted.vocab_size >= least, fact, "tokenizer byte has just these")
     tokenizer = _around_bytes(models.BPE(), wanted)
     if wanted.splitting.window is not None:
         texts = enough(texts, wanted.vocab_size)
@@ -440,9 +382,8 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     """The library's trainer numbers the pieces `##c` in the order in which a hash map yields them,
     and breaks later ties by these numbers. To fix the numbers, every `##c` is passed beforehand,
     sorted, as a "special token"; afterwards the model is built again with only the true ones."""
-    from tokenizers import models
-
     spaces = wanted.splitting.window is not None
+    prefix = "" if spaces else "##"  # of a piece that continues a word
     draft = bert_like(wanted)
     long_words = not spaces and has_long_words(texts, draft)
     counts: Counter[str] = Counter()
@@ -457,12 +398,24 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
     vocab_size = wanted.vocab_size
     limit = capacity(letters, vocab_size, joins=joins)
 
-    def trained(texts: list[str]) -> Any:
+    def trained() -> Any:
+        """The tokenizer, trained with so many characters."""
         starts = sorted(c for c, _ in letters[:limit])
-        return _pieces(bert_like(wanted, long_words=long_words), texts, starts, joining, wanted)
+        tokenizer = bert_like(wanted, long_words=long_words)
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab_size,
+            min_frequency=wanted.min_frequency,
+            show_progress=False,
+            special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
+            initial_alphabet=starts,
+            limit_alphabet=len(starts),
+            continuing_subword_prefix=prefix,
+        )
+        feed(tokenizer, texts, trainer, then="joining pieces of words")
+        return tokenizer
 
-    again = list(texts) if _megabytes(texts) <= SHORT_MB else []
-    draft = trained(texts)
+    again = _megabytes(texts) <= SHORT_MB
+    draft = trained()
     # A short text may leave entries free: these then go to characters that were left out.
     while again and limit < len(letters) and (free := vocab_size - draft.get_vocab_size()) > 0:
         quarter = vocab_size // 4
@@ -474,26 +427,19 @@ def _wordpiece(texts: list[str], wanted: Wanted) -> Any:
         if not more:
             break
         limit += more
-        draft = trained(list(again))
+        draft = trained()
     model = models.WordPiece(
         draft.get_vocab(),
         unk_token="[UNK]",
         max_input_chars_per_word=MAX_WORD,
-        continuing_subword_prefix=_prefix(wanted),
+        continuing_subword_prefix=prefix,
     )
     return bert_like(wanted, model, long_words=long_words)
-
-
-def _prefix(wanted: Wanted) -> str:
-    """The mark of a piece that continues a word."""
-    return "" if wanted.splitting.window else "##"
 
 
 def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) -> Any:
     """A WordPiece tokenizer with this model; `auto` without long words is BERT's. long_words: words
     are cut into windows, because many are longer than WordPiece takes."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
     tokenizer = Tokenizer(model or models.WordPiece(unk_token="[UNK]"))
     window = wanted.splitting.window
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -515,7 +461,7 @@ def bert_like(wanted: Wanted, model: Any = None, *, long_words: bool = False) ->
     return tokenizer
 
 
-def has_long_words(texts: list[str], tokenizer: Any) -> bool:
+def has_long_words(texts: list[str], tokenizer: Tokenizer) -> bool:
     """Whether words that are longer than WordPiece takes hold more than LONG_SHARE of the first
     million characters. The tokenizer says what a word is: marks and signs may be part of it, and
     normalising takes marks away and takes letters apart."""
@@ -523,43 +469,13 @@ def has_long_words(texts: list[str], tokenizer: Any) -> bool:
     for text in texts:
         judged = text[: JUDGED - read]
         read += len(judged)
-        for part in _MAY_BE_LONG.findall(judged):
-            for start in range(0, len(part), _AT_ONCE):
-                piece = part[start : start + _AT_ONCE]
-                letters = sum(map(len, _LETTERS.findall(piece)))
-                found += max(letters, _in_long_words(piece, tokenizer))
-            if found > LONG_SHARE * JUDGED:
-                return True
+        normal = tokenizer.normalizer.normalize_str(judged)
+        words = (word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal))
+        letters = sum(map(len, _LETTERS.findall(judged)))
+        found += max(letters, sum(len(word) for word in words if len(word) > MAX_WORD))
         if read >= JUDGED:
             break
     return found > LONG_SHARE * read
-
-
-def _in_long_words(piece: str, tokenizer: Any) -> int:
-    """How many characters are in words of more than MAX_WORD."""
-    # Words end at white space at the latest, which ideographs are set apart with.
-    runs = _LONG.findall(tokenizer.normalizer.normalize_str(piece))
-    words = (word for run in runs for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(run))
-    return sum(len(word) for word in words if len(word) > MAX_WORD)
-
-
-def _pieces(
-    draft: Any, texts: list[str], starts: list[str], joining: set[str], wanted: Wanted
-) -> Any:
-    """The tokenizer, trained on the texts, which are freed, with these characters."""
-    from tokenizers import trainers
-
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=wanted.vocab_size,
-        min_frequency=wanted.min_frequency,
-        show_progress=False,
-        special_tokens=[*SPECIALS, *(f"##{c}" for c in starts if c in joining)],
-        initial_alphabet=starts,
-        limit_alphabet=len(starts),
-        continuing_subword_prefix=_prefix(wanted),
-    )
-    feed(draft, texts, trainer, then="joining pieces of words")
-    return draft
 
 
 def _joins(tokenizer: Any, character: str) -> bool:
@@ -574,22 +490,16 @@ def _joins(tokenizer: Any, character: str) -> bool:
 def _unigram(texts: list[str], wanted: Wanted) -> Any:
     """Deterministic by `canonical_pieces`, in bounded time by `enough`. Raises UserError if the
     vocabulary is too small for the characters of the texts."""
-    from tokenizers import models, trainers
-
     draft = _around_unigram(models.Unigram(), wanted)
     size = wanted.vocab_size
     trainer = trainers.UnigramTrainer(
         vocab_size=size, show_progress=False, special_tokens=list(SPECIALS), unk_token="[UNK]"
     )
-    try:
+    fact = (
+        f"vocab_size {size} may be too small: a unigram vocabulary holds all characters of a text"
+    )
+    with failing_as(fact):
         feed(draft, enough(texts, size), trainer, then="weighing pieces of words")
-    except Exception as e:  # the library has no class of its own for it
-        if "not large enough to contain all chars" not in str(e):
-            raise
-        raise UserError(
-            f"vocab_size {size} is too small for the characters of this text, all of which a "
-            "unigram vocabulary holds. Choose a larger one, or tokenizer bpe, character or byte"
-        ) from e
     found = json.loads(draft.to_str())["model"]["vocab"]
     # Not the draft with another model: its special tokens have other ids if the trainer learnt a
     # piece of the same name from a text that mentions one.
@@ -599,8 +509,6 @@ def _unigram(texts: list[str], wanted: Wanted) -> Any:
 
 def _around_unigram(model: Any, wanted: Wanted) -> Any:
     """A tokenizer with this model."""
-    from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
-
     tokenizer = Tokenizer(model)
     spaces = normalizers.Replace(Regex(r"\s+"), " ")
     tokenizer.normalizer = _normalizer(wanted, normalizers.NFKC, spaces)

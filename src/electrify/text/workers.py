@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from ..cores import cores
-from ..errors import UserError
+from ..errors import UserError, failing_as
 
 Start = Callable[[Any], Callable[[Any], Any]]
 RETRIES = 3  # of a task whose host or process Ray has lost
@@ -49,20 +49,26 @@ def workers(engine: str, count: int | None, start: Start, argument: Any) -> Iter
 
 def ordered(pool: Any, tasks: Iterable[Any]) -> Iterator[Any]:
     """Yields the results in the order of the tasks. A task is taken when there is room, so only a
-    few of them are in memory. Raises UserError if a process ends by itself."""
+    few of them are in memory. Raises UserError if a process or a host is lost."""
     waiting: deque[Any] = deque()
     try:
         for task in tasks:
             waiting.append(pool.submit(_do, task))
             while waiting and (len(waiting) > pool.ahead or waiting[0].done()):
-                yield waiting.popleft().result()
+                yield _told(waiting.popleft().result())
         while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as e:
+            yield _told(waiting.popleft().result())
+    except pool.lost as e:
         raise UserError(
-            "a worker process ended by itself; if memory ran out, run the same command with fewer "
-            "--workers, it continues"
+            f"a worker process ended by itself ({type(e).__name__}); if memory ran out, run the "
+            "same command with fewer --workers, it continues"
         ) from e
+
+
+def _told(result: Any) -> Any:
+    if isinstance(result, UserError):
+        raise result
+    return result
 
 
 # ------------------------------------------------------------------ processes of this host
@@ -72,6 +78,8 @@ _handle: Callable[[Any], Any] | None = None
 
 class Processes(ProcessPoolExecutor):
     """Fresh interpreters: a fork after the tokenizers library has started threads can hang."""
+
+    lost = BrokenProcessPool
 
     def __init__(self, count: int, start: Start, argument: Any) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -131,6 +139,7 @@ class Ray(Executor):
 
     def __init__(self, count: int | None, start: Start, argument: Any) -> None:
         self.ray = require()
+        self.lost = self.ray.exceptions.RayError
         self._joined = not self.ray.is_initialized()
         if self._joined:
             self._join(os.environ.get("RAY_ADDRESS", "local"), count or cores())
@@ -143,45 +152,17 @@ class Ray(Executor):
         if address == "local":
             how |= {"num_cpus": count, "include_dashboard": False}
         host, _, port = address.rpartition(":")
-        try:
+        with failing_as(f"no Ray cluster at RAY_ADDRESS {address}"):
             if port.isdigit():  # Ray would try for minutes
                 socket.create_connection((host.rpartition("/")[2], int(port)), timeout=10).close()
             self.ray.init(**how, log_to_driver=False, logging_level="ERROR")
-        except Exception as e:
-            self.ray.shutdown()
-            said = " ".join(str(e).split())[:200]
-            raise UserError(f"no Ray cluster at RAY_ADDRESS {address}: {said}") from e
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return _Result(self.ray, self._on_host.remote(self._start, *args))
+        return self._on_host.remote(self._start, *args).future()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if self._joined:
             self.ray.shutdown()
-
-
-class _Result:
-    """What a task on a cluster returned."""
-
-    def __init__(self, ray: Any, reference: Any) -> None:
-        self._ray = ray
-        self._reference = reference
-
-    def done(self) -> bool:
-        return bool(self._ray.wait([self._reference], timeout=0)[0])
-
-    def result(self) -> Any:
-        try:
-            value = self._ray.get(self._reference)
-        except self._ray.exceptions.RayError as e:
-            last = str(e).strip().splitlines()[-1]
-            raise UserError(
-                f"the Ray cluster lost a task ({type(e).__name__}: {last}); if memory ran out, use "
-                "fewer workers. Run the same command again, it continues"
-            ) from e
-        if isinstance(value, UserError):
-            raise value
-        return value
 
 
 def require() -> Any:

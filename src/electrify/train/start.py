@@ -43,7 +43,7 @@ from ..recipe import SECTION_OF, Model, Recipe, override
 from ..rules import POSITIONS, check, extending, limit
 from ..tables import DISCRIMINATOR, row_of
 from ..text.corpus import TOKENIZER, Corpus
-from ..text.tokenizer import load_tokenizer, without_code, word_edges
+from ..text.tokenizer import load_tokenizer, word_edges
 
 Starts = Mapping[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 GENERATOR = "generator"
@@ -107,7 +107,7 @@ def config_in(start: str, architecture: str) -> Any:
 
     place, safe = place_of(start)
     try:
-        with quiet(), without_code(start):
+        with quiet():
             config = AutoConfig.from_pretrained(place, **safe)
     except UserError:
         raise
