@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,11 @@ from electrify.scoring.pll import load_scorer
 @pytest.fixture
 def discriminator(models_root: Path) -> str:
     return str(models_root / "run" / "discriminator")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def by_hand(folder: str, ids: list[int]) -> list[float]:
@@ -105,6 +111,20 @@ def test_plain_lines_and_marks(discriminator: str):
     assert [line.endswith("\tyes") for line in lines] == [x >= threshold for x in p]
     lines = run(discriminator, text="the chef cooked", unit="word").splitlines()
     assert [line.split("\t")[0] for line in lines] == ["word", "the", "chef", "cooked"]
+
+
+def test_colours_on_a_terminal(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+    """The text as it is, with the words above the threshold named below it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = run(discriminator, text="The chef\x1b[2J cooked", threshold=0.0, out=Terminal())
+    assert "\x1b[" in shown  # colours, and none from the text
+    assert "\x1b[2J" not in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert plain.startswith("The chef")
+    assert "probability of at least 0" in plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run(discriminator, text="the chef", out=Terminal())
 
 
 def test_json(discriminator: str):

@@ -1,5 +1,5 @@
 """Detection: gives each token of a text its probability of being replaced, in one forward pass of a
-discriminator, and shows it as a table or as JSON.
+discriminator, and shows it as coloured text, as a table, or as JSON.
 
 Shape suffixes: B windows, L tokens of a window.
 """
@@ -7,6 +7,7 @@ Shape suffixes: B windows, L tokens of a window.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -31,6 +32,8 @@ MANY_TOKENS = 20_000
 # The most of a forward pass, unless the user says how many windows: memory grows with its slots.
 MOST_WINDOWS = 16
 MOST_SLOTS = 8192
+MOST_NAMED = 20
+FAINT = 0.05  # a probability below it is not coloured
 
 
 @dataclass(frozen=True)
@@ -171,17 +174,44 @@ def joined(text: str, found: Any, names: list[str], probabilities: list[float]) 
 def show_detection(
     detection: Detection, out: TextIO, *, threshold: float, unit: str, as_json: bool
 ) -> None:
-    """A table of tab-separated columns: the word or token, its probability of being replaced, and
-    whether that reaches the threshold; or JSON."""
+    """Coloured text on a terminal (not with NO_COLOR), otherwise a table of tab-separated
+    columns: the word or token, its probability of being replaced, and whether that reaches the
+    threshold; or JSON."""
     pieces = detection.words if unit == "word" else detection.tokens
     if as_json:
         marked = [asdict(word) for word in detection.words if word.probability >= threshold]
         # Escaped throughout, so that no character of the text can control a terminal.
         said = asdict(detection) | {"threshold": threshold, "marked": marked}
         out.write(json.dumps(said) + "\n")
+    elif out.isatty() and not os.environ.get("NO_COLOR"):
+        show_coloured(detection.text, pieces, out, threshold=threshold)
     else:
         out.write(f"{unit}\tprobability\treplaced\n")
         for piece in pieces:
             replaced = "yes" if piece.probability >= threshold else "no"
             out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
     out.flush()
+
+
+def show_coloured(text: str, pieces: tuple[Piece, ...], out: TextIO, *, threshold: float) -> None:
+    """The text on backgrounds from none at 0 to red at 1, bold and underlined from the threshold,
+    and a line that names these pieces."""
+    from rich.console import Console
+    from rich.text import Text
+
+    shown, at = Text(), 0
+    for piece in sorted(pieces, key=lambda p: p.start):
+        strong, fade = piece.probability >= threshold, round(255 * (1 - piece.probability))
+        style = "bold underline " * strong + f"black on rgb(255,{fade},{fade})"
+        plain = piece.probability < FAINT and not strong
+        start, end = max(at, piece.start), max(at, piece.end)
+        shown.append(harmless(text[at:start], keep="\n\t"))
+        shown.append(harmless(text[start:end], keep="\n\t"), style="" if plain else style)
+        at = end
+    shown.append(harmless(text[at:].rstrip(), keep="\n\t"))
+    marked = [p for p in pieces if p.probability >= threshold]
+    named = ", ".join(f"{harmless(p.token)} {p.probability:.2f}" for p in marked[:MOST_NAMED])
+    said = f"replaced with probability of at least {threshold:g}: {named or 'nothing'}"
+    console = Console(file=out, highlight=False, markup=False, emoji=False)
+    console.print(shown, soft_wrap=True)
+    console.print(Text(said, style="dim"), soft_wrap=True)
