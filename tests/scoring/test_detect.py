@@ -81,6 +81,7 @@ def test_a_long_text_is_read_in_windows_and_each_token_in_the_one_that_surrounds
 def run(
     model: str,
     *,
+    out: io.StringIO | None = None,
     stdin: bytes | None = None,
     text: str | None = None,
     file: str | None = None,
@@ -89,7 +90,7 @@ def run(
     json: bool = False,
 ) -> str:
     """What `electrify detect` prints."""
-    out = io.StringIO()
+    out = out or io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         if stdin is not None:
             patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
