@@ -27,6 +27,9 @@ from ..text.tokenizer import (
     reading_text,
     without_code,
 )
+from ..text.tokenizer import (
+    tokenised as tokenised,
+)
 from .places import check_place, must_not_be_quantised
 
 # Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
@@ -215,13 +218,6 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     must_be_steady(tokenizer, path)
     return reading_text(tokenizer)
-
-
-def tokenised(tokenizer: Any, text: str) -> Any:
-    """The tokens of a text without special ones, as the library gives them: input_ids, with a fast
-    tokenizer offset_mapping, word_ids() and tokens(). Of any length, without its warning."""
-    how = {"add_special_tokens": False, "return_offsets_mapping": tokenizer.is_fast}
-    return tokenizer(text, verbose=False, **how)
 
 
 def positions_of(model: Any) -> int:

@@ -25,7 +25,7 @@ from ..errors import UserError
 from ..exporting.loading import quiet
 from .loop import Batch, Outputs, Rows, rows_of
 from .metrics import answer_scores, score_answers, silenced, threshold_of
-from .model import Reading
+from .saved import Reading
 from .tasks import Answer, Question, TaskData
 from .texts import Problem
 

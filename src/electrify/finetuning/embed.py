@@ -46,8 +46,9 @@ class Embedder:
 
     def __init__(self, model: str, options: EmbedConfig) -> None:
         from . import loop
+        from .encoding import Truncation
         from .model import computing_in_bf16, load_encoder
-        from .texts import Texts, Truncation
+        from .texts import Texts
 
         self.device = loop.device_named(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
@@ -89,7 +90,7 @@ class SentenceEmbedder:
     def __init__(self, model: str, options: EmbedConfig) -> None:
         from ..text.tokenizer import reading_text
         from . import loop
-        from .texts import Truncation
+        from .encoding import Truncation
 
         what = f"{model} is a model of sentence-transformers ({SENTENCE_MODULES})"
         try:

@@ -12,8 +12,8 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,70 +44,14 @@ from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
 from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
-from .saved import KEY, PROBLEMS, TRAINED, class_for, kind_of
+from .encoding import Frame
+from .saved import KEY, PROBLEMS, TRAINED, Reading, class_for, kind_of
 from .tasks import Kind
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 PLAIN = "electrify_plain"
-Piece = tuple[int, int]
-"""A token and its token type."""
 
 # ------------------------------------------------------------------ encoders
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Special tokens before, between and after one text or two, with their token types, so that
-    windows of long texts get the same ones as whole texts. types: the token types of the texts.
-
-    | tokenizer | one text       | two texts              | whole text is read off |
-    |-----------|----------------|------------------------|------------------------|
-    | BERT      | [CLS] a [SEP]  | [CLS] a [SEP] b [SEP]  | the first token        |
-    | RoBERTa   | <s> a </s>     | <s> a </s> </s> b </s> | the first token        |
-    | XLNet     | a <sep> <cls>  | a <sep> b <sep> <cls>  | the last token         |
-    | GPT-2     | a              | a b                    | the last token         |
-    | OPT       | </s> a         | </s> a </s> b          | the last token         |
-
-    For a left-to-right model, the last token's state is used whatever precedes the text, because
-    only that token has seen all of it.
-    """
-
-    before: Sequence[Piece]
-    between: Sequence[Piece]
-    after: Sequence[Piece]
-    types: Sequence[int]
-
-    @classmethod
-    def of(cls, tokenizer: Any, *texts: str) -> Frame:
-        """That of as many texts, each of them a word."""
-        found = tokenizer(*texts, return_special_tokens_mask=True, return_token_type_ids=True)
-        special, types = found["special_tokens_mask"], found["token_type_ids"]
-        pieces = list(zip(found["input_ids"], types, strict=True))
-        spans = [(0, 0)]
-        for text in texts:
-            begin = special.index(0, spans[-1][1])
-            length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
-            spans.append((begin, begin + length))
-        (first, end), (second, last) = spans[1], spans[-1]
-        between = pieces[end:second] if len(texts) == 2 else []
-        return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
-
-    @property
-    def room(self) -> int:
-        """The number of tokens that the frame takes in a sequence."""
-        return len(self.before) + len(self.between) + len(self.after)
-
-    def around(self, *texts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-        """Token ids and token types of a sequence, and where each text starts in it."""
-        ids = [i for i, _ in self.before]
-        types = [t for _, t in self.before]
-        starts = list[int]()
-        for k, text in enumerate(texts):
-            starts.append(len(ids))
-            special = self.between if k + 1 < len(texts) else self.after
-            ids += [*text, *(i for i, _ in special)]
-            types += [self.types[k]] * len(text) + [t for _, t in special]
-        return ids, types, starts
 
 
 @dataclass(frozen=True)
@@ -456,20 +400,6 @@ def default_rates(hidden_size: int, *, tags: bool = False) -> tuple[float, float
 # ------------------------------------------------------------------ fine-tuned folders
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a saved model reads its texts: what decides its answers and is not in its weights. In
-    config.json under `electrify`; None if it is not known, or does not apply."""
-
-    max_seq_length: int | None = None
-    pairs: bool | None = None
-    """Whether it was trained on pairs of texts."""
-    doc_stride: int | None = None
-    max_answer_length: int | None = None
-    no_answer_threshold: float | None = None
-    """The score for "no answer" above which none is given."""
-
-
 @dataclass(frozen=True)
 class Finetuned:
     """A fine-tuned model as it is loaded. kind, labels: what it predicts."""
@@ -549,8 +479,7 @@ def load_finetuned(model: str, *, device: torch.device) -> Finetuned:
     if library.config.pad_token_id is None:  # a decoder finds the last token by it
         library.config.pad_token_id = reader.tokenizer.pad_token_id
     labels = tuple(config.id2label[k] for k in range(config.num_labels))
-    known = getattr(config, KEY, None) or {}
-    reading = Reading(**{f.name: known.get(f.name) for f in fields(Reading)})
+    reading = Reading.of(config.to_dict())
     if kind in ("regression", "answering"):
         labels = ()
     return Finetuned(model, reader, Net(library.to(device).eval()), kind, labels, reading)

@@ -22,6 +22,7 @@ from ..progress import Progress
 from ..train.machine import keep_memory, peak_memory_bytes
 from . import loop, metrics
 from .answering import Answering
+from .encoding import Truncation, text_of
 from .frozen import FrozenTagging, FrozenTexts
 from .model import (
     Reader,
@@ -37,8 +38,8 @@ from .options import SELECTION, FinetuneSettings
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
 from .tagging import Tagging
-from .tasks import MAX_SEQ_LENGTH, Example, Question, Sentence, TaskData
-from .texts import Texts, Truncation, class_weights
+from .tasks import MAX_SEQ_LENGTH, Example, TaskData
+from .texts import Texts, class_weights
 
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
@@ -323,16 +324,6 @@ def notes_on(task: TaskData, problem: Any, shown: list[Any], rows: Any) -> list[
         notes += [f"training: {cut.text()}"] * bool(cut.truncated)
     unknown = unknown_note(problem.reader, map(text_of, task.train))
     return notes + [unknown.removeprefix("warning: ")] * bool(unknown)
-
-
-def text_of(example: Any) -> str:
-    """All words of an example."""
-    match example:
-        case Sentence():
-            return " ".join(example.words)
-        case Question():
-            return f"{example.question} {example.context}"
-    return f"{example.text} {example.pair or ''}"
 
 
 # ------------------------------------------------------------------ which examples, how often

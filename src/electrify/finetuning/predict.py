@@ -18,8 +18,11 @@ from ..console import harmless
 from ..errors import UserError
 from ..exporting.places import check_place
 from ..files import read_json, written
+from ..onnx_models import is_onnx
 from ..progress import Progress, duration, say
 from ..scoring.options import given_texts
+from ..text.report import note_on_unknown
+from .encoding import Truncation, text_of
 from .new_texts import Files, Head, Item
 from .options import EmbedConfig, PredictConfig
 from .saved import KEY, kind_of
@@ -54,7 +57,7 @@ class Predictor:
         from .answering import Answering
         from .model import computing_in_bf16, load_finetuned
         from .tagging import Tagging
-        from .texts import Texts, Truncation
+        from .texts import Texts
 
         self.options = options
         self.device = loop.device_named(options.device)
@@ -133,6 +136,15 @@ class Predictor:
         return notes
 
 
+def predictor_of(model: str, options: PredictConfig) -> Predictor:
+    """Raises UserError if the model cannot be loaded."""
+    if is_onnx(model):
+        from .predict_onnx import OnnxPredictor
+
+        return OnnxPredictor(model, options)
+    return Predictor(model, options)
+
+
 def rounded(number: float) -> float:
     """To seven digits, the precision of float32."""
     return float(f"{number:.7g}")
@@ -189,7 +201,7 @@ def predict_files(options: PredictConfig) -> Summary:
         must_be_for(options, kind)
         pairs = (config.get(KEY) or {}).get("pairs")
         Files(options.files, kind, pairs=pairs, **how).check()
-    predictor = Predictor(model, options)
+    predictor = predictor_of(model, options)
     trained = predictor.model.reading.pairs
     files = Files(options.files, predictor.kind, pairs=trained, **how)
     head = files.check()
@@ -234,6 +246,11 @@ def notes_on(head: Head, trained: bool | None) -> Iterator[str]:
             yield f"{one.path} is read as columns. If it holds texts, give them as .jsonl or .csv"
 
 
+def unknown_note(reader: Any, examples: Iterable[Any]) -> str:
+    """A warning if many characters of the examples are unknown to the tokenizer, else empty."""
+    return note_on_unknown(reader.name, reader.tokenizer, map(text_of, examples))
+
+
 def tell(notes: Iterable[str]) -> None:
     """Prints those that are not empty."""
     for note in filter(None, notes):
@@ -243,6 +260,9 @@ def tell(notes: Iterable[str]) -> None:
 @contextmanager
 def threads_of(options: PredictConfig | EmbedConfig, work: Any) -> Iterator[None]:
     """Computes with the threads of --threads."""
+    if work.device is None:  # onnxruntime was given them
+        yield
+        return
     from ..train.machine import choose, computing_with
     from .loop import most_tokens
 
@@ -257,15 +277,18 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
     """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
     Shows a progress bar, and warns if many words of the first block are unknown to the
     tokenizer."""
-    from .model import unknown_note
-    from .one_run import text_of
-
     files.bytes_read = before = 0
     with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
         for block in files.blocks():
             examples = [item.example for item in block]
             if before == 0:
-                tell([unknown_note(work.reader, map(text_of, examples))])
+                tell(
+                    [
+                        note_on_unknown(
+                            work.reader.name, work.reader.tokenizer, map(text_of, examples)
+                        )
+                    ]
+                )
             read = (files.bytes_read - before) / MEGABYTE
             before = files.bytes_read
             yield block, work(examples, lambda share, read=read: progress.advance(share * read))
@@ -377,7 +400,7 @@ def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
     """options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
     `PredictConfig`. Raises UserError."""
     config = PredictConfig(model=os.fspath(model), files=(), **options)
-    return Predictor(config.model, config)
+    return predictor_of(config.model, config)
 
 
 def predict(
@@ -385,13 +408,17 @@ def predict(
 ) -> list[Prediction]:
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
-    from .model import unknown_note
-    from .one_run import text_of
-
     examples = _examples(predictor.kind, texts, pairs)
     tell([pairs_warning(predictor.model.reading.pairs, pairs is not None)])
     found = predictor(examples)
-    tell([unknown_note(predictor.reader, map(text_of, examples)), *predictor.notes()])
+    tell(
+        [
+            note_on_unknown(
+                predictor.reader.name, predictor.reader.tokenizer, map(text_of, examples)
+            ),
+            *predictor.notes(),
+        ]
+    )
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import UserError
@@ -27,9 +28,29 @@ PROBLEMS: dict[Kind, str] = {
 }
 """The kinds of text tasks and the names that the library has for them."""
 KEY = "electrify"
-"""The key in config.json of how a model reads its texts (model.Reading)."""
+"""The key in config.json of how a model reads its texts (Reading)."""
 TRAINED = "fine-tuned"
 """The part in the mark of a model that `electrify finetune` saved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a saved model reads its texts: what decides its answers and is not in its weights. In
+    config.json under `electrify`; None if it is not known, or does not apply."""
+
+    max_seq_length: int | None = None
+    pairs: bool | None = None
+    """Whether it was trained on pairs of texts."""
+    doc_stride: int | None = None
+    max_answer_length: int | None = None
+    no_answer_threshold: float | None = None
+    """The score for "no answer" above which none is given."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Reading:
+        """That in the config.json of a model."""
+        known = config.get(KEY) or {}
+        return cls(**{f.name: known.get(f.name) for f in fields(cls)})
 
 
 def class_for(kind: Kind) -> str:

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..exporting.loading import quiet
 from . import metrics
+from .encoding import encoded
 from .loop import Batch, Outputs, rows_of
-from .model import Reader, Reading, with_fresh_head
+from .model import Reader, with_fresh_head
+from .saved import Reading
 from .tasks import TASKS, Example, Kind, TaskData
 
 MOST_COLUMNS = 100
@@ -189,19 +190,6 @@ class Texts(Problem):
         return self.labels[int(example.label)]
 
 
-def encoded(reader: Reader, examples: Sequence[Example], **options: Any) -> Any:
-    """Token ids and types of texts or pairs."""
-    with quiet():  # the library warns of texts that are too long
-        return reader.tokenizer(
-            [e.text for e in examples],
-            [e.pair or "" for e in examples] if examples[0].pair is not None else None,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=reader.segments,
-            **options,
-        )
-
-
 def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
     """weights_C: how much each class counts, 1 on average over the examples."""
     targets_B = targets_B.long()
@@ -229,45 +217,3 @@ def class_weights(task: TaskData) -> Tensor:
     # Even what never occurs has a weight, which nothing uses.
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
-
-
-class Truncation:
-    """Counts the texts that were truncated to `length` tokens for a model."""
-
-    def __init__(self, reader: Reader, length: int) -> None:
-        self.reader = reader
-        self.length = length
-        self.clear()
-
-    def clear(self) -> None:
-        self.texts = self.truncated = self.longest = 0
-
-    def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
-        """Counts texts whose rows have these lengths. Only those of full length are tokenised
-        again."""
-        self.texts += len(examples)
-        full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
-        if full:
-            wanted = [len(ids) for ids in encoded(self.reader, full)["input_ids"]]
-            self.truncated += sum(n > self.length for n in wanted)
-            self.longest = max(self.longest, *wanted)
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "truncated": self.truncated,
-            "max_seq_length": self.length,
-            "longest_text_in_tokens": self.longest if self.truncated else None,
-        }
-
-    def text(self) -> str:
-        """One sentence and what to do; empty if nothing was truncated."""
-        if not self.truncated:
-            return ""
-        share = f"{self.truncated / self.texts:.1%}"
-        fact = f"{share} of the texts ({self.truncated:,} of {self.texts:,}) were truncated to "
-        most = self.reader.made_for
-        if self.longest <= most:
-            return f"{fact}{self.length} tokens. --max-seq-length {self.longest} holds all of them"
-        limit = "" if self.length == most else f". --max-seq-length {most} is the model's maximum"
-        longest = f"The longest has {self.longest:,}: split such texts"
-        return f"{fact}{self.length} tokens{limit}. {longest}"

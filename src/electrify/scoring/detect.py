@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-import torch
+import numpy as np
 
-from ..architectures import exported_as
-from ..architectures.architecture import Architecture
 from ..console import harmless
 from ..errors import UserError, need
-from ..exporting.loading import load_config, load_tokenizer, load_weights, tokenised
 from ..exporting.places import mark_of
+from ..onnx_models import is_onnx, padded
 from ..progress import say
 from ..tables import class_at
 from ..text.report import note_on_unknown
-from ..train.machine import Threads, choose, computing_with
+from ..text.tokenizer import tokenised
 from .options import DetectConfig, given_texts
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
@@ -37,6 +36,7 @@ MOST_SLOTS = 8192
 OVERLAP = 4
 MOST_NAMED = 20
 
+Array = np.ndarray[Any, Any]
 Window = tuple[int, int, int]  # the number of a text, and the tokens of it from start to stop
 
 
@@ -67,8 +67,38 @@ class Detector:
     model: str
     network: Any
     tokenizer: Any
-    architecture: Architecture
-    """Reads the logits of the network."""
+    architecture: Any = None
+    """The Architecture that reads the logits of the network; None of a graph."""
+
+    @property
+    def positions(self) -> int:
+        """The most tokens of a window, special ones included."""
+        return self.architecture.shape_of(self.network.config).max_position_embeddings
+
+    def probabilities(self, ids_BL: Array, mask_BL: Array) -> Array:
+        """Of each token of padded rows that it was replaced, [B, L]."""
+        import torch
+
+        with torch.inference_mode():
+            output = self.network(
+                input_ids=torch.from_numpy(ids_BL), attention_mask=torch.from_numpy(mask_BL)
+            )
+            return self.architecture.binary_logits(output).sigmoid().numpy()
+
+    def computing(self, threads: str, tokens: int, most: int) -> AbstractContextManager[Any]:
+        """The context in which it computes. threads: see `DetectConfig`; tokens: of all windows;
+        most: of a forward pass."""
+        import torch
+
+        from ..train.machine import Threads, choose, computing_with
+
+        chosen = Threads(torch.get_num_threads(), "own")
+        if threads != "auto" or tokens >= MANY_TOKENS:
+            how: dict[str, Any] = {"device": torch.device("cpu"), "bf16": False}
+            chosen = choose(threads, width=self.network.config.hidden_size, tokens=most, **how)
+            if chosen.text():
+                say(chosen.text())
+        return computing_with(chosen)
 
 
 def detect(
@@ -90,8 +120,7 @@ def detect(
         model=model, max_seq_length=max_seq_length, batch_size=batch_size, threads=threads
     )
     texts = given_texts(texts)
-    discriminator, tokenizer, known = detector.network, detector.tokenizer, detector.architecture
-    positions = known.shape_of(discriminator.config).max_position_embeddings
+    tokenizer, positions = detector.tokenizer, detector.positions
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
@@ -108,22 +137,12 @@ def detect(
         for i, found in enumerate(encoded)
         for start, stop in windows_of(len(found["input_ids"]), size=length - 2)
     ]
-    chosen = Threads(torch.get_num_threads(), "own")
-    if options.threads != "auto" or sum(stop - start for _, start, stop in windows) >= MANY_TOKENS:
-        chosen = choose(
-            options.threads,
-            device=torch.device("cpu"),
-            width=discriminator.config.hidden_size,
-            tokens=batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS),
-            bf16=False,
-        )
-        if chosen.text():
-            say(chosen.text())
-    with computing_with(chosen):
+    tokens = sum(stop - start for _, start, stop in windows)
+    most = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
+    with detector.computing(options.threads, tokens, most):
         ids = [found["input_ids"] for found in encoded]
-        batches = batches_of(windows, batch_size)
-        probabilities = read_windows(discriminator, tokenizer, known, ids, batches)
-    finite = all(bool(p.isfinite().all()) for p in probabilities)
+        probabilities = read_windows(detector, ids, batches_of(windows, batch_size))
+    finite = all(np.isfinite(p).all() for p in probabilities)
     need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
     names = tokenizer.original.convert_ids_to_tokens
     return [
@@ -132,13 +151,22 @@ def detect(
     ]
 
 
-def load_detector(model: str, architecture: str | None = None) -> Detector:
+def load_detector(
+    model: str, architecture: str | None = None, *, threads: str = "auto"
+) -> Detector:
     """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
-    imported.
+    imported. threads: of a folder with model.onnx.
 
     Raises UserError if the replaced-token head is missing; the library would fill it with random
     numbers.
     """
+    if is_onnx(model):
+        from .detect_onnx import OnnxDetector
+
+        return OnnxDetector.of(model, threads)
+    from ..architectures import exported_as
+    from ..exporting.loading import load_config, load_tokenizer, load_weights
+
     if architecture:
         class_at(architecture)  # now `exported_as` knows it
     config, mark = load_config(model), mark_of(model)
@@ -223,31 +251,22 @@ def batches_of(windows: list[Window], batch_size: int | None) -> Iterator[list[W
 
 
 def read_windows(
-    discriminator: Any,
-    tokenizer: Any,
-    architecture: Architecture,
-    ids: list[list[int]],
-    batches: Iterable[list[Window]],
-) -> list[torch.Tensor]:
+    detector: Detector, ids: list[list[int]], batches: Iterable[list[Window]]
+) -> list[Array]:
     """The probability of each token of each text, from the window that surrounds it best."""
-    probabilities = [torch.zeros(len(of_text)) for of_text in ids]
-    depths = [torch.full((len(of_text),), -1) for of_text in ids]
+    tokenizer = detector.tokenizer
+    probabilities = [np.zeros(len(of_text), np.float32) for of_text in ids]
+    depths = [np.full(len(of_text), -1) for of_text in ids]
     for batch in batches:
         rows = [
             [tokenizer.cls_token_id, *ids[i][start:stop], tokenizer.sep_token_id]
             for i, start, stop in batch
         ]
-        longest = max(map(len, rows))
-        pad = [tokenizer.pad_token_id]
-        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
-        mask_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-        with torch.inference_mode():
-            output = discriminator(input_ids=ids_BL, attention_mask=mask_BL.long())
-            p_BL = architecture.binary_logits(output).sigmoid()
+        p_BL = detector.probabilities(*padded(rows, tokenizer.pad_token_id))
         for (i, start, stop), p_L in zip(batch, p_BL, strict=True):
             # A token sees more of its surroundings the farther it is from the edges of its window.
-            place = torch.arange(stop - start)
-            inside = torch.minimum(place, place.flip(0))
+            place = np.arange(stop - start)
+            inside = np.minimum(place, place[::-1])
             better = inside > depths[i][start:stop]
             probabilities[i][start:stop][better] = p_L[1 : 1 + stop - start][better]
             depths[i][start:stop][better] = inside[better]
