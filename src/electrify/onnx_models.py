@@ -7,7 +7,7 @@ Shape suffixes: N rows, B rows of a batch, L tokens, S slots of a batch, C class
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,11 @@ def softmax(x: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def replaced_logits(logits: Array) -> Array:
-    """The logit of "replaced", [B, L], of one logit a token or of two (original, replaced)."""
-    return logits if logits.ndim == 2 else logits[..., 1] - logits[..., 0]
+def probabilities(logits: Array, config: Mapping[str, Any], mark: Mapping[str, Any]) -> Array:
+    """What outputs stand for, by config.json and mark: of a detecting head [B, L], of others in
+    the shape of the logits; the values of a regression as they are."""
+    if mark.get("logits") == "replaced":  # one logit a token, or two (original, replaced)
+        return sigmoid(logits if logits.ndim == 2 else logits[..., 1] - logits[..., 0])
+    if config.get("problem_type") == "multi_label_classification":
+        return sigmoid(logits)
+    return logits if logits.shape[-1] == 1 else softmax(logits)

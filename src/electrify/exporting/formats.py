@@ -4,7 +4,6 @@ folder: a graph for onnxruntime, or a folder of sentence-transformers."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from ..tables import DISCRIMINATOR
 from ..train import CONFIG
 from .folder import FILES, export
 from .loading import load_config, load_tokenizer, positions_in
-from .places import MARK, check_place, model_in
+from .places import MARK, check_place, mark_of, model_in
 
 Format = Literal["hf", "onnx", "sentence-transformers"]
 MAX_SEQ_LENGTH = 512
@@ -33,31 +32,31 @@ def export_as(
     quantize: Literal["none", "int8"],
 ) -> str:
     """Exports a network of a run, or a Hugging Face folder in another format. Returns what was
-    written, for the user."""
-    makers: dict[str, Callable[[str], str]] = {
-        "onnx": lambda model: _onnx(model, output_dir, quantize),
-        "sentence-transformers": lambda model: sentence_transformer(model, Path(output_dir)),
-    }
+    written, for the user. Raises UserError."""
     if format == "hf":
         return str(export(name, output_dir, part=part, step=step))
-    if not (Path(name) / CONFIG).is_file():
-        need(step is None and part == DISCRIMINATOR, f"--part and --step are for runs, not {name}")
-        return makers[format](model_in(name))
+    target = Path(output_dir)
+    must_be_ours(target, MARK)
+    earlier = mark_of(output_dir) if target.is_dir() else {}
+    same = not earlier or earlier.get("format") == format
+    need(same, f"{target} holds another model", "choose another --output-dir")
     with TemporaryDirectory() as made:
-        return makers[format](str(export(name, Path(made) / part, part=part, step=step)))
+        if (Path(name) / CONFIG).is_file():
+            model = str(export(name, Path(made) / part, part=part, step=step))
+        else:
+            need(step is None and part == DISCRIMINATOR, "--part and --step are for runs")
+            model = model_in(name)
+            check_place(model)
+        if format == "sentence-transformers":
+            return sentence_transformer(model, target)
+        from .onnx import export_onnx
 
-
-def _onnx(model: str, output_dir: str, quantize: Literal["none", "int8"]) -> str:
-    from .onnx import export_onnx
-
-    return export_onnx(model, output_dir, quantize=quantize)
+        return export_onnx(model, target, quantize=quantize)
 
 
 def sentence_transformer(model: str, target: Path) -> str:
     """Writes a copy of a Hugging Face folder that SentenceTransformer loads as the encoder of
     `electrify embed`: the mean of the states of all tokens. Raises UserError."""
-    must_be_ours(target, MARK)
-    check_place(model)
     source = Path(model)
     need(source.is_dir(), f"{model} is no folder here. Download it first (hf download)")
     config: Any = load_config(model)
@@ -75,6 +74,7 @@ def sentence_transformer(model: str, target: Path) -> str:
         MODULES: modules,
         "1_Pooling/config.json": pooling,
         "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        MARK: mark_of(model) | {"format": "sentence-transformers"},
     }
     with written(target.resolve()) as new:
         (new / "1_Pooling").mkdir(parents=True)

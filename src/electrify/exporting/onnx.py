@@ -11,12 +11,10 @@ Shape suffixes: B rows of a batch, L tokens.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import logging
-import statistics
-import subprocess
 import tarfile
+import typing
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,23 +28,14 @@ from torch import Tensor, nn
 from ..architectures import exported_as
 from ..console import size
 from ..errors import failing_as, need
-from ..files import json_text, must_be_ours, written
-from ..onnx_models import (
-    GRAPH,
-    SEGMENTS,
-    Array,
-    OnnxModel,
-    padded,
-    replaced_logits,
-    sigmoid,
-    softmax,
-)
+from ..files import json_text, written
+from ..onnx_models import GRAPH, SEGMENTS, OnnxModel, padded, probabilities
 from ..text.pydocs import docstrings
 from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
 from .agreement import ExportError
 from .loading import load_config, load_tokenizer, load_weights, made_for, quiet
-from .places import MARK, check_place, mark_of
+from .places import MARK, mark_of
 
 Quantization = Literal["none", "int8"]
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -63,29 +52,12 @@ TEXT_TOKENS = 128
 """Passages on which the loss of quantization is measured, and the tokens of each."""
 
 
-def must_be_installed() -> None:
-    """Raises UserError if a package of the extra is missing."""
+def export_onnx(model: str, target: Path, *, quantize: Quantization = "none") -> str:
+    """Writes the graph of a model folder or Hub id with its tokenizer. Returns what was compared,
+    for the user. Raises UserError if the model has no head or cannot be exported, ExportError if
+    onnxruntime does not compute the same."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     need(not missing, f"--format onnx needs {', '.join(missing)}: pip install 'electrify[onnx]'")
-
-
-def export_onnx(model: str, output_dir: str | Path, *, quantize: Quantization = "none") -> str:
-    """Writes the graph of a model folder or Hub id with its tokenizer into `output_dir`. Returns
-    what was compared, for the user.
-
-    Raises UserError if the model has no head or cannot be exported, or if `output_dir` holds
-    something else; ExportError if onnxruntime does not compute the same.
-    """
-    must_be_installed()
-    target = Path(output_dir)
-    must_be_ours(target, MARK)
-    earlier = mark_of(str(target)) if target.is_dir() else {}
-    need(
-        not earlier or earlier.get("format") == "onnx",
-        f"{target} holds another model ({earlier.get('part')})",
-        "choose another --output-dir",
-    )
-    check_place(model)
     network, tokenizer = load_network(model)
     kind, positions = type(network).__name__, made_for(network)
     mark = mark_of(model) | {"format": "onnx", "class": kind}
@@ -97,7 +69,7 @@ def export_onnx(model: str, output_dir: str | Path, *, quantize: Quantization = 
         write_tokenizer(new, tokenizer.original, positions)
         with quiet():
             network.config.save_pretrained(new)
-        graph = Graph(network, segments=reads_segments(network))
+        graph = Graph(network)
         write_graph(new / GRAPH, graph, positions)
         with failing_as("onnxruntime cannot run this model"):
             exact = OnnxModel.of(str(new), "auto")
@@ -142,19 +114,16 @@ def load_network(model: str) -> tuple[Any, Any]:
     return network, tokenizer
 
 
-def reads_segments(network: Any) -> bool:
-    """Whether a network tells token types apart."""
-    several = (getattr(network.config, "type_vocab_size", None) or 0) > 1
-    return several and SEGMENTS in inspect.signature(network.base_model.forward).parameters
-
-
 class Graph(nn.Module):
     """A network as a function of tensors: input_ids, attention_mask and, if it has segments,
     token_type_ids [B, L] -> logits, or start_logits and end_logits."""
 
-    def __init__(self, network: Any, *, segments: bool) -> None:
+    def __init__(self, network: Any) -> None:
         super().__init__()
         self.network = network
+        several = (getattr(network.config, "type_vocab_size", None) or 0) > 1
+        read = inspect.signature(network.base_model.forward).parameters
+        segments = several and SEGMENTS in read
         self.inputs = ["input_ids", "attention_mask", *[SEGMENTS] * segments]
         self.outputs = ["logits"]
         if type(network).__name__.endswith("ForQuestionAnswering"):
@@ -204,6 +173,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
 def compared(model: OnnxModel, graph: Graph, positions: int) -> tuple[float, list[str]]:
     """The largest difference between onnxruntime and torch over real tokens, and the shapes of the
     batches. Raises ExportError if it exceeds TOLERANCE."""
+    of_texts = type(graph.network).__name__.endswith("ForSequenceClassification")
     rng, vocabulary = np.random.default_rng(0), model.config["vocab_size"]
     worst, shapes = 0.0, list[str]()
     for rows, most in SHAPES:
@@ -220,9 +190,9 @@ def compared(model: OnnxModel, graph: Graph, positions: int) -> tuple[float, lis
         inputs = [torch.from_numpy(x) for x in (ids_BL, mask_BL, types_BL)[: len(graph.inputs)]]
         with torch.inference_mode():
             wanted = graph(*inputs)
-        for a_BL, b_BL in zip(model.outputs(ids_BL, mask_BL, types_BL), wanted, strict=True):
-            a, b = of_tokens(a_BL, mask_BL, graph), of_tokens(b_BL.numpy(), mask_BL, graph)
-            need(a.shape == b.shape, f"{shape}: onnxruntime gives {a.shape}, torch {b.shape}")
+        at = slice(None) if of_texts else mask_BL > 0
+        for ours, theirs in zip(model.outputs(ids_BL, mask_BL, types_BL), wanted, strict=True):
+            a, b = ours[at], theirs.numpy()[at]
             worst = max(worst, float(np.abs(a - b).max() / max(1.0, np.abs(b).max())))
     if not worst <= TOLERANCE:
         raise ExportError(
@@ -230,12 +200,6 @@ def compared(model: OnnxModel, graph: Graph, positions: int) -> tuple[float, lis
             f"{', '.join(shapes)} tokens); nothing was written"
         )
     return worst, shapes
-
-
-def of_tokens(found: Array, mask_BL: Array, graph: Graph) -> Array:
-    """The outputs of real tokens; of whole texts as they are."""
-    of_texts = type(graph.network).__name__.endswith("ForSequenceClassification")
-    return found if of_texts else found[mask_BL > 0]
 
 
 # ------------------------------------------------------------------ int8
@@ -259,8 +223,8 @@ def loss_of(exact: OnnxModel, quantized: OnnxModel, mark: Mapping[str, Any]) -> 
     """How far the probabilities (the values of a regression) of two models differ on passages of
     Python's documentation, or on random ids if the tokenizer does not know its words."""
     tokenizer = exact.tokenizer
-    files = (Path(module.__file__ or "") for module in (argparse, statistics, tarfile, subprocess))
-    texts = [text for file in files for text in docstrings(file)[: TEXTS // 4]]
+    files = [Path(str(module.__file__)) for module in (tarfile, typing)]
+    texts = [text for file in files for text in docstrings(file)][:TEXTS]
     length = min(TEXT_TOKENS, exact.positions)
     rows = tokenizer(texts, truncation=True, max_length=length)["input_ids"]
     if note_on_unknown(exact.name, tokenizer, texts):
@@ -269,22 +233,11 @@ def loss_of(exact: OnnxModel, quantized: OnnxModel, mark: Mapping[str, Any]) -> 
     differences = []
     for row in rows:
         inputs = padded([row], 0)
-        pairs = zip(exact.outputs(*inputs), quantized.outputs(*inputs), strict=True)
-        differences += [
-            np.abs(judged(a, exact.config, mark) - judged(b, exact.config, mark)).ravel()
-            for a, b in pairs
-        ]
+        for pair in zip(exact.outputs(*inputs), quantized.outputs(*inputs), strict=True):
+            a, b = (probabilities(logits, exact.config, mark) for logits in pair)
+            differences.append(np.abs(a - b).ravel())
     every = np.concatenate(differences)
     return {"largest_loss": float(every.max()), "mean_loss": float(every.mean())}
-
-
-def judged(logits: Array, config: Mapping[str, Any], mark: Mapping[str, Any]) -> Array:
-    """The probabilities that outputs stand for, or the values of a regression."""
-    if mark.get("logits") == "replaced":
-        return sigmoid(replaced_logits(logits))
-    if config.get("problem_type") == "multi_label_classification":
-        return sigmoid(logits)
-    return logits if logits.shape[-1] == 1 else softmax(logits)
 
 
 # ------------------------------------------------------------------ card
@@ -310,21 +263,18 @@ found = tokenizer(["a text", "another one"], padding=True, return_tensors="np")
 inputs = {{put.name: found[put.name].astype("int64") for put in session.get_inputs()}}
 print(session.run(None, inputs))
 ```
+
+`electrify detect` (discriminators) and `electrify predict` (fine-tuned models, except those for
+questions) run such folders without PyTorch: `pip install 'electrify[onnx]'`.
 """
-COMMAND = "\n`electrify {}` runs the folder without PyTorch (`pip install 'electrify[onnx]'`).\n"
 
 
 def card(mark: Mapping[str, Any], graph: Graph, positions: int, report: list[str]) -> str:
     """README.md."""
-    command = {"replaced": "detect FOLDER TEXT", None: "predict FOLDER FILE"}.get(
-        mark.get("logits")
-    )
     said = {"inputs": graph.inputs, "outputs": graph.outputs}
-    text = CARD.format(
+    return CARD.format(
         kind=mark["class"],
         positions=positions,
-        report="\n".join(f"\n- {line}" for line in report),
+        report="".join(f"\n- {line}" for line in report),
         **{key: ", ".join(f"`{name}`" for name in names) for key, names in said.items()},
     )
-    answers = "logits" not in graph.outputs
-    return text if command is None or answers else text + COMMAND.format(command)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import need
-from ..onnx_models import OnnxModel, sigmoid, softmax
+from ..onnx_models import OnnxModel, probabilities
 from .encoding import Frame, Truncation, encoded, pieces_of, windows
 from .options import PredictConfig
 from .predict import After, Prediction, Predictor, must_be_for, rounded
@@ -64,12 +64,12 @@ class OnnxPredictor(Predictor):
         self.truncation.add(examples, list(map(len, rows)))
         if self.kind == "regression":
             return [{"predicted_value": rounded(value)} for value in logits_NC[:, 0].tolist()]
+        chosen = logits_NC.argmax(-1)
         if self.kind == "multilabel":
             threshold = self.options.threshold or 0.5
             chosen = logits_NC > math.log(threshold / (1 - threshold))
-            return list(map(self._labels, chosen.tolist(), sigmoid(logits_NC).tolist()))
-        best_N, sure_NC = logits_NC.argmax(-1), softmax(logits_NC)
-        return list(map(self._labels, best_N.tolist(), sure_NC.tolist()))
+        sure_NC = probabilities(logits_NC, self.graph.config, {})
+        return list(map(self._labels, chosen.tolist(), sure_NC.tolist()))
 
     def _tagged(self, sentences: list[Sentence], after: After) -> list[Prediction]:
         """The mean of the logits of a word's tokens decides, as in tagging.py."""

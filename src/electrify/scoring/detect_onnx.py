@@ -9,8 +9,11 @@ from typing import Any
 
 from ..errors import need
 from ..exporting.places import mark_of
-from ..onnx_models import Array, OnnxModel, replaced_logits, sigmoid
+from ..onnx_models import Array, OnnxModel, probabilities
 from .detect import Detector
+
+REPLACED = {"logits": "replaced"}
+"""In the mark of a graph that detects."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class OnnxDetector(Detector):
     def of(cls, model: str, threads: str = "auto") -> OnnxDetector:
         """Raises UserError for a graph of another network."""
         need(
-            mark_of(model).get("logits") == "replaced",
+            REPLACED.items() <= mark_of(model).items(),
             f"{model}: the graph has no replaced-token head. Export the discriminator of a run",
         )
         graph = OnnxModel.of(model, threads)
@@ -33,7 +36,7 @@ class OnnxDetector(Detector):
 
     def probabilities(self, ids_BL: Array, mask_BL: Array) -> Array:
         (logits,) = self.network.outputs(ids_BL, mask_BL)
-        return sigmoid(replaced_logits(logits))
+        return probabilities(logits, {}, REPLACED)
 
     def computing(self, threads: str, tokens: int, most: int) -> AbstractContextManager[Any]:
         return nullcontext()
