@@ -1,9 +1,9 @@
 """A forward pass of a discriminator on one thread: torch against onnxruntime in float32 and int8.
 
-    OMP_NUM_THREADS=1 python benchmarks/onnx_speed.py [--model FOLDER] [--lengths 32,128,512]
-        [--batches 1,8,32] [--rounds 5] [--quick] [--json FILE]
+    OMP_NUM_THREADS=1 python benchmarks/onnx_speed.py [--size small | --model FOLDER]
+        [--lengths 32,128,512] [--batches 1,8,32] [--rounds 5] [--quick] [--json FILE]
 
-Without --model it is ELECTRA-Small's shape with random weights. torch is the library's class as
+Without --model it is the shape of electra-SIZE with random weights. torch is the library's class as
 `electrify detect` runs it. Rows are full. Times are CPU times of this process, so that a busy
 neighbour counts only through the caches that it takes. Sides take turns, and a ratio is the median
 over rounds of the pair of one round.
@@ -29,24 +29,25 @@ from electrify.exporting.onnx import export_onnx
 from electrify.onnx_models import OnnxModel
 from electrify.scoring.detect import load_detector
 
-SMALL = {"num_hidden_layers": 12, "hidden_size": 256, "num_attention_heads": 4}
-SMALL |= {"intermediate_size": 1024, "embedding_size": 128}
-TINY = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2}
+SIZES = {"tiny": (4, 128, 4, 512), "small": (12, 256, 4, 1024), "quick": (1, 32, 2, 64)}
+"""Layers, hidden size, heads and intermediate size, those of the recipes electra-*."""
 VOCABULARY = 30522
 LEAST_SECONDS = 0.3
 """Of a side in a round: short passes are repeated."""
 
 
-def random_model(folder: Path, shape: dict[str, int]) -> Path:
+def random_model(folder: Path, size: str) -> Path:
     """A discriminator with random weights, and a tokenizer of as many words."""
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = [*names, *(f"w{k}" for k in range(VOCABULARY - len(names)))]
+    roles = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*roles, *(f"w{k}" for k in range(VOCABULARY - len(roles)))]
     tokenizer = Tokenizer(models.WordLevel({w: k for k, w in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    special = {f"{name[1:-1].lower()}_token": name for name in names}
+    special = {f"{name[1:-1].lower()}_token": name for name in roles}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     torch.manual_seed(0)
-    ElectraForPreTraining(ElectraConfig(vocab_size=VOCABULARY, **shape)).save_pretrained(folder)
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    config = ElectraConfig(vocab_size=VOCABULARY, **dict(zip(names, SIZES[size], strict=True)))
+    ElectraForPreTraining(config).save_pretrained(folder)
     return folder
 
 
@@ -71,6 +72,7 @@ def timed(run: Callable[[], Any], repeats: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model")
+    parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--lengths", default="32,128,512")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=5)
@@ -83,8 +85,8 @@ def main() -> None:
         lengths, batches, given.rounds = [8], [2], 1
     shown, kept, rng = [], [], np.random.default_rng(0)
     with TemporaryDirectory() as made:
-        random = TINY if given.quick else SMALL
-        model = Path(given.model or random_model(Path(made) / "model", random))
+        size = "quick" if given.quick else given.size
+        model = Path(given.model or random_model(Path(made) / "model", size))
         sides = sides_of(model, Path(made))
         for length in lengths:
             for rows in batches:

@@ -10,13 +10,12 @@ from tyro.conf import Positional
 from .console import size
 from .errors import UserError
 from .exporting.places import MARK, model_in
-from .onnx_models import GRAPH
 from .progress import show
 from .text.tokenizer import TOKENIZER_FILES
 from .values import Options
 
 CONFIG = "config.json"
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", GRAPH)
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
 PATTERNS = (
     *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", MARK, "README.md", *TOKENIZER_FILES),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
@@ -74,7 +73,7 @@ def files_of(folder: Path) -> list[Path]:
     names = {f.name for f in found if f.parent == folder}
     if CONFIG not in names or not names.intersection(WEIGHTS):
         raise UserError(
-            f"{folder} holds no model ({CONFIG} with {WEIGHTS[0]} or {GRAPH}). Name a run, an "
+            f"{folder} holds no model ({CONFIG} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, an "
             "export or a fine-tuned model"
         )
     return found
