@@ -240,13 +240,13 @@ class Predictor:
         model = load_finetuned(options.model, device=self.device)
         self.reader, self.net = model.reader, model.net
         self.kind: Kind = model.kind
-        self.labels, self.noted = model.labels, model.reading
+        self.labels, self.reading = model.labels, model.reading
         must_be_for(options, self.kind)
         if self.bf16:
             computing_in_bf16(self.net.encoder)
         none = options.no_answer_threshold
-        self.none_above = self.noted.get("no_answer_threshold") if none is None else none
-        wanted = options.max_seq_length or self.noted.get("max_seq_length")
+        self.none_above = self.reading.get("no_answer_threshold") if none is None else none
+        wanted = options.max_seq_length or self.reading.get("max_seq_length")
         length = self.reader.fitting(wanted, MAX_SEQ_LENGTH[self.kind])
         how: dict[str, Any] = {"max_seq_length": length, "device": self.device}
         made = {"tagging": Tagging, "answering": Answering}.get(self.kind, Texts)
@@ -528,7 +528,7 @@ def predict(
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
-    tell([pairs_warning(predictor.noted.get("pairs"), pairs is not None)])
+    tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
     found = predictor(examples)
     tell([unknown_note(predictor, examples), predictor.truncation.text()])
     return found

@@ -37,8 +37,8 @@ class OnnxPredictor(Predictor):
         must_be_for(options, self.kind)
         names = graph.config["id2label"]
         self.labels = tuple(names[str(k)] for k in range(len(names)))
-        self.noted = graph.config.get(KEY) or {}
-        wanted = options.max_seq_length or self.noted.get("max_seq_length")
+        self.reading = graph.config.get(KEY) or {}
+        wanted = options.max_seq_length or self.reading.get("max_seq_length")
         self.length = fitting(name, graph.positions, wanted, MAX_SEQ_LENGTH[self.kind])
         self.examples = 0
         self.truncation = Truncation(graph, self.length)
