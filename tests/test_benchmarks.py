@@ -52,6 +52,7 @@ def rows(out: str) -> list[list[str]]:
         ("length.py", ["--picture", "p.png"], ["9 x 64", "2 x 300"]),
         ("loader.py", [], None),
         ("busy.py", [], None),
+        ("onnx_speed.py", [], ["2 x 8"]),
     ],
 )
 def test_a_script(tmp_path: Path, script: str, more: list[str], first: list[str] | None) -> None:

@@ -41,6 +41,7 @@ from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest
 from .progress import aligned, say, show, show_progress
 from .rules import counted
 from .tables import DISCRIMINATOR
+from .train import CONFIG
 from .train.signals import SAVED_EXIT, Stop
 from .values import Count, Natural, Options, kinds, plain_kind
 
@@ -48,7 +49,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("text.options:Prepare", "Tokenise text into a corpus of shards"),
     "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
     "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
-    "export": ("cli:Export", "Export a run as a Hugging Face folder"),
+    "export": ("cli:Export", "Export a run or model (Hugging Face, ONNX, sentence-transformers)"),
+    "push": ("push:Push", "Upload a model folder to the Hugging Face Hub"),
     "finetune": (
         "finetuning.options:FinetuneConfig",
         "Fine-tune encoders on a task with several seeds",
@@ -466,27 +468,40 @@ class Recipes(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export(Options):
-    """Which network of a run is exported, and where to."""
+    """Which network is exported, in which format, and where to."""
 
-    run: tyro.conf.Positional[str]
-    """Folder made by `electrify pretrain`."""
+    model: tyro.conf.Positional[str]
+    """Run. With --format onnx or sentence-transformers also a Hugging Face folder, such as a
+    fine-tuned model."""
     output_dir: str
     """Folder to write: new, empty, or an earlier export, which is replaced."""
     part: str = DISCRIMINATOR
-    """Network: discriminator (of a bert run too), generator, corrector or selector."""
-    format: typing.Literal["hf"] = "hf"
-    """hf: config.json, model.safetensors (float32), tokenizer files, README.md."""
+    """Network of a run: discriminator (of a bert run too), generator, corrector or selector."""
+    format: typing.Literal["hf", "onnx", "sentence-transformers"] = "hf"
+    """hf: config.json, model.safetensors (float32), tokenizer files, README.md. onnx: model.onnx,
+    for detect, predict and onnxruntime. sentence-transformers: hf with mean pooling."""
+    quantize: typing.Literal["none", "int8"] = "none"
+    """--format onnx: weights of matrix products in int8. The loss is measured and printed."""
     step: Natural | None = None
-    """Checkpoint to export [default: the newest complete one]."""
+    """Checkpoint of a run to export [default: the newest complete one]."""
+
+    def check(self) -> None:
+        if self.quantize != "none" and self.format != "onnx":
+            raise UserError("quantize is for --format onnx")
 
     def __call__(self) -> int:
-        from .exporting.places import must_be_run
+        from .exporting.places import check_place, model_in, must_be_run
 
-        must_be_run(Path(self.run))  # before torch is imported
+        run = Path(self.model)  # before torch is imported
+        if self.format == "hf" or (run / CONFIG).is_file():
+            must_be_run(run)
+        else:
+            check_place(model_in(self.model))
 
-        from .exporting.folder import export
+        from .exporting.formats import export_as
 
-        show(export(self.run, output_dir=self.output_dir, part=self.part, step=self.step))
+        how = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        show(export_as(how.pop("model"), **how))
         return 0
 
 

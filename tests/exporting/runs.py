@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -56,6 +57,14 @@ MLM = Recipe(
     data=Data(max_seq_length=16),
     train=_TRAIN,
 )
+
+_FULL = {"embedding_size": _MODEL.hidden_size, "generator_size": 1.0}
+ENCODERS: dict[str, dict[str, Any]] = {
+    "electra": {},
+    "modernbert": _FULL | {"architecture": "modernbert", "local_attention": 4},
+    "deberta": _FULL | {"architecture": "deberta", "position_buckets": 8},
+}
+"""Fields of the recipes with each encoder."""
 
 
 def write_tokenizer(folder: Path, words: list[str] | None = None) -> Path:

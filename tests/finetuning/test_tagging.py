@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy import CPU, chunks, outputs_of, reader_of, sharpened, task_of
 
+from electrify.finetuning.encoding import windows
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.read import to_iob2
-from electrify.finetuning.tagging import NO_WORD, Tagging, windows
+from electrify.finetuning.tagging import NO_WORD, Tagging
 from electrify.finetuning.tasks import Sentence
 from electrify.text.tables import column_sentences
 

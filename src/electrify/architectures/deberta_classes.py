@@ -50,8 +50,8 @@ class DebertaV2Detector(DebertaV2PreTrainedModel):
         """[B, L] and [B, L], padded on either side."""
         states_BLD = self.deberta(input_ids, attention_mask=attention_mask).last_hidden_state
         first_B = attention_mask.long().argmax(1)
-        row_B = torch.arange(len(first_B), device=first_B.device)
-        cls_B1D = states_BLD[row_B, first_B][:, None]
+        at_B1D = first_B[:, None, None].expand(-1, 1, states_BLD.shape[-1])
+        cls_B1D = states_BLD.gather(1, at_B1D)
         logits_BL = self.mask_predictions(states_BLD, cls_B1D)
         both_BLC: Any = torch.stack([torch.zeros_like(logits_BL), logits_BL], -1)
         return TokenClassifierOutput(logits=both_BLC)

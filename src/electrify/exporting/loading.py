@@ -19,10 +19,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from ..errors import UserError, failing_as, is_of_memory, need
-from ..text.tokenizer import (
-    VOCABULARY_FILES,
-    reading_text,
-)
+from ..text.tokenizer import VOCABULARY_FILES, reading_text
 from .places import check_place, must_not_be_quantised
 
 # Shapes that do not match are looked at here. The dtype of a config.json would round the weights.
@@ -210,13 +207,6 @@ def load_tokenizer(path: str, *, vocab_size: int) -> Any:
     )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     return reading_text(tokenizer)
-
-
-def tokenised(tokenizer: Any, text: str) -> Any:
-    """The tokens of a text without special ones, as the library gives them: input_ids, with a fast
-    tokenizer offset_mapping, word_ids() and tokens(). Of any length, without its warning."""
-    how = {"add_special_tokens": False, "return_offsets_mapping": tokenizer.is_fast}
-    return tokenizer(text, verbose=False, **how)
 
 
 def positions_of(model: Any) -> int:

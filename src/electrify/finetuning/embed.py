@@ -45,8 +45,9 @@ class Embedder:
     def __init__(self, options: EmbedConfig) -> None:
         from ..train.machine import pick_device
         from . import loop
+        from .encoding import Truncation
         from .model import computing_in_bf16, load_encoder
-        from .texts import Texts, Truncation
+        from .texts import Texts
 
         self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
@@ -87,7 +88,7 @@ class SentenceEmbedder:
         from ..text.tokenizer import reading_text
         from ..train.machine import pick_device
         from . import loop
-        from .texts import Truncation
+        from .encoding import Truncation
 
         what = f"{options.model} is a model of sentence-transformers ({SENTENCE_MODULES})"
         try:

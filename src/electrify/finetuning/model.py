@@ -12,7 +12,7 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,71 +40,16 @@ from ..files import json_text, written
 from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
 from ..text.tokenizer import read_settings, without_origin, write_settings
+from .encoding import Frame, fitting
 from .tasks import CLASSES, KEY, TRAINED, Kind, class_for, kind_of
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|albert_layer_groups)\.(\d+)\.")
 PLAIN = "electrify_plain"
-Piece = tuple[int, int]
-"""A token and its token type."""
 Scale = tuple[float, float]
 """Scale and center of a regression's values."""
 AS_IS: Scale = (1.0, 0.0)
 
 # ------------------------------------------------------------------ encoders
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Special tokens before, between and after one text or two, with their token types, so that
-    windows of long texts get the same ones as whole texts. types: the token types of the texts.
-
-    | tokenizer | one text       | two texts              | whole text is read off |
-    |-----------|----------------|------------------------|------------------------|
-    | BERT      | [CLS] a [SEP]  | [CLS] a [SEP] b [SEP]  | the first token        |
-    | RoBERTa   | <s> a </s>     | <s> a </s> </s> b </s> | the first token        |
-    | GPT-2     | a              | a b                    | the last token         |
-    | OPT       | </s> a         | </s> a </s> b          | the last token         |
-
-    For a left-to-right model, the last token's state is used whatever precedes the text, because
-    only that token has seen all of it.
-    """
-
-    before: Sequence[Piece]
-    between: Sequence[Piece]
-    after: Sequence[Piece]
-    types: Sequence[int]
-
-    @classmethod
-    def of(cls, tokenizer: Any, *texts: str) -> Frame:
-        """That of as many texts, each of them a word."""
-        found = tokenizer(*texts, return_special_tokens_mask=True, return_token_type_ids=True)
-        special, types = found["special_tokens_mask"], found["token_type_ids"]
-        pieces = list(zip(found["input_ids"], types, strict=True))
-        spans = [(0, 0)]
-        for text in texts:
-            begin = special.index(0, spans[-1][1])
-            length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
-            spans.append((begin, begin + length))
-        (first, end), (second, last) = spans[1], spans[-1]
-        between = pieces[end:second] if len(texts) == 2 else []
-        return cls(pieces[:first], between, pieces[last:], [types[k] for k, _ in spans[1:]])
-
-    @property
-    def room(self) -> int:
-        """The number of tokens that the frame takes in a sequence."""
-        return len(self.before) + len(self.between) + len(self.after)
-
-    def around(self, *texts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-        """Token ids and token types of a sequence, and where each text starts in it."""
-        ids = [i for i, _ in self.before]
-        types = [t for _, t in self.before]
-        starts = list[int]()
-        for k, text in enumerate(texts):
-            starts.append(len(ids))
-            special = self.between if k + 1 < len(texts) else self.after
-            ids += [*text, *(i for i, _ in special)]
-            types += [self.types[k]] * len(text) + [t for _, t in special]
-        return ids, types, starts
 
 
 @dataclass(frozen=True)
@@ -128,10 +73,7 @@ class Reader:
 
     def fitting(self, wanted: int | None, default: int) -> int:
         """The tokens of a sequence. Raises UserError if more are wanted than it reads."""
-        most = positions_of(self.encoder)
-        fact = f"{self.name} reads at most {most} tokens. Give --max-seq-length {most}"
-        need((wanted or 0) <= most, fact)
-        return wanted or min(default, most)
+        return fitting(self.name, positions_of(self.encoder), wanted, default)
 
 
 def load_encoder(model: str, *, device: torch.device, dropout: float | None = None) -> Reader:

@@ -21,7 +21,9 @@ from ..console import harmless
 from ..errors import UserError, need
 from ..exporting.places import check_place
 from ..files import written
+from ..onnx_models import is_onnx
 from ..progress import Progress, duration, say
+from ..text.report import note_on_unknown
 from ..text.streams import ending_of
 from ..text.tables import (
     COLUMN_FILES,
@@ -34,6 +36,7 @@ from ..text.tables import (
     text_columns,
 )
 from ..values import given_texts
+from .encoding import Truncation
 from .options import OnNewTexts, PredictConfig
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
@@ -229,39 +232,44 @@ class Predictor:
         from .answering import Answering
         from .model import computing_in_bf16, load_finetuned
         from .tagging import Tagging
-        from .texts import Texts, Truncation
+        from .texts import Texts
 
         self.options = options
         self.device = pick_device(options.device)
         self.bf16 = loop.computes_in_bf16(options.bf16, self.device)
-        self.model = load_finetuned(options.model, device=self.device)
-        self.reader = self.model.reader
-        self.kind: Kind = self.model.kind
+        model = load_finetuned(options.model, device=self.device)
+        self.reader, self.net = model.reader, model.net
+        self.kind: Kind = model.kind
+        self.labels, self.reading = model.labels, model.reading
         must_be_for(options, self.kind)
         if self.bf16:
-            computing_in_bf16(self.model.net.encoder)
-        noted, given = self.model.reading, options.no_answer_threshold
-        self.none_above = noted.get("no_answer_threshold") if given is None else given
-        wanted = options.max_seq_length or noted.get("max_seq_length")
+            computing_in_bf16(self.net.encoder)
+        none = options.no_answer_threshold
+        self.none_above = self.reading.get("no_answer_threshold") if none is None else none
+        wanted = options.max_seq_length or self.reading.get("max_seq_length")
         length = self.reader.fitting(wanted, MAX_SEQ_LENGTH[self.kind])
         how: dict[str, Any] = {"max_seq_length": length, "device": self.device}
         made = {"tagging": Tagging, "answering": Answering}.get(self.kind, Texts)
         if self.kind == "answering":
             how["answerless"] = self.none_above is not None
-        self.problem: Any = made(self.reader, self.kind, self.model.labels, **how)
+        self.problem: Any = made(self.reader, self.kind, self.labels, **how)
         self.examples = 0
         self.truncation = Truncation(self.reader, length)
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Prediction]:
         """A prediction for each example, whose label or tags are ignored."""
-        from . import loop
-
         self.examples += len(examples)
         full: list[Any] = [e for e in examples if not isinstance(e, Sentence) or e.words]
         if not full:
             return [{"predicted_tags": []} for _ in examples]
+        return self._predicted(examples, full, after)
+
+    def _predicted(self, examples: list[Any], full: list[Any], after: After) -> list[Prediction]:
+        """full: the examples without sentences that have no words, at least one."""
+        from . import loop
+
         problem, rows = self.problem, self.problem.rows(full)
-        outputs = loop.predict(self.model.net, problem, rows, after=after)
+        outputs = loop.predict(self.net, problem, rows, after=after)
         found = loop.Answered(examples, rows, outputs)
         if self.kind == "tagging":
             return [{"predicted_tags": list(tags)} for tags in problem.tags(found)]
@@ -275,12 +283,12 @@ class Predictor:
 
     def _labels(self, chosen: Any, probabilities: list[float]) -> Prediction:
         """chosen: the number of a class, or whether each label applies."""
-        sure = dict(zip(self.model.labels, map(rounded, probabilities), strict=True))
+        sure = dict(zip(self.labels, map(rounded, probabilities), strict=True))
         if self.kind == "multilabel":
             on = [name for name, applies in zip(sure, chosen, strict=True) if applies]
             found: Prediction = {"predicted_labels": on, "probability": [sure[k] for k in on]}
         else:
-            label = self.model.labels[chosen]
+            label = self.labels[chosen]
             found = {"predicted_label": label, "probability": sure[label]}
         return found | ({"probabilities": sure} if self.options.probabilities else {})
 
@@ -292,6 +300,15 @@ class Predictor:
             "answer_score": rounded(guesses[0].score) if guesses else None,
             "no_answer_score": rounded(none),
         }
+
+
+def predictor_of(options: PredictConfig) -> Predictor:
+    """Raises UserError if the model cannot be loaded."""
+    if is_onnx(options.model):
+        from .predict_onnx import OnnxPredictor
+
+        return OnnxPredictor(options)
+    return Predictor(options)
 
 
 def rounded(number: float) -> float:
@@ -335,7 +352,7 @@ def predict_files(options: PredictConfig) -> str:
     }
     files = Files(options.files, kind, pairs=trained, header=options.header, **columns)
     firsts = files.check()
-    predictor = Predictor(options)
+    predictor = predictor_of(options)
     tell([pairs_warning(trained, firsts[0].is_pair)])
     for path, item in zip(files.paths, firsts, strict=True):
         if item.cells and ending_of(path) in (".txt", ".tsv"):
@@ -376,6 +393,9 @@ def tell(notes: Iterable[str]) -> None:
 @contextmanager
 def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
     """Computes with the threads of --threads."""
+    if work.device is None:  # onnxruntime was given them
+        yield
+        return
     from ..train.machine import choose, computing_with
     from .loop import most_tokens
 
@@ -403,8 +423,6 @@ def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Ite
 
 def unknown_note(work: Any, examples: Iterable[Any]) -> str:
     """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
-    from ..text.report import note_on_unknown
-
     return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
 
 
@@ -501,7 +519,7 @@ def as_text(value: Any) -> str:
 def load_predictor(model: str | os.PathLike[str], **options: Any) -> Predictor:
     """options: max_seq_length, threshold, no_answer_threshold, probabilities, device, bf16: see
     `PredictConfig`. Raises UserError."""
-    return Predictor(PredictConfig(model=os.fspath(model), files=(), **options))
+    return predictor_of(PredictConfig(model=os.fspath(model), files=(), **options))
 
 
 def predict(
@@ -510,7 +528,7 @@ def predict(
     """The predictions for texts: for each a dict of the columns that the command writes. See
     `electrify.predict`. Raises UserError."""
     examples = _examples(predictor.kind, texts, pairs)
-    tell([pairs_warning(predictor.model.reading.get("pairs"), pairs is not None)])
+    tell([pairs_warning(predictor.reading.get("pairs"), pairs is not None)])
     found = predictor(examples)
     tell([unknown_note(predictor, examples), predictor.truncation.text()])
     return found

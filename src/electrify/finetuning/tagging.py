@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .encoding import rows_of_words
 from .loop import Answered, Batch, Outputs, padded
 from .metrics import span_scores
 from .tasks import Sentence, TaskData
@@ -23,43 +24,6 @@ from .texts import Problem, grade_classes
 
 NO_WORD = -100
 """The target of a token with which no word begins, as in the library."""
-
-
-class Window(NamedTuple):
-    """Words [begin, end) of a sentence, of which [first, last) are tagged here."""
-
-    begin: int
-    end: int
-    first: int
-    last: int
-
-
-def windows(pieces: Sequence[int], room: int) -> list[Window]:
-    """Windows over words with these numbers of pieces (none above `room`): every word is in the
-    tagged part of exactly one."""
-    spans = list[tuple[int, int]]()
-    begin = 0
-    while True:
-        end = begin
-        used = 0
-        while end < len(pieces) and used + pieces[end] <= room:
-            used += pieces[end]
-            end += 1
-        spans.append((begin, end))
-        if end == len(pieces):
-            break
-        following = end
-        used = 0
-        while following - 1 > begin and used + pieces[following - 1] <= room // 2:
-            following -= 1
-            used += pieces[following]
-        while used + pieces[end] > room:  # the next word must fit after what is repeated
-            used -= pieces[following]
-            following += 1
-        begin = following
-    middles = ((spans[k + 1][0] + spans[k][1] + 1) // 2 for k in range(len(spans) - 1))
-    cuts = [0, *middles, len(pieces)]
-    return [Window(begin, end, cuts[k], cuts[k + 1]) for k, (begin, end) in enumerate(spans)]
 
 
 @dataclass
@@ -72,39 +36,21 @@ class Tagging(Problem):
     def rows(self, examples: Sequence[Sentence]) -> Any:
         """Words begin where a row's target is not NO_WORD: in the order of the sentences, each
         once. places: the pieces that stand for them."""
-        frame = self.reader.single
-        room = self.max_seq_length - frame.room
-        pieces_of = self._pieces(examples)
         numbers = {tag: k for k, tag in enumerate(self.labels)}
         ids, types, targets, places = (list[list[int]]() for _ in range(4))
-        for sentence in examples:
-            words = [pieces_of[word][:room] for word in sentence.words]
-            tags = sentence.tags or self.labels[:1] * len(words)
-            for window in windows([len(pieces) for pieces in words], room):
-                inside = words[window.begin : window.end]
-                row, segments, (at,) = frame.around([i for pieces in inside for i in pieces])
-                target, place = [NO_WORD] * len(row), [0] * len(row)
-                for k in range(window.begin, window.end):
-                    if window.first <= k < window.last:
-                        count = 1 if self.first_piece else len(words[k])
-                        target[at] = numbers.get(tags[k], 0)
-                        place[at : at + count] = [1] * count
-                    at += len(words[k])
-                ids.append(row)
-                types.append(segments)
-                targets.append(target)
-                places.append(place)
+        reader, length = self.reader, self.max_seq_length
+        for row in rows_of_words(reader.tokenizer, reader.single, examples, length):
+            tags = row.sentence.tags or self.labels[:1] * len(row.sentence.words)
+            target, place = [NO_WORD] * len(row.ids), [0] * len(row.ids)
+            for k, start, stop in row.words:
+                stop = start + 1 if self.first_piece else stop
+                target[start] = numbers.get(tags[k], 0)
+                place[start:stop] = [1] * (stop - start)
+            ids.append(row.ids)
+            types.append(row.types)
+            targets.append(target)
+            places.append(place)
         return self.as_rows(ids, types, padded(targets, NO_WORD, torch.int32), places=places)
-
-    def _pieces(self, sentences: Sequence[Sentence]) -> dict[str, list[int]]:
-        """The pieces of every word, tokenised by itself after a blank, as within a text. A word
-        that the tokenizer drops is its unknown token."""
-        tokenizer = self.reader.tokenizer
-        words = list({word: None for sentence in sentences for word in sentence.words})
-        unknown = tokenizer.unk_token_id
-        dropped = [tokenizer.pad_token_id if unknown is None else unknown]
-        found = tokenizer([f" {w}" for w in words], add_special_tokens=False, padding=False)
-        return {w: list(ids) or dropped for w, ids in zip(words, found["input_ids"], strict=True)}
 
     def loss(self, net: Any, batch: Batch) -> Tensor:
         logits_WC = of_words(net(batch.inputs), batch)

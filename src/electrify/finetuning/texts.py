@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..exporting.loading import quiet
 from . import metrics
+from .encoding import Lists, Truncation, rows_of_texts
 from .loop import Answered, Batch, Outputs, Rows, padded
 from .model import Reader, Reading, with_fresh_head
 from .tasks import TASKS, Example, Kind, TaskData
 
 MOST_COLUMNS = 100
 """Classes whose probabilities are written."""
-Lists = Sequence[Sequence[int]]
 
 
 @dataclass
@@ -96,12 +95,7 @@ class Texts(Problem):
         self.scale = float(values_N.std(correction=0)) or 1.0
 
     def rows(self, examples: Sequence[Example]) -> Any:
-        """Texts beyond max_seq_length are truncated, the longer of a pair first."""
-        found = encoded(self.reader, examples, truncation=True, max_length=self.max_seq_length)
-        pad = self.reader.tokenizer.pad_token_id
-        # A model without special tokens reads an empty text as padding.
-        ids = [row or [pad] for row in found["input_ids"]]
-        types = [row or [0] for row in found["token_type_ids"]] if self.reader.segments else ()
+        ids, types = rows_of_texts(self.reader, examples, self.max_seq_length)
         return self.as_rows(ids, types, self.targets(examples))
 
     def targets(self, examples: Sequence[Example]) -> Tensor:
@@ -208,16 +202,6 @@ class Texts(Problem):
         return self.labels[int(example.label)]
 
 
-def encoded(reader: Reader, examples: Sequence[Example], **options: Any) -> Any:
-    """Token ids and types of texts or pairs."""
-    texts = [e.text for e in examples]
-    pairs = [e.pair or "" for e in examples] if examples[0].pair is not None else None
-    options |= {"padding": False, "return_attention_mask": False}
-    options["return_token_type_ids"] = reader.segments
-    with quiet():  # the library warns of texts that are too long
-        return reader.tokenizer(texts, pairs, **options)
-
-
 def grade_classes(logits_BC: Tensor, targets_B: Tensor, weights_C: Tensor | None) -> Tensor:
     """weights_C: how much each class counts, 1 on average over the examples."""
     targets_B = targets_B.long()
@@ -245,30 +229,3 @@ def class_weights(task: TaskData) -> Tensor:
     # Even what never occurs has a weight, which nothing uses.
     counts = counts.float().clamp(min=1)
     return counts.sum(-1, keepdim=True) / (counts.shape[-1] * counts)
-
-
-class Truncation:
-    """Counts the texts that were truncated to `length` tokens for a model."""
-
-    def __init__(self, reader: Reader, length: int) -> None:
-        self.reader, self.length = reader, length
-        self.texts = self.truncated = self.longest = 0
-
-    def add(self, examples: Sequence[Example], lengths: Sequence[int]) -> None:
-        """Counts texts whose rows have these lengths. Only those of full length are tokenised
-        again."""
-        self.texts += len(examples)
-        full = [e for e, n in zip(examples, lengths, strict=True) if n >= self.length]
-        if full:
-            wanted = [len(ids) for ids in encoded(self.reader, full)["input_ids"]]
-            self.truncated += sum(n > self.length for n in wanted)
-            self.longest = max(self.longest, *wanted)
-
-    def text(self) -> str:
-        """One sentence and what to do; empty if nothing was truncated."""
-        if not self.truncated:
-            return ""
-        share = f"{self.truncated / self.texts:.1%}"
-        fact = f"{share} of the texts ({self.truncated:,} of {self.texts:,}) were truncated to "
-        advice = "Raise --max-seq-length, or split such texts"
-        return f"{fact}{self.length} tokens. The longest has {self.longest:,}. {advice}"

@@ -124,7 +124,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     paradigms = read_blimp(options.data_dir, limit=options.max_eval_samples)
 
     from ..train.machine import pick_device  # heavy, so loaded once the data is known to be good
-    from .pll import computing, load_scorer
+    from .pll import load_scorer
 
     device, tokens = pick_device(options.device), options.batch_tokens
     scorers = [
@@ -133,10 +133,10 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     ]
 
     def accuracies() -> list[Accuracy]:
-        widest = max((s.model for s in scorers), key=lambda model: model.config.hidden_size)
+        widest = max(scorers, key=lambda s: s.model.config.hidden_size)
         total = len(scorers) * sum(2 * len(p.pairs) for p in paradigms)
         with (
-            computing(options.threads, widest, device, tokens=tokens),
+            widest.computing(options.threads, tokens=tokens),
             Progress(total, title="blimp", unit="sentences") as bar,
         ):
             each = [judge(s, paradigms, batch_tokens=tokens, progress=bar) for s in scorers]

@@ -12,19 +12,25 @@ import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import torch
+import numpy as np
 
 from ..console import harmless
 from ..errors import need
-from ..exporting.loading import made_for, tokenised
+from ..onnx_models import Array, is_onnx
 from ..progress import say
 from ..text.report import note_on_unknown
+from ..text.tokenizer import tokenised
 from ..values import given_texts
 from .options import DetectConfig
-from .pll import Scorer, computing, load_scorer
-from .windows import in_batches, windows_of
+from .windows import framed, in_batches, windows_of
+
+if TYPE_CHECKING:
+    from .detect_onnx import OnnxDetector
+    from .pll import Scorer
+
+    Detector = Scorer | OnnxDetector
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -57,7 +63,7 @@ class Detection:
 
 
 def detect(
-    detector: Scorer,
+    detector: Detector,
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
@@ -74,7 +80,7 @@ def detect(
     how = {"max_seq_length": max_seq_length, "batch_size": batch_size, "threads": threads}
     DetectConfig(model=model, **how)  # says what is wrong with them
     texts = given_texts(texts)
-    positions = made_for(detector.model)
+    positions = detector.positions
     length = max_seq_length or positions
     need(
         8 <= length <= positions,
@@ -91,10 +97,9 @@ def detect(
     ids = [found["input_ids"] for found in encoded]
     tokens = batch_size * length if batch_size else min(MOST_WINDOWS * length, MOST_SLOTS)
     few = threads == "auto" and sum(map(len, ids)) < MANY_TOKENS
-    cpu = torch.device("cpu")
-    with nullcontext() if few else computing(threads, detector.model, cpu, tokens=tokens):
+    with nullcontext() if few else detector.computing(threads, tokens=tokens):
         probabilities = read_windows(detector, ids, length, batch_size)
-    finite = all(bool(p.isfinite().all()) for p in probabilities)
+    finite = all(np.isfinite(p).all() for p in probabilities)
     need(finite, f"{model}: its probabilities are not numbers; the model is damaged or diverged")
     names = detector.tokenizer.original.convert_ids_to_tokens
     return [
@@ -103,12 +108,20 @@ def detect(
     ]
 
 
-def load_detector(model: str, architecture: str | None = None) -> Scorer:
+def load_detector(
+    model: str, architecture: str | None = None, *, threads: str = "auto"
+) -> Detector:
     """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
-    imported.
+    imported. threads: of a folder with model.onnx.
 
     Raises UserError if the replaced-token head is missing.
     """
+    if is_onnx(model):
+        from .detect_onnx import OnnxDetector
+
+        return OnnxDetector.of(model, threads)
+    from .pll import load_scorer
+
     detector = load_scorer(model, architecture=architecture, detects=True)
     other = {
         "mlm": "it is a masked language model",
@@ -127,8 +140,8 @@ def load_detector(model: str, architecture: str | None = None) -> Scorer:
 
 
 def read_windows(
-    detector: Scorer, ids: list[list[int]], length: int, batch_size: int | None
-) -> list[torch.Tensor]:
+    detector: Detector, ids: list[list[int]], length: int, batch_size: int | None
+) -> list[Array]:
     """The probability of each token of each text, from the window that surrounds it best. length:
     tokens of a window; batch_size: windows at once, None: MOST_WINDOWS, with MOST_SLOTS at most."""
     windows = [
@@ -136,13 +149,13 @@ def read_windows(
         for i, of_text in enumerate(ids)
         for window in windows_of(len(of_text), size=length - 2)
     ]
-    probabilities = [torch.zeros(len(of_text)) for of_text in ids]
+    probabilities = [np.zeros(len(of_text), np.float32) for of_text in ids]
     most = {"most": MOST_WINDOWS, "slots": MOST_SLOTS}
     if batch_size:
         most = {"most": batch_size, "slots": sys.maxsize}
     for batch in in_batches(windows, lambda w: w[2] - w[1] + 2, **most):
-        rows = [detector.framed(ids[i][start:stop]) for i, start, stop, *_ in batch]
-        p_BL = detector.binary_logits(rows).sigmoid()
+        rows = [framed(detector.tokenizer, ids[i][start:stop]) for i, start, stop, *_ in batch]
+        p_BL = detector.probabilities(rows)
         for (i, start, _, first, last), p_L in zip(batch, p_BL, strict=True):
             probabilities[i][first:last] = p_L[1 + first - start : 1 + last - start]
     return probabilities

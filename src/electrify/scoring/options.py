@@ -54,7 +54,7 @@ class DetectConfig(Options):
         from .detect import detect, load_detector, show_detection
 
         (found,) = detect(
-            load_detector(self.model, self.architecture),
+            load_detector(self.model, self.architecture, threads=self.threads),
             [text],
             max_seq_length=self.max_seq_length,
             batch_size=self.batch_size,

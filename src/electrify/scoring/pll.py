@@ -34,14 +34,16 @@ from ..exporting.loading import (
     load_config,
     load_tokenizer,
     load_weights,
+    made_for,
     positions_of,
-    tokenised,
 )
 from ..exporting.places import mark_of
+from ..onnx_models import Array, padded
 from ..progress import say
 from ..tables import class_at
+from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
-from .windows import in_batches, windows_of
+from .windows import framed, in_batches, windows_of
 
 Kind = Literal["mlm", "rtd", "electric"]
 
@@ -75,6 +77,11 @@ class Scorer:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def positions(self) -> int:
+        """The most tokens of a sequence that the model was made for."""
+        return made_for(self.model)
 
     def scores(
         self,
@@ -125,15 +132,12 @@ class Scorer:
         )
         return by_text
 
-    def framed(self, ids: list[int]) -> list[int]:
-        return [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
-
     def _rows(self, texts: Iterable[list[int]], size: int) -> Iterator[Row]:
         """size: tokens of a window without the special ones."""
         number = 0
         for ids in texts:
             for start, stop, first, last in windows_of(len(ids), size=size):
-                window = self.framed(ids[start:stop])
+                window = framed(self.tokenizer, ids[start:stop])
                 step = 1 if self.kind == "mlm" else max(1, last - first)
                 for a in range(first, last, step):
                     at = range(1 + a - start, 1 + a + step - start)
@@ -142,9 +146,7 @@ class Scorer:
 
     def _padded(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
         """Ids and where they are real, [B, L]."""
-        longest, pad = max(map(len, rows)), [self.tokenizer.pad_token_id]
-        ids_BL = torch.tensor([row + pad * (longest - len(row)) for row in rows])
-        real_BL = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+        ids_BL, real_BL = map(torch.from_numpy, padded(rows, self.tokenizer.pad_token_id))
         return ids_BL.to(self.device), real_BL.to(self.device)
 
     @torch.inference_mode()
@@ -152,8 +154,22 @@ class Scorer:
         """What a binary head says of each token, [B, L]."""
         assert self.architecture is not None
         ids_BL, real_BL = self._padded(rows)
-        output = self.model(input_ids=ids_BL, attention_mask=real_BL.long())
+        output = self.model(input_ids=ids_BL, attention_mask=real_BL)
         return self.architecture.binary_logits(output).float()
+
+    def probabilities(self, rows: Sequence[list[int]]) -> Array:
+        """Of each token that it was replaced, [B, L]."""
+        return self.binary_logits(rows).sigmoid().cpu().numpy()
+
+    @contextmanager
+    def computing(self, threads: str, *, tokens: int) -> Iterator[None]:
+        """A context with the threads of the option --threads. tokens: of a forward pass."""
+        width = self.model.config.hidden_size
+        chosen = choose(threads, device=self.device, width=width, tokens=tokens, bf16=False)
+        if chosen.text():
+            say(chosen.text())
+        with computing_with(chosen):
+            yield
 
     @torch.inference_mode()
     def _score(self, batch: list[Row]) -> Tensor:
@@ -167,20 +183,9 @@ class Scorer:
         ids_BL, real_BL = self._padded(rows)
         mask = torch.tensor(self.tokenizer.mask_token_id, device=self.device)
         inputs = {"input_ids": ids_BL.index_put((row_N, at_N), mask)}
-        inputs["attention_mask"] = real_BL.long()
+        inputs["attention_mask"] = real_BL
         logits_NV = logits_at(self.model, at_N, short=self.short, **inputs).float()
         return -F.cross_entropy(logits_NV, ids_BL[row_N, at_N], reduction="none")
-
-
-@contextmanager
-def computing(threads: str, model: Any, device: torch.device, *, tokens: int) -> Iterator[None]:
-    """A context with the threads of the option --threads. tokens: of a forward pass."""
-    width = model.config.hidden_size
-    chosen = choose(threads, device=device, width=width, tokens=tokens, bf16=False)
-    if chosen.text():
-        say(chosen.text())
-    with computing_with(chosen):
-        yield
 
 
 def logits_at(model: Any, at_B: Tensor, *, short: bool, **inputs: Tensor) -> Tensor:

@@ -253,11 +253,11 @@ def rerank(options: RerankConfig) -> Reranked:
         need(options.overwrite, f"{options.output_file} exists. Choose another, or --overwrite")
 
     from ..train.machine import pick_device
-    from .pll import computing, load_scorer
+    from .pll import load_scorer
 
     device, tokens = pick_device(options.device), options.batch_tokens
     scorer = load_scorer(options.model, device=device, architecture=options.architecture)
-    with computing(options.threads, scorer.model, device, tokens=tokens):
+    with scorer.computing(options.threads, tokens=tokens):
         weight, bonus = options.weight, options.length_bonus
         if development:
             weight, bonus = tuned(Lists.scored(development, scorer, batch_tokens=tokens))

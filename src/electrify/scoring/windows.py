@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 OVERLAP = 4
 """Windows share this part of their tokens with the next one: a quarter."""
+
+
+def framed(tokenizer: Any, ids: Sequence[int]) -> list[int]:
+    """A window with its special tokens."""
+    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
 
 
 def windows_of(n: int, *, size: int) -> list[tuple[int, int, int, int]]:

@@ -180,7 +180,7 @@ def _spans(folder: Path, most: int, rng: random.Random) -> Iterator[Span]:
 
 def _words(tokenizer: Any, text: str) -> list[Word]:
     """The words of letters. The last one is left out, because the span may have cut it."""
-    from ..exporting.loading import tokenised
+    from ..text.tokenizer import tokenised
 
     found = tokenised(tokenizer, text)
     places: dict[int, list[tuple[int, int]]] = defaultdict(list)

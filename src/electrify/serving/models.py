@@ -17,6 +17,7 @@ from ..api import load
 from ..architectures import exported_as
 from ..errors import UserError, need
 from ..exporting import loading
+from ..text.tokenizer import tokenised
 
 KINDS = ("detect", "score", "predict", "embed")
 ALTERNATIVES = "alternatives"
@@ -115,7 +116,7 @@ class Alternatives:
     def __call__(self, text: str, start: int, end: int) -> list[dict[str, Any]]:
         """The most probable words in the place of text[start:end], of those that are one entry of
         the vocabulary. Raises UserError if there is no word."""
-        found = loading.tokenised(self.tokenizer, text)
+        found = tokenised(self.tokenizer, text)
         ids, offsets = found["input_ids"], found["offset_mapping"]
         inside = [k for k, (a, b) in enumerate(offsets) if a < end and b > start]
         need(bool(inside), f"there is no word between {start} and {end}")

@@ -201,6 +201,13 @@ def reading_text(tokenizer: Any) -> Any:
     return tokenizer
 
 
+def tokenised(tokenizer: Any, text: str) -> Any:
+    """The tokens of a text without special ones, as the library gives them: input_ids, with a fast
+    tokenizer offset_mapping, word_ids() and tokens(). Of any length, without its warning."""
+    how = {"add_special_tokens": False, "return_offsets_mapping": tokenizer.is_fast}
+    return tokenizer(text, verbose=False, **how)
+
+
 # ------------------------------------------------------------------ saving
 
 

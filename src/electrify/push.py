@@ -1,0 +1,79 @@
+"""`electrify push`: a model folder to the Hugging Face Hub, a fixed list of its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from .console import size
+from .errors import UserError
+from .exporting.places import MARK, model_in
+from .progress import show
+from .text.tokenizer import TOKENIZER_FILES
+from .values import Options
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
+PATTERNS = (
+    *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", MARK, "README.md", *TOKENIZER_FILES),
+    *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_*/config.json", "[0-9]_*/model.safetensors"),
+)
+"""The files of a model, and the modules of sentence-transformers. Nothing else is sent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push(Options):
+    """Which folder is uploaded, and where to."""
+
+    folder: Positional[str]
+    """Model folder: an export, a fine-tuned model, or a run, of which discriminator/ is sent."""
+    repo_id: Positional[str]
+    """Repository on the Hub, USER/NAME. It is made if it does not exist. The token is the one of
+    `hf auth login` or HF_TOKEN."""
+    public: bool = False
+    """Make a new repository public [default: private]. An existing one stays as it is."""
+    dry_run: bool = False
+    """List the files with their sizes, and send nothing."""
+    revision: str | None = None
+    """Branch, which is made if it does not exist [default: main]."""
+    commit_message: str | None = None
+    """Message of the commit [default: that of huggingface_hub]."""
+
+    def __call__(self) -> int:
+        folder = Path(model_in(self.folder))
+        files = files_of(folder)
+        listed = "".join(f"{size(f.stat().st_size):>10}  {f.relative_to(folder)}\n" for f in files)
+        total = size(sum(f.stat().st_size for f in files))
+        if self.dry_run:
+            show(f"{listed}{total:>10}  would be sent from {folder} to {self.repo_id}")
+            return 0
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        repo = api.create_repo(self.repo_id, private=not self.public, exist_ok=True)
+        if self.revision is not None:
+            api.create_branch(repo.repo_id, branch=self.revision, exist_ok=True)
+        api.upload_folder(
+            repo_id=repo.repo_id,
+            folder_path=folder,
+            allow_patterns=[str(f.relative_to(folder)) for f in files],
+            revision=self.revision,
+            commit_message=self.commit_message,
+        )
+        show(f"{listed}{total:>10}  sent to {repo}")
+        return 0
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files that are sent. Raises UserError for a folder without a model."""
+    found = sorted({f for pattern in PATTERNS for f in folder.glob(pattern) if f.is_file()})
+    names = {f.name for f in found if f.parent == folder}
+    if CONFIG not in names or not names.intersection(WEIGHTS):
+        raise UserError(
+            f"{folder} holds no model ({CONFIG} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, "
+            "an export or a fine-tuned model"
+        )
+    return found

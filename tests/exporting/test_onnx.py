@@ -1,0 +1,248 @@
+"""`electrify export --format onnx`, and `detect` and `predict` on what it writes, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from runs import ENCODERS, RTD, export_run, with_model, write_run
+
+import electrify
+from electrify.cli import main
+from electrify.exporting import onnx
+from electrify.exporting.agreement import ExportError
+from electrify.exporting.onnx import export_onnx
+from electrify.finetuning.model import load_encoder, save, with_fresh_head
+from electrify.onnx_models import OnnxModel, batches, padded
+from electrify.recipe import Recipe
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+TEXTS = ["the chef cooked a meal", "a cat", "the dog sat on the mat very fast and ran . " * 5]
+KINDS = {
+    "classification": ("bad", "good", "fair"),
+    "multilabel": ("x", "y", "z"),
+    "regression": (),
+    "tagging": ("O", "B", "I"),
+}
+
+
+def exports(folder: Path, encoder: str, recipe: Recipe = RTD, **fields: Any) -> dict[str, Path]:
+    """The exported networks of a run with random weights."""
+    config = with_model(recipe, **ENCODERS[encoder], **fields)
+    return export_run(folder / "run", write_run(folder / "run", config))
+
+
+def tuned(start: Path, kind: Any, folder: Path) -> Path:
+    """A fine-tuned model with random weights that tell texts apart."""
+    reader = load_encoder(str(start), device=torch.device("cpu"))
+    torch.manual_seed(0)
+    net = with_fresh_head(reader, kind, KINDS.get(kind, ()))
+    inside = {id(p) for p in net.encoder.parameters()}
+    for p in net.parameters():
+        if id(p) not in inside:
+            p.data.normal_(std=0.5)
+    save(net, reader, "toy", folder, reading={"max_seq_length": 12, "pairs": False})
+    return folder
+
+
+def exported(model: Path, *flags: str) -> Path:
+    target = model.with_name(f"{model.name}-onnx{len(flags)}")
+    words = ["export", str(model), "--format", "onnx", "--output-dir", str(target), *flags]
+    assert main(words) == 0
+    return target
+
+
+def mark_in(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "electrify.json").read_text())
+
+
+def without_torch(*words: Any) -> str:
+    """What a command prints. The process must not have imported torch."""
+    code = (
+        "import sys; from electrify.cli import main; status = main(sys.argv[1:]); "
+        "sys.exit(status or 99 * ('torch' in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
+
+
+def must_detect_alike(model: Path, graph: Path) -> None:
+    for a, b in zip(electrify.detect(model, TEXTS), electrify.detect(graph, TEXTS), strict=True):
+        assert [t.token for t in a.tokens] == [t.token for t in b.tokens]
+        assert [(w.start, w.end) for w in a.words] == [(w.start, w.end) for w in b.words]
+        wanted, found = ([t.probability for t in d.tokens] for d in (a, b))
+        assert np.allclose(wanted, found, atol=1e-4)
+        assert len(wanted) == 1 or np.std(wanted) > 1e-3
+
+
+def must_predict_alike(model: Path, graph: Path, kind: str) -> None:
+    texts = [text.split() for text in TEXTS] if kind == "tagging" else TEXTS
+    more = {"probabilities": True} if kind in ("classification", "multilabel") else {}
+    both = (electrify.predict(place, texts, **more) for place in (model, graph))
+    for a, b in zip(*both, strict=True):
+        assert (a.label, a.labels, a.tags) == (b.label, b.labels, b.tags)
+        if kind == "regression":
+            assert a.value == pytest.approx(b.value, abs=1e-4)
+        if more:
+            assert a.probabilities == pytest.approx(b.probabilities, abs=1e-4)
+
+
+def test_a_discriminator_detects_the_same_without_torch(tmp_path, capsys):
+    folder = exports(tmp_path, "electra")["discriminator"]
+    graph = exported(folder)
+    said = capsys.readouterr().out
+    assert {p.name for p in graph.iterdir()} == {
+        *("model.onnx", "config.json", "tokenizer.json", "tokenizer_config.json"),
+        *("README.md", "electrify.json"),
+    }
+    mark = mark_in(graph)
+    assert mark["part"] == "discriminator"
+    assert mark["difference"] <= 1e-5
+    assert f"{mark['difference']:.1e}" in said
+    assert {"1x1", "33x16", "2x20"} <= {*mark["compared"]}  # it reads 20 tokens
+    assert b"site-packages" not in (graph / "model.onnx").read_bytes()
+    must_detect_alike(folder, graph)
+    assert main(["detect", str(folder), TEXTS[2]]) == 0
+    assert without_torch("detect", graph, TEXTS[2]) == capsys.readouterr().out
+    assert main(["predict", str(graph), __file__]) == 2
+    assert "is the discriminator of a run" in capsys.readouterr().err
+    assert main(["export", str(folder), "--format", "onnx", "--output-dir", str(folder)]) == 2
+    assert "holds another model" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_wrong_graph_is_not_written(tmp_path, monkeypatch):
+    folder = exports(tmp_path, "electra")["discriminator"]
+    outputs = OnnxModel.outputs
+    monkeypatch.setattr(
+        OnnxModel, "outputs", lambda *given: [x + 2e-3 * abs(x) for x in outputs(*given)]
+    )
+    with pytest.raises(ExportError, match="computes other numbers than torch"):
+        export_onnx(str(folder), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_are_padded_and_in_batches_of_similar_length():
+    ids_BL, mask_BL = padded([[5, 6, 7], [8]], 1)
+    assert ids_BL.tolist() == [[5, 6, 7], [8, 1, 1]]
+    assert mask_BL.tolist() == [[1, 1, 1], [1, 0, 0]]
+    lengths = [3000, 1, 2000, 9000, 2]
+    assert list(batches(lengths)) == [[1, 4], [2], [0], [3]]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--format", "hf", "--quantize", "int8"], "--quantize is for --format onnx"),
+        (["--format", "onnx", "--part", "generator"], "--part and --step are for runs"),
+        (["--format", "onnx"], "ElectraModel has no head"),
+    ],
+)
+def test_what_cannot_be_exported(tmp_path, capsys, words: list[str], why: str):
+    from transformers import ElectraModel
+
+    source = exports(tmp_path, "electra")["discriminator"]
+    folder = tmp_path / "encoder"
+    ElectraModel.from_pretrained(source).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((source / name).read_bytes())
+    assert main(["export", str(folder), "--output-dir", str(tmp_path / "out"), *words]) == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_package_is_one_sentence(tmp_path, capsys, monkeypatch):
+    folder = exports(tmp_path, "electra")["discriminator"]
+    monkeypatch.setattr(onnx, "PACKAGES", ("onnx", "no_such_package"))
+    words = ["export", str(folder), "--format", "onnx", "--output-dir", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "needs no_such_package: pip install 'electrify[onnx]'" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ every encoder and kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoder", "head"),
+    [
+        *(("electra", "dense"), ("electra", "linear"), ("modernbert", "dense")),
+        *(("deberta", "dense"), ("deberta", "linear"), ("deberta", "v3")),
+    ],
+)
+def test_detection_of_every_encoder(tmp_path, encoder: str, head: str):
+    folder = exports(tmp_path, encoder, rtd_head=head)["discriminator"]
+    must_detect_alike(folder, exported(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*KINDS, "answering"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_predictions_of_every_encoder(tmp_path, capsys, encoder: str, kind: str):
+    folder = tuned(exports(tmp_path, encoder)["discriminator"], kind, tmp_path / "tuned")
+    graph = exported(folder)
+    if kind == "answering":
+        outputs = OnnxModel.of(str(graph), "1").session.get_outputs()
+        assert [put.name for put in outputs] == ["start_logits", "end_logits"]
+        (tmp_path / "q.jsonl").write_text('{"question": "who", "context": "a cat"}\n')
+        assert main(["predict", str(graph), str(tmp_path / "q.jsonl")]) == 2
+        assert "answers questions" in capsys.readouterr().err
+        return
+    must_predict_alike(folder, graph, kind)
+
+
+@pytest.mark.slow
+def test_files_have_the_columns_of_torch(tmp_path, capsys):
+    folder = tuned(exports(tmp_path, "electra")["discriminator"], "multilabel", tmp_path / "tuned")
+    graph = exported(folder)
+    files = {
+        "txt": "a cat\nthe chef cooked a meal\n",
+        "csv": 'id,text\n1,"a cat, the dog"\n2,the mat\n',
+        "tsv": "id\ttext\n1\ta cat\n2\tthe mat\n",
+        "jsonl": '{"id": 1, "text": "a cat"}\n{"id": 2, "text": "the mat"}\n',
+    }
+    for ending, content in files.items():
+        file = tmp_path / f"new.{ending}"
+        file.write_text(content)
+        capsys.readouterr()
+        assert main(["predict", str(folder), str(file), "--json"]) == 0
+        wanted = capsys.readouterr().out.splitlines()
+        found = without_torch("predict", graph, file, "--json").splitlines()
+        for a, b in zip(map(json.loads, wanted), map(json.loads, found), strict=True):
+            assert a.pop("probability") == pytest.approx(b.pop("probability"), abs=1e-4)
+            assert a == b
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_language_models(tmp_path, encoder: str):
+    """The generator of a checkpoint."""
+    run = tmp_path / "run"
+    write_run(run, with_model(RTD, **ENCODERS[encoder]), steps=(10,))
+    graph = exported(run, "--part", "generator")
+    assert mark_in(graph)["logits"] == "token"
+    assert mark_in(graph)["difference"] <= 1e-5
+    assert main(["detect", str(graph), "a cat"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_int8_and_what_it_costs(tmp_path, capsys, encoder: str):
+    folder = exports(tmp_path, encoder)["discriminator"]
+    quantized = exported(folder, "--quantize", "int8")
+    mark = mark_in(quantized)
+    assert 0 < mark["mean_loss"] < mark["largest_loss"] < 0.1
+    assert f"at most {mark['largest_loss']:.1e}" in capsys.readouterr().out
+    a, b = (electrify.detect(place, TEXTS[0]).tokens for place in (folder, quantized))
+    differences = [abs(x.probability - y.probability) for x, y in zip(a, b, strict=True)]
+    assert 1e-4 < max(differences) < 0.1
