@@ -73,7 +73,7 @@ def files_of(folder: Path) -> list[Path]:
     names = {f.name for f in found if f.parent == folder}
     if CONFIG not in names or not names.intersection(WEIGHTS):
         raise UserError(
-            f"{folder} holds no model ({CONFIG} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, an "
-            "export or a fine-tuned model"
+            f"{folder} holds no model ({CONFIG} with {WEIGHTS[0]} or {WEIGHTS[-1]}). Name a run, "
+            "an export or a fine-tuned model"
         )
     return found
