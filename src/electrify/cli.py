@@ -500,8 +500,7 @@ class Export(Options):
 
         from .exporting.formats import export_as
 
-        how = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        show(export_as(how.pop("model"), **how))
+        show(export_as(self))
         return 0
 
 

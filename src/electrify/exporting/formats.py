@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import need
 from ..files import json_text, must_be_ours, written
@@ -16,42 +16,34 @@ from .folder import FILES, export
 from .loading import load_config, load_tokenizer, positions_in
 from .places import MARK, check_place, mark_of, model_in
 
-Format = Literal["hf", "onnx", "sentence-transformers"]
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
-MODULES = "modules.json"
 
 
-def export_as(
-    name: str,
-    output_dir: str,
-    *,
-    format: Format,  # noqa: A002 - the flag's name
-    part: str,
-    step: int | None,
-    quantize: Literal["none", "int8"],
-) -> str:
-    """Exports a network of a run, or a Hugging Face folder in another format. Returns what was
-    written, for the user. Raises UserError."""
-    if format == "hf":
-        return str(export(name, output_dir, part=part, step=step))
-    target = Path(output_dir)
+def export_as(options: Any) -> str:
+    """Exports a network of a run, or a Hugging Face folder in another format. options: cli.Export.
+    Returns what was written, for the user. Raises UserError."""
+    name, target = options.model, Path(options.output_dir)
+    network = {"part": options.part, "step": options.step}
+    if options.format == "hf":
+        return str(export(name, target, **network))
     must_be_ours(target, MARK)
-    earlier = mark_of(output_dir) if target.is_dir() else {}
-    same = not earlier or earlier.get("format") == format
+    earlier = mark_of(str(target)) if target.is_dir() else {}
+    same = not earlier or earlier.get("format") == options.format
     need(same, f"{target} holds another model", "choose another --output-dir")
     with TemporaryDirectory() as made:
         if (Path(name) / CONFIG).is_file():
-            model = str(export(name, Path(made) / part, part=part, step=step))
+            model = str(export(name, Path(made) / options.part, **network))
         else:
-            need(step is None and part == DISCRIMINATOR, "--part and --step are for runs")
+            usual = network == {"part": DISCRIMINATOR, "step": None}
+            need(usual, "--part and --step are for runs")
             model = model_in(name)
             check_place(model)
-        if format == "sentence-transformers":
+        if options.format == "sentence-transformers":
             return sentence_transformer(model, target)
         from .onnx import export_onnx
 
-        return export_onnx(model, target, quantize=quantize)
+        return export_onnx(model, target, quantize=options.quantize)
 
 
 def sentence_transformer(model: str, target: Path) -> str:
@@ -71,7 +63,7 @@ def sentence_transformer(model: str, target: Path) -> str:
     ]
     pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
     said = {
-        MODULES: modules,
+        "modules.json": modules,
         "1_Pooling/config.json": pooling,
         "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
         MARK: mark_of(model) | {"format": "sentence-transformers"},
