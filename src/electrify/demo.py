@@ -2,16 +2,18 @@
 downloaded.
 
 pydocs -> tokenizer -> corrective-tiny -> Hugging Face folders -> detection of wrong words -> "which
-package is this docstring from?", from the pre-trained encoder and from random weights, with a plot
-of the curves beside the run. If it is run again, it continues.
+package is this docstring from?", from the pre-trained encoder, from random weights and by TF-IDF,
+with a plot of the curves beside the run. If it is run again, it continues.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from .console import harmless
 from .cores import cores
 from .errors import Unfinished, UserError
 from .files import claim, written
-from .finetuning import loop
+from .finetuning import baselines, loop
 from .finetuning.one_run import Outcome, finetune_one
 from .finetuning.options import FinetuneSettings
 from .finetuning.report import our_style
@@ -42,11 +44,13 @@ from .train.monitor import unigram_entropy
 from .train.run import pretrain
 
 VOCAB_SIZE = 8192
+TOKENIZER_SAMPLE_MB = 10
 RECIPE = "corrective-tiny"
 MLM_SHARE = 0.4
 """The share of the run in which the encoder is a masked language model, before it detects."""
 PICTURE = "curves.png"
-OURS = (f"data/{STATE}", f"data/{MANIFEST}")
+DOCUMENTS = "documents.jsonl"
+OURS = (DOCUMENTS, f"data/{STATE}", f"data/{MANIFEST}")
 """The files that say whose the folder is."""
 PACKAGES = 8
 EACH = 50  # to train on, and as many to validate
@@ -54,10 +58,11 @@ EACH = 50  # to train on, and as many to validate
 # ones anyway.
 MIN_CHARACTERS = 80
 MAX_CHARACTERS = 400
-SEEDS = 3
-EPOCHS = 8
+SEEDS = 2
+EPOCHS = 5
 PRETRAINED = "pre-trained"
 RANDOM = "random weights"
+TFIDF = "TF-IDF"
 SENTENCES = 200
 SHOWN = 6
 
@@ -76,11 +81,11 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
     began = time.monotonic()
     data = folder / "data"
     run = folder / "run"
-    valid_fraction = prepare_corpus(data)
+    title(1, "The corpus: the documentation of this Python installation")
+    texts = documents(folder / DOCUMENTS)
+    valid_fraction = prepare_corpus(folder / DOCUMENTS, data)
     discriminator = pretrain_discriminator(data, run, config)
     title(3, "Detection: which word does not belong?")
-    say("reading the docstrings again")
-    texts = list(pydocs.documents(workers=cores()))
     device = pick_device("auto")
     chosen = choose(
         threads,
@@ -93,8 +98,9 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
         sentences = plant(held_out(texts, valid_fraction), count=SENTENCES)
         verdicts = judge(discriminator, sentences)
     show_detection(verdicts)
-    outcomes = finetune_twice(discriminator, docstring_task(texts), chosen)
-    show_scores(outcomes)
+    task = docstring_task(texts)
+    outcomes = finetune_twice(discriminator, task, chosen)
+    show_scores(outcomes, tfidf=baseline_of(task))
     plot = draw(run, outcomes, data, folder / PICTURE)
     print(
         f"\n{duration(time.monotonic() - began)} in all." + (f" The curves: {plot}" if plot else "")
@@ -115,10 +121,22 @@ def recipe(max_steps: int, *, threads: str) -> Recipe:
     return override(config, fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})
 
 
-def prepare_corpus(data: Path) -> float:
+def documents(path: Path) -> list[tuple[str, str]]:
+    """Pairs (package, text), which are written to a file that `prepare` reads."""
+    if not path.exists():
+        pydocs.write(path, key="text", workers=cores())
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [(row["package"], row["text"]) for row in rows]
+
+
+def prepare_corpus(texts: Path, data: Path) -> float:
     """Prepares the documentation in `data` and returns the share that is held out."""
-    title(1, "The corpus: the documentation of this Python installation")
-    prepared = PrepareConfig(inputs=("pydocs",), output_dir=str(data), vocab_size=VOCAB_SIZE)
+    prepared = PrepareConfig(
+        inputs=(str(texts),),
+        output_dir=str(data),
+        vocab_size=VOCAB_SIZE,
+        tokenizer_sample_mb=TOKENIZER_SAMPLE_MB,
+    )
     print(report(prepare(prepared), folder=data))
     return prepared.valid_fraction
 
@@ -220,12 +238,28 @@ def docstring_task(documents: list[tuple[str, str]]) -> TaskData:
     )
 
 
-def show_scores(outcomes: dict[str, list[Outcome]]) -> None:
-    cells = [[f"accuracy, held out, {SEEDS} seeds", "median", "lowest", "highest"]]
+def baseline_of(task: TaskData) -> float | None:
+    """The accuracy of TF-IDF with a linear model; None without scikit-learn."""
+    if find_spec("sklearn") is None:
+        return None
+    return baselines.answer(baselines.TFIDF, task, task.train)["accuracy"]
+
+
+def show_scores(outcomes: dict[str, list[Outcome]], *, tfidf: float | None) -> None:
+    """A table, and a sentence: what the pre-trained encoder is better than."""
+    cells = [[f"accuracy, held out, {SEEDS} seeds", "mean", "lowest", "highest"]]
+    means = {}
     for name, runs in outcomes.items():
         scores = [100 * r.scores["accuracy"] for r in runs]
-        cells.append([name, *(f"{f(scores):.1f}" for f in (statistics.median, min, max))])
+        means[name] = statistics.mean(scores)
+        cells.append([name, *(f"{f(scores):.1f}" for f in (statistics.mean, min, max))])
+    if tfidf is not None:
+        means[TFIDF] = 100 * tfidf
+        cells.append([TFIDF, f"{100 * tfidf:.1f}", "", ""])
     print("", *aligned(cells, names=1), sep="\n")
+    ours = means.pop(PRETRAINED)
+    said = (f"{'better' if ours > mean else 'not better'} than {n}" for n, mean in means.items())
+    print(f"The pre-trained encoder is {' and '.join(said)}.")
 
 
 # ------------------------------------------------------------------ the plot

@@ -33,12 +33,13 @@ _FILES_A_TASK = 64
 
 
 def write(path: Path, *, key: str, workers: int) -> None:
-    """Writes the corpus as JSONL, with the text under `key`: the whole file or none of it."""
+    """Writes the corpus as JSONL, with the text under `key`, and `package`: the whole file or none
+    of it."""
     title = "reading the documentation of the installed packages"
     bar = Progress(None, title=title, unit="documents")
     with written(path) as part, part.open("wb") as f, bar:
-        for _, text in documents(workers=workers):
-            f.write(json.dumps({key: text}).encode() + b"\n")
+        for package, text in documents(workers=workers):
+            f.write(json.dumps({key: text, "package": package}).encode() + b"\n")
             bar.advance()
 
 
