@@ -23,14 +23,12 @@ from typing import Any
 from pairs import spread, table, write_json
 
 from electrify import demo
-from electrify.cores import cores
 from electrify.errors import UserError
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.options import FinetuneSettings
 from electrify.recipe import Recipe, entry, joined, override
 from electrify.scoring.word_substitution import judge, plant
 from electrify.studies.budgets import Cost, configured, of_length, steps_for
-from electrify.text import pydocs
 from electrify.text.corpus import Corpus
 
 SAID = {"planted": "planted words caught, %", "accuracy": "accuracy, median of 3 seeds, %"}
@@ -83,9 +81,10 @@ def results(
     out: Path, data: Path, names: list[str], seeds: list[int], args: argparse.Namespace
 ) -> dict[str, list[Any]]:
     """Name -> the result of each seed; what is not there yet is trained and measured."""
-    held = demo.prepare_corpus(data)
+    documents = data.with_name(demo.DOCUMENTS)
+    texts = demo.documents(documents)
+    held = demo.prepare_corpus(documents, data)
     vocab = Corpus(data, "train").manifest.vocab_size
-    texts = list(pydocs.documents(workers=cores()))
     found: dict[str, list[Any]] = {}
     for seed in seeds:
         flops = None

@@ -556,7 +556,7 @@ class Demo(Options):
 
     output_dir: str = "demo"
     """Folder of everything."""
-    max_steps: Count = 2230
+    max_steps: Count = 240
     """Updates of the pre-training."""
     threads: str = "auto"
     """CPU threads: a number, or auto (measured)."""
