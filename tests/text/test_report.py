@@ -141,3 +141,17 @@ def test_accents_are_kept_where_many_words_have_one(
         assert said != stripped
         asked = replace(options, strip_accents=True)
         assert keeping_accents(texts, asked) == asked
+
+
+def test_turkish_is_not_lower_cased_unseen(tmp_path: Path) -> None:
+    """Its I is the capital of ı, and its İ that of i."""
+    turkish = "İstanbul'da ılık bir akşam. Isı arttı ve herkes dışarı çıktı.\n" * 40
+    (tmp_path / "a.txt").write_text(turkish, encoding="utf-8")
+    options = PrepareConfig(inputs=(str(tmp_path / "a.txt"),), output_dir="data")
+    texts = beginnings(choose_sources(options), options)
+    options = keeping_accents(texts, options)
+    said = look(texts, options, {"txt"})
+    assert "Turkish" in said
+    assert "--no-lowercase" in said
+    assert "Turkish" not in look(texts, replace(options, lowercase=False), {"txt"})
+    assert "Turkish" not in look([GERMAN], options, {"txt"})

@@ -44,6 +44,7 @@ INNER_CAPITALS = 0.5
 IDEOGRAPHS = 0.3
 # In English some 0.1 % of the words have an accent, in German 5 %, in French and Polish more.
 ACCENTED = 0.01
+_TURKISH = {"\u0131", "\u0130"}  # the i without a dot, and the I with one
 # The characters that BERT's normalisation sets apart, except rare ones.
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 # ------------------------------------------------------------------ before: a look at the text
@@ -117,6 +118,10 @@ def _flags(
     if capitals:
         yield "--no-lowercase", "upper case carried a meaning"
     words = text.split()
+    dotless = sum(not _TURKISH.isdisjoint(word) for word in words) / max(len(words), 1)
+    if options.lowercase and not capitals and dotless > ACCENTED:
+        why = f"it were Turkish ({dotless:.1%} of the words have \u0131 or \u0130)"
+        yield "--no-lowercase", f"{why}, and lower-casing made its I to another letter"
     visible = sum(map(len, words))
     endless = sum(len(word) for word in words if len(word) > 100 and _of_letters(word))
     if options.pre_tokenizer == "auto" and endless > visible / 2:
