@@ -359,7 +359,7 @@ def versions() -> str:
 
 def completion() -> str:
     """What a shell needs to complete commands, flags and files: bash, and zsh by bashcompinit."""
-    lines = ["_electrify() {", f"  local words={shlex.quote(' '.join([*COMMANDS, *HELP]))}"]
+    lines = ["_electrify() {", f"  local words={shlex.quote(' '.join([*COMMANDS, *sorted(HELP)]))}"]
     lines += ['  if [ "$COMP_CWORD" -gt 1 ]; then', '    case "${COMP_WORDS[1]}" in']
     for name in COMMANDS:
         flags = " ".join(o.word for o in options_of(class_of(name)) if not o.positional)

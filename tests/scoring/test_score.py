@@ -182,7 +182,7 @@ def test_rerank(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 MISTAKES = [
     ([], "weight"),
-    (["--weight", "1", "--tune-file", "x.jsonl"], "weight"),
+    (["--weight", "1", "--tune-file", "x.jsonl"], "leave them out"),
     (["--tune-file", "FILE"], "have no reference"),
 ]
 

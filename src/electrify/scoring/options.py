@@ -171,10 +171,14 @@ class RerankConfig(Options):
         ends = (self.output_file or ".jsonl").endswith(".jsonl")
         need(ends, f"output_file must end in .jsonl, not {self.output_file!r}")
         need(
-            (self.tune_file is None) != (self.weight is None),
-            "give either tune_file, on which the weight is tuned, or weight",
+            self.tune_file is not None or self.weight is not None,
+            "weight is missing: give it, or tune_file, on which it is tuned",
         )
-        need(self.tune_file is None or self.length_bonus == 0, "tune_file tunes length_bonus, too")
+        given = self.weight is not None or self.length_bonus != 0
+        need(
+            not (self.tune_file and given),
+            "tune_file tunes weight and length_bonus: leave them out",
+        )
         self.set("model", model_in(self.model))
 
     def __call__(self) -> int:
@@ -189,7 +193,8 @@ class RerankConfig(Options):
             show(as_json(found))
         elif found.rates:
             say(f"weight {found.weight:.4g}, length bonus {found.length_bonus:.4g}")
-            say(found.table())
+            for line in found.table().splitlines():
+                say(line)
         return 0
 
 

@@ -4,7 +4,7 @@ any size in bounded memory, or of a list of texts."""
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,9 +32,9 @@ class TextScore:
 
     score: float
     """The sum over the tokens."""
-    tokens: tuple[str, ...] = field(repr=False)
+    tokens: tuple[str, ...]
     """Without special ones."""
-    token_scores: tuple[float, ...] = field(repr=False)
+    token_scores: tuple[float, ...]
     """One a token, see `scoring.pll`."""
 
 
