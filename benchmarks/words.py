@@ -24,7 +24,7 @@ PRIVATE = re.compile(
 BARE = re.compile(r"(?<![\w.])\.\d")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.!?])[)\"'`*]*\s+(?=[A-Z`\"*\[(])")
-SPEAKING = {"UserError", "OutputError", "need", "say"}
+SPEAKING = {"UserError", "need", "say"}
 
 
 def prose(page: str) -> Iterator[str]:

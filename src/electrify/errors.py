@@ -28,11 +28,6 @@ class UserError(ValueError):
         self.advice = advice
 
 
-class OutputError(UserError):
-    """A folder cannot be written, or something in it is in the way. The advice is to name another
-    one; who chooses folders without the user has other advice."""
-
-
 class Unfinished(Exception):  # noqa: N818 - it is not an error
     """One clear sentence about what ended the work early; the same command continues it."""
 

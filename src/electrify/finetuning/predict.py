@@ -373,7 +373,7 @@ def done(output_file: str | None, texts: int, began: float) -> str:
     return f"{output_file}: {texts:,} texts in {duration(time.monotonic() - began)}"
 
 
-def must_be_ready(options: OnNewTexts, output_file: str | None) -> None:
+def must_be_ready(options: Any, output_file: str | None) -> None:
     """Raises UserError if the model is not there, or if the output file cannot be written."""
     check_place(options.model)
     if output_file is None:

@@ -182,8 +182,6 @@ class RerankConfig(Options):
         self.set("model", model_in(self.model))
 
     def __call__(self) -> int:
-        check_place(self.model)
-
         from .rerank import as_json, rerank
 
         found = rerank(self)

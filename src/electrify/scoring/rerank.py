@@ -21,6 +21,7 @@ import numpy as np
 
 from ..errors import UserError, need
 from ..files import written
+from ..finetuning.predict import must_be_ready
 from ..progress import Progress, aligned
 from ..text.tables import rows
 from .options import RerankConfig
@@ -247,10 +248,9 @@ def rates_of(lists: Lists, chosen_U: Array) -> dict[str, Rate]:
 def rerank(options: RerankConfig) -> Reranked:
     """Reranks the lists of a file, and writes the chosen texts if an output file is given. Raises
     UserError before the model is loaded."""
+    must_be_ready(options, options.output_file)
     lists = read_lists(options.file)
     development = read_lists(options.tune_file, referenced=True) if options.tune_file else []
-    if options.output_file is not None and Path(options.output_file).exists():
-        need(options.overwrite, f"{options.output_file} exists. Choose another, or --overwrite")
 
     from ..train.machine import pick_device
     from .pll import load_scorer

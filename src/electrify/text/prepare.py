@@ -32,7 +32,7 @@ import numpy as np
 
 from ..console import harmless
 from ..cores import cores
-from ..errors import OutputError, UserError, need
+from ..errors import UserError, need
 from ..files import claim, json_text, read_json, sha256, write, written
 from ..progress import Progress, say
 from ..special import SpecialIds
@@ -171,7 +171,7 @@ def bytes_deciding(options: PrepareConfig) -> dict[str, Any]:
 
 def finished(folder: Path, state: dict[str, Any]) -> Manifest | None:
     """The verified manifest of a corpus that the same command has finished; None if there is no
-    corpus yet. Raises OutputError if another command has made it, or from other text."""
+    corpus yet. Raises UserError if another command has made it, or from other text."""
     if not (folder / MANIFEST).exists():
         return None
     manifest = read_manifest(folder)
@@ -183,7 +183,7 @@ def finished(folder: Path, state: dict[str, Any]) -> Manifest | None:
 
 
 def begin(folder: Path, state: dict[str, Any]) -> None:
-    """Begins, or finds that the same command has begun here. Raises OutputError if another one
+    """Begins, or finds that the same command has begun here. Raises UserError if another one
     has."""
     if (folder / STATE).is_file():
         changed = _changed(folder, read_json(folder / STATE), state)
@@ -199,7 +199,7 @@ def begin(folder: Path, state: dict[str, Any]) -> None:
 
 
 def _changed(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> str:
-    """The name of the first input whose content differs; empty if none does. Raises OutputError if
+    """The name of the first input whose content differs; empty if none does. Raises UserError if
     an option or the name of an input does."""
     old, new = had["options"], now["options"]
     for name in sorted(old.keys() | new.keys()):
@@ -211,10 +211,8 @@ def _changed(folder: Path, had: dict[str, Any], now: dict[str, Any]) -> str:
     return next((b["name"] for a, b in pairs if a != b), "")
 
 
-def _another(folder: Path, odd: str) -> OutputError:
-    return OutputError(
-        f"{folder} holds another corpus: {odd}", "choose another folder or remove it"
-    )
+def _another(folder: Path, odd: str) -> UserError:
+    return UserError(f"{folder} holds another corpus: {odd}", "choose another folder or remove it")
 
 
 def _clear(folder: Path) -> None:

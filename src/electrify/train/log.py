@@ -34,8 +34,6 @@ class MetricsLog:
     ) -> None:
         self._file: BinaryIO | None = None
         self._board: Any = None
-        self.last: dict[str, dict[str, Any]] = {}
-        """The last record of each kind, the latest at the end."""
         if rank != 0:
             return
         self._path = run / METRICS
@@ -45,18 +43,12 @@ class MetricsLog:
 
     def _open(self, step: int) -> None:
         """Drops what was written after `step`, and opens the file and the board behind it."""
-        self.last.clear()
-        for record in _keep(self._path, step):
-            self._remember(record)
+        _keep(self._path, step)
         self._file = self._path.open("ab")
         if self._shows:
             from torch.utils.tensorboard import SummaryWriter
 
             self._board = SummaryWriter(self._path.parent / BOARD, purge_step=step + 1)
-
-    def _remember(self, record: dict[str, Any]) -> None:
-        self.last.pop(record["kind"], None)
-        self.last[record["kind"]] = record
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record with "kind" and "step". Numbers that are not finite become the strings
@@ -64,7 +56,6 @@ class MetricsLog:
         if self._file is None:
             return
         plain = _plain(record)
-        self._remember(plain)
         line = json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
         self._file.write(line.encode())
         self._file.flush()
@@ -116,14 +107,10 @@ def begin_log(run: Path, *, prefix: Path, step: int) -> None:
         _keep(run / METRICS, step)
 
 
-def _keep(path: Path, step: int) -> list[dict[str, Any]]:
-    """Drops every record after `step`, and the line at which a process ended. Returns the records
-    that stay."""
-    if not path.exists():
-        return []
-    kept = [(line, record) for line, record in _lines(path) if record["step"] <= step]
-    write(path, b"".join(line for line, _ in kept))
-    return [record for _, record in kept]
+def _keep(path: Path, step: int) -> None:
+    """Drops every record after `step`, and the line at which a process ended."""
+    if path.exists():
+        write(path, b"".join(line for line, record in _lines(path) if record["step"] <= step))
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -30,7 +30,7 @@ from ..build import Built
 from ..data.loader import Loader, Rows, prefetch
 from ..data.phases import phases_of
 from ..draws import hashed
-from ..errors import OutputError, UserError, need
+from ..errors import UserError, need
 from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, read_json, write, written
 from ..flop_counts import first_stage_flops
@@ -367,7 +367,7 @@ def must_be_free(folder: Path, resume: Resume) -> None:
     must_be_ours(folder, FACTS)
     begun = bool(checkpoint.steps(folder))
     if resume == "never" and (folder / FACTS).exists():
-        raise OutputError(
+        raise UserError(
             f"{folder} holds another run",
             "choose another --output-dir, or continue it with --resume auto",
         )
@@ -377,7 +377,7 @@ def must_be_free(folder: Path, resume: Resume) -> None:
         "start the run with --resume auto",
     )
     if (folder / DISCRIMINATOR).exists() and not begun:
-        raise OutputError(
+        raise UserError(
             f"{folder} holds a finished run whose checkpoints are gone",
             "choose another --output-dir",
         )
@@ -442,7 +442,7 @@ def must_be_the_same(
         odd.append("it was trained with another corpus than DATA")
     if odd:
         more = f"; and {len(odd) - 3} more" if len(odd) > 3 else ""
-        raise OutputError(
+        raise UserError(
             f"{folder} holds another run ({'; '.join(odd[:3])}{more})",
             "choose another --output-dir, or repeat its options and DATA to continue it",
         )
