@@ -88,7 +88,8 @@ def _is_name(one: Any) -> bool:
 @contextmanager
 def as_file(data: Any, *, columns: Sequence[str]) -> Iterator[str]:
     """The path of a file: the one that is named, or a temporary one with these rows. Rows that are
-    no mappings are given these columns, as many as they have."""
+    no mappings are given these columns, as many as they have. Raises UserError, in which these rows
+    are no file."""
     if isinstance(data, str | os.PathLike):
         yield os.fspath(data)
         return
@@ -97,7 +98,10 @@ def as_file(data: Any, *, columns: Sequence[str]) -> Iterator[str]:
         with path.open("w", encoding="utf-8") as file:
             for number, row in enumerate(rows_of(data), start=1):
                 file.write(json.dumps(as_mapping(row, columns, number), default=plain) + "\n")
-        yield str(path)
+        try:
+            yield str(path)
+        except UserError as e:
+            raise UserError(str(e).replace(str(path), "the given rows")) from e
 
 
 def as_mapping(row: Any, columns: Sequence[str], number: int) -> dict[str, Any]:
@@ -616,8 +620,8 @@ def rerank(
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.
-        lists: A jsonl file, or mappings: `hypotheses` (texts, the best first), and, if known,
-            `scores` and `reference`.
+        lists: A jsonl file, or lists of texts, the best first, or mappings: `hypotheses` (such a
+            list), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
         weight: Weight of the model's score, in place of `tune_lists`.
         length_bonus: Added for each word, beside `weight`.
@@ -629,10 +633,18 @@ def rerank(
     from .scoring.options import RerankConfig
     from .scoring.rerank import rerank as reranked
 
-    with _given(lists, ["hypotheses"]) as file, _given(tune_lists, ["hypotheses"]) as tune_file:
+    columns = ["hypotheses"]
+    with _given(nbest(lists), columns) as file, _given(tune_lists, columns) as tune_file:
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
         return reranked(options(RerankConfig, "rerank", given, **fixed))
+
+
+def nbest(lists: Any) -> Any:
+    """N-best lists as mappings, unless they are a file."""
+    if isinstance(lists, str | os.PathLike):
+        return lists
+    return [{"hypotheses": one} if isinstance(one, list | tuple) else one for one in rows_of(lists)]
 
 
 # ------------------------------------------------------------------ measuring

@@ -37,7 +37,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from . import __version__, recipe
 from .cores import wait_briefly
-from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest
+from .errors import Unfinished, UserError, is_of_memory, meant_by, nearest, need
 from .progress import aligned, say, show, show_progress
 from .rules import counted
 from .tables import DISCRIMINATOR
@@ -176,11 +176,12 @@ def as_flag(sentence: str, command: str) -> str:
 def run(words: list[str]) -> int:
     """Reads the command line and calls the command."""
     match words:
-        case [] | ["-h" | "--help", *_]:
+        case [] | ["-h" | "--help" | "help", *_]:
             show(overview())
         case ["--version", *_]:
             show(versions())
-        case ["--print-completion", *_]:
+        case ["--print-completion", *shells]:
+            need({*shells} <= {"bash", "zsh"}, f"completion is for bash and zsh, not {shells[0]}")
             show(completion())
         case [name, *_] if name not in COMMANDS:
             raise UserError(f"there is no command {name!r}{nearest(name, COMMANDS)}")

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from .cores import cores, thread_count
-from .errors import UserError, failing_as
+from .errors import UserError, failing_as, need
 from .files import read_json
 from .text.tokenizer import reading_text
 
@@ -30,6 +30,12 @@ def is_onnx(model: str) -> bool:
     """Whether a name is that of a folder with a graph and without weights for torch."""
     folder = Path(model)
     return (folder / GRAPH).is_file() and not (folder / "model.safetensors").is_file()
+
+
+def must_be_of_torch(model: str) -> None:
+    """Raises UserError for a folder with a graph alone."""
+    fact = f"{model} is an ONNX model, which detect and predict run"
+    need(not is_onnx(model), f"{fact}. Name the model that it was exported from")
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from .console import size
-from .errors import UserError
+from .errors import UserError, need
 from .exporting.places import MARK, model_in
 from .progress import show
 from .text.tokenizer import TOKENIZER_FILES
@@ -41,6 +41,9 @@ class Push(Options):
     """Branch, which is made if it does not exist [default: main]."""
     commit_message: str | None = None
     """Message of the commit [default: that of huggingface_hub]."""
+
+    def check(self) -> None:
+        need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
 
     def __call__(self) -> int:
         folder = Path(model_in(self.folder))

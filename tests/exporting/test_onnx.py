@@ -116,6 +116,8 @@ def test_a_discriminator_detects_the_same_without_torch(tmp_path, capsys):
     assert without_torch("detect", graph, TEXTS[2]) == capsys.readouterr().out
     assert main(["predict", str(graph), __file__]) == 2
     assert "is the discriminator of a run" in capsys.readouterr().err
+    assert main(["score", str(graph), __file__]) == 2
+    assert "ONNX model, which detect and predict run" in capsys.readouterr().err
     assert main(["export", str(folder), "--format", "onnx", "--output-dir", str(folder)]) == 2
     assert "holds another model" in capsys.readouterr().err
 

@@ -175,6 +175,8 @@ def test_rerank(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert found.texts == (best,) * 3
     assert told["wer"]["after"]["percent"] == pytest.approx(found.rates["after"].percent)
     assert "before" in found.table()
+    unknown = electrify.rerank(model, [row["hypotheses"] for row in rows], weight=1.0)
+    assert (unknown.texts, unknown.table()) == (found.texts, "")
     assert electrify.rerank(model, rows, tune_lists=rows).rates["after"].percent <= min(
         found.rates["before"].percent, found.rates["after"].percent
     )

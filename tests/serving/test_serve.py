@@ -245,7 +245,7 @@ def test_a_model_that_cannot(served, root):
     found = served.post("/detect", json={"text": "a", "model": str(root / "tuned")})
     assert found.status_code == 422
     assert "cannot detect. It can predict, embed" in found.json()["detail"]
-    assert served.post("/nothing", json={}).status_code in (404, 405)
+    assert served.post("/nothing", json={}).status_code == 404
     assert served.get("/nothing").status_code == 404
     assert served.get("/../app.py").status_code == 404
 

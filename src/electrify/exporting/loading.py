@@ -19,6 +19,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from ..errors import UserError, failing_as, is_of_memory, need
+from ..onnx_models import must_be_of_torch
 from ..text.tokenizer import VOCABULARY_FILES, reading_text
 from .places import check_place, must_not_be_quantised
 
@@ -67,6 +68,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     """The configuration of an encoder; causal: or of a model that reads from left to right. Raises
     UserError."""
     check_place(path)
+    must_be_of_torch(path)
     try:
         with quiet():
             config = AutoConfig.from_pretrained(path, trust_remote_code=False)

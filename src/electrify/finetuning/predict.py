@@ -21,7 +21,7 @@ from ..console import harmless
 from ..errors import UserError, need
 from ..exporting.places import check_place
 from ..files import written
-from ..onnx_models import is_onnx
+from ..onnx_models import is_onnx, must_be_of_torch
 from ..progress import Progress, duration, say
 from ..text.report import note_on_unknown
 from ..text.streams import ending_of
@@ -376,6 +376,8 @@ def done(output_file: str | None, texts: int, began: float) -> str:
 def must_be_ready(options: Any, output_file: str | None) -> None:
     """Raises UserError if the model is not there, or if the output file cannot be written."""
     check_place(options.model)
+    if not isinstance(options, PredictConfig):
+        must_be_of_torch(options.model)
     if output_file is None:
         return
     path = Path(output_file)

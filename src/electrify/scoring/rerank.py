@@ -80,7 +80,9 @@ class Reranked:
     minus before); empty without references."""
 
     def table(self) -> str:
-        """The rates as a table of text."""
+        """The rates as a table of text; empty without references."""
+        if not self.rates:
+            return ""
         cells = [["", "WER %", "95 % interval"]]
         for name, rate in self.rates.items():
             numbers = (rate.percent, rate.low, rate.high)

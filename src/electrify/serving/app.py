@@ -164,6 +164,8 @@ async def complaint(request: Any, error: Any) -> Response:
             return failure(422, f"{field}: {said}", field=field)
         case HTTPException(status_code=400):  # what json cannot read, such as deep nesting
             return failure(422, NOT_JSON)
+        case HTTPException(status_code=405) if request.url.path not in PATHS:
+            return failure(404, "Not Found")  # the folder of the page knows no POST
         case HTTPException():
             return failure(error.status_code, error.detail)
     return failure(422, str(error))
