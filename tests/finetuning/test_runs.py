@@ -67,7 +67,8 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
         patch.setattr(command, "finetune_one", stopped_at_third)
         with pytest.raises(KeyboardInterrupt):
             finetune(options(zoo, reviews, out, **more))
-    # Two models, and before them three baselines with two seeds, of which two fit the task.
+    # Two models, and before them a probe and three baselines with two seeds, of which two fit the
+    # task.
     assert len(records(out)) == 6
     left = (out / "scores.jsonl").read_bytes()
 
@@ -77,9 +78,8 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
 
     monkeypatch.setattr(command, "finetune_one", counted)
     resumed = finetune(options(zoo, reviews, out, **more))
-    assert calls == list(
-        itertools.product((str(zoo / "electra"), f"random:{zoo / 'electra'}"), (0, 1))
-    )
+    electra = str(zoo / "electra")
+    assert calls == list(itertools.product((electra, electra, f"random:{electra}"), (0, 1)))
     assert (out / "scores.jsonl").read_bytes().startswith(left)
     both = [[r | MEASURED for r in records(folder)] for folder in (out, tmp_path / "whole")]
     assert both[0] == both[1]
@@ -87,12 +87,12 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
     for folder in ("predictions", "models"):
         assert listing(out / folder) == listing(tmp_path / "whole" / folder)
     finetune(options(zoo, reviews, out, **more))
-    assert len(calls) == 4
+    assert len(calls) == 6
     # Models for comparison are not saved, and the model of the first seed is.
     (saved,) = (out / "models").iterdir()
     shutil.rmtree(saved)
     finetune(options(zoo, reviews, out, **more))
-    assert calls[4:] == [(str(zoo / "electra"), 0)]
+    assert calls[6:] == [(str(zoo / "electra"), 0)]
     assert listing(out / "models") == listing(tmp_path / "whole" / "models")
     assert (out / "report.png").stat().st_size > 5000
     check_report(whole, tmp_path / "whole")
@@ -100,17 +100,17 @@ def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypa
 
 def check_report(report: Report, out: Path) -> None:
     models = list(dict.fromkeys(row.model for row in report.rows))
-    assert len(models) == 5 - 1  # word overlap is for pairs
+    assert len(models) == 6 - 1  # word overlap is for pairs
     assert models[1] == f"random:{models[0]}"
-    assert [(r.metric, r.seeds) for r in report.rows][:4] == [("accuracy", 2)] * 4
+    assert [(r.metric, r.seeds) for r in report.rows][:5] == [("accuracy", 2)] * 5
     whole = json.loads((out / "report.json").read_text())
     assert whole["rows"][0]["median"] == report.rows[0].median
-    assert len(whole["runs"]) == 8
+    assert len(whole["runs"]) == 10
     rows = list(csv.DictReader((out / "report.csv").read_text().splitlines()))
     assert [float(r["median"]) for r in rows] == [r.median for r in report.rows]
-    assert (out / "report.md").read_text().count("| accuracy |") == 4
+    assert (out / "report.md").read_text().count("| accuracy |") == 5
     assert next(r.median for r in report.rows if r.model == models[2]) == 0.5  # the majority
-    found = [r for r in records(out) if r["model"].endswith("electra")]
+    found = [r for r in records(out) if not r["model"].startswith(("baseline:", "frozen:"))]
     assert [(r["seed"], r["train_examples"], r["validation_examples"]) for r in found] == [
         (0, 24, 18),
         (1, 24, 18),
@@ -377,12 +377,12 @@ def test_a_submission(zoo, glue, tmp_path, capsys):
     assert {line.split("\t")[1] for line in lines[1:]} <= set(TASKS["rte"].labels)
     assert 1 <= float(value.split("\t")[1]) <= 5
     mine = [r for r in records(out) if r["task"] == "rte" and r["parameters"]]
-    mine = [r for r in mine if not r["model"].startswith("random")]
+    mine = [r for r in mine if not r["model"].startswith(("random", "frozen"))]
     best = max(mine, key=lambda r: r["scores"]["accuracy"])
     (chosen,) = (
         p
         for p in out.glob(f"predictions/*/rte-seed{best['seed']}/RTE.tsv")
-        if "random" not in p.parts[-3]
+        if not p.parts[-3].startswith(("random", "frozen"))
     )
     assert chosen.read_text().splitlines() == lines
     before = archive.read_bytes()
@@ -425,6 +425,7 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         run("b", "baseline:majority", ece=0.4),
         run("c", "run", accuracy=0.5),
         run("c", "baseline:majority", accuracy=0.5),
+        run("c", "frozen:run", accuracy=0.7),
         run("d", "run", accuracy=0.5),
     ]
     metrics = {"a": ("accuracy", "f1"), "b": ("ece",), "c": ("accuracy",), "d": ("accuracy",)}
@@ -433,6 +434,8 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         "a: other is 10.0 points worse than the best baseline in accuracy: 80.0, baseline:b 90.0",
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
         "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
+        "c: a linear layer on the frozen encoder is better (70.0). Fine-tune longer, or use "
+        "--frozen-encoder last",
     ]
     assert report.cells()[0] == ["task", "metric", "model", "score"]
     assert "std" not in report.markdown().partition("Settings")[0]

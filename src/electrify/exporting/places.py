@@ -22,6 +22,7 @@ SCORES = "scores.jsonl"
 """The file of the runs in a folder of `electrify finetune`."""
 MOST_SHOWN = 4
 RANDOM = "random:"  # before the name of a model: its shape with random weights
+FROZEN = "frozen:"  # a linear probe on the model as it is
 INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
 

@@ -18,6 +18,7 @@ from unicodedata import category, normalize
 
 import numpy as np
 
+from ..exporting.places import FROZEN
 from . import metrics
 from .metrics import UNKNOWN, Array, span_scores, targets_of
 from .tasks import Example, Sentence, TaskData
@@ -38,11 +39,11 @@ def is_baseline(model: str) -> bool:
 
 
 def applies(model: str, task: TaskData) -> bool:
-    """Whether a model can do a task. Only baselines cannot do every one."""
+    """Whether a model can do a task. Only baselines and probes cannot do every one."""
     if model in (TFIDF, OVERLAP):
         texts = [e for e in task.train if isinstance(e, Example)]
         return any(model == TFIDF or e.pair is not None for e in texts)
-    return model != MAJORITY or task.kind != "answering"
+    return task.kind != "answering" or not (model == MAJORITY or model.startswith(FROZEN))
 
 
 def baseline_hashes(model: str) -> dict[str, str]:

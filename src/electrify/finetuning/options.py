@@ -180,8 +180,9 @@ class FinetuneConfig(Options):
     """--random-baseline: prepared corpus of the models' runs. Adds the initial values of each run
     that began with word vectors of its corpus (init_words)."""
     baselines: bool | None = None
-    """Add baselines without an encoder: majority class, TF-IDF and word overlap [default: for your
-    own texts and tags, if scikit-learn is installed]."""
+    """Add baselines without an encoder (majority class, TF-IDF, word overlap), and as a first look
+    a linear layer on the frozen encoder [default: for your own texts and tags, if scikit-learn is
+    installed]."""
     predict_test: bool = False
     """Predict GLUE's test sets and write submission-MODEL.zip."""
     hyperparameter_search: str | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..console import harmless, inert
-from ..exporting.places import INITIAL, RANDOM
+from ..exporting.places import FROZEN, INITIAL, RANDOM
 from ..files import json_text, write
 from ..progress import aligned, say
 from .baselines import BASELINE
@@ -133,14 +133,15 @@ class Report:
 
     def verdicts(self) -> Iterator[str]:
         """For each task a sentence on the best model and the best baseline, random weights among
-        them, by the median of the first metric."""
+        them, by the median of the first metric; and on a probe that is better."""
         for task in dict.fromkeys(row.task for row in self.rows):
             rows = [row for row in self.rows if row.task == task]
             metric = rows[0].metric
             rows = [row for row in rows if row.metric == metric and math.isfinite(row.median)]
             sign = -1 if is_lower_better(metric) else 1
             ranked = sorted(rows, key=lambda row: -sign * row.median)
-            own = [row for row in ranked if not row.model.startswith(COMPARED)]
+            own = [row for row in ranked if not row.model.startswith((*COMPARED, FROZEN))]
+            probes = [row for row in ranked if row.model.startswith(FROZEN)]
             others = [row for row in ranked if row.model.startswith(COMPARED)]
             if own and others:
                 gain = 100 * sign * (own[0].median - others[0].median)
@@ -149,6 +150,11 @@ class Report:
                 yield (
                     f"{task}: {own[0].model} is {by} the best baseline in {metric}: "
                     f"{percent(own[0].median)}, {others[0].model} {percent(others[0].median)}"
+                )
+            if own and probes and sign * probes[0].median > sign * own[0].median:
+                yield (
+                    f"{task}: a linear layer on the frozen encoder is better "
+                    f"({percent(probes[0].median)}). Fine-tune longer, or use --frozen-encoder last"
                 )
 
     def write(self, folder: Path) -> None:

@@ -30,7 +30,7 @@ from ..build import dropout_of
 from ..errors import UserError, need
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
-from ..exporting.places import INITIAL, MARK, RANDOM, SCORES
+from ..exporting.places import FROZEN, INITIAL, MARK, RANDOM, SCORES
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
@@ -50,7 +50,7 @@ from .tasks import TASKS, TaskData
 
 SETTINGS = "finetune.json"
 """Marks the folder as one of `finetune`."""
-PREFIXES = (RANDOM, INITIAL)
+PREFIXES = (RANDOM, INITIAL, FROZEN)
 """Of models that are only for comparison: they are not saved, and submit nothing."""
 Key = tuple[str, str, int, str]
 
@@ -110,7 +110,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         plan = list(planned(options, tasks))
         done = read_records(out)
         todo = [run for run in plan if not is_done(run, done.get(run.key))]
-        todo.sort(key=lambda run: not is_baseline(run.model))  # they take seconds
+        todo.sort(key=lambda run: -is_baseline(run.model) - is_quick(run.model))
         for run in todo:
             if run.save_to is not None:
                 must_be_ours(run.save_to, MARK)
@@ -152,7 +152,10 @@ def models_of(options: FinetuneConfig) -> list[str]:
         if options.corpus is not None:
             names += [INITIAL + name for name in own if has_initial_words(name)]
         names += [RANDOM + name for name in own]
-    names += [MAJORITY, TFIDF, OVERLAP] * options.adds_baselines
+    if options.adds_baselines:
+        names += [MAJORITY, TFIDF, OVERLAP]
+        if options.settings.frozen_encoder == "none":
+            names += [FROZEN + name for name in options.models if not name.startswith(PREFIXES)]
     return list(dict.fromkeys(names))
 
 
@@ -168,9 +171,24 @@ def planned(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
         for task in (task for task in tasks if applies(model, task)):
             its = hashes | {"data": data[task.name]}
             for point, settings in options.grid:
+                if model.startswith(FROZEN):
+                    settings = probing(settings)
                 for seed in range(options.seed, options.seed + options.seeds):
                     saves = options.saves_model and wanted and seed == options.seed
                     yield Run(model, task, seed, point, settings, its, options.folder, saves)
+
+
+def is_quick(model: str) -> bool:
+    """Whether a run takes seconds: baselines, and probes as a first look at a model."""
+    return is_baseline(model) or model.startswith(FROZEN)
+
+
+def probing(settings: FinetuneSettings) -> FinetuneSettings:
+    """The settings of a probe on the last layer, from those of fine-tuning."""
+    its = dict.fromkeys(("learning_rate", "num_train_epochs", "min_train_steps", "eval_steps"))
+    its |= dict.fromkeys(("layerwise_lr_decay", "early_stopping_patience"))
+    how: Any = its | {"frozen_encoder": "last", "load_best_model_at_end": False}
+    return dataclasses.replace(settings, **how)
 
 
 def divided(model: str) -> tuple[str, str]:
@@ -187,7 +205,7 @@ def fingerprint(model: str) -> str:
         return prefix + at_commit(name)
     digest = hashlib.sha256(prefix.encode())
     for file in sorted(Path(name).iterdir()):
-        weights = file.suffix == ".safetensors" and not prefix
+        weights = file.suffix == ".safetensors" and prefix in ("", FROZEN)
         if weights or file.name in ("config.json", "tokenizer_config.json", *VOCABULARY_FILES):
             digest.update(f"{file.name} {sha256(file)}\n".encode())
     return digest.hexdigest()[:16]
@@ -273,16 +291,18 @@ def run_all(
     threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
     if threads.text():
         say(threads.text())
-    updates = sum(expected_updates(run.task, run.settings) for run in networks)
+    slow = [run for run in networks if not is_quick(run.model)]
+    updates = sum(expected_updates(run.task, run.settings) for run in slow)
     with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
         for run in todo:
-            run_one(run, progress, options.corpus, functools.partial(keep, run, done, shared))
+            shown = None if is_quick(run.model) else progress
+            run_one(run, shown, options.corpus, functools.partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
 
 def run_one(
-    run: Run, progress: Progress, corpus: str | None, finished: Callable[[Outcome], None]
+    run: Run, progress: Progress | None, corpus: str | None, finished: Callable[[Outcome], None]
 ) -> None:
     task, settings = run.task, run.settings
     how: dict[str, Any] = {"seed": run.seed, "settings": settings, "progress": progress}
@@ -296,7 +316,7 @@ def run_one(
         with initial_model(run.model, corpus) as folder:
             finetune_one(folder, task, **how)
     else:
-        finetune_one(run.model, task, **how)
+        finetune_one(run.model.removeprefix(FROZEN), task, **how)
 
 
 def keep(run: Run, done: dict[Key, Any], shared: dict[str, Any], outcome: Outcome) -> None:
