@@ -434,8 +434,10 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         "a: other is 10.0 points worse than the best baseline in accuracy: 80.0, baseline:b 90.0",
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
         "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
-        "c: a linear layer on the frozen encoder is better (70.0). Fine-tune longer, or use "
-        "--frozen-encoder last",
+        (
+            "c: a linear layer on the frozen encoder is better (70.0). Fine-tune longer, or use "
+            "--frozen-encoder last"
+        ),
     ]
     assert report.cells()[0] == ["task", "metric", "model", "score"]
     assert "std" not in report.markdown().partition("Settings")[0]
