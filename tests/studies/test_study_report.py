@@ -157,8 +157,8 @@ def test_the_declared_score_by_hand() -> None:
         [(a / 0.5 + 0.2 / 0.8 / 2) / 2 for a in (0.25, 0.3, 0.35)]
     )
     assert table.row("short", 1e14, DECLARED) is None, "it lacks a task"
-    # Below the floor counts as such.
-    assert row(table, "untrained", 0.0, DECLARED).mean.value == pytest.approx(-0.1)
+    # Below the floor counts as 0: of the second seed b alone is above it, by 0.1.
+    assert row(table, "untrained", 0.0, DECLARED).mean.value == pytest.approx(0.1 / 0.8 / 8)
     assert row(table, "late", 1e14, PLAIN).mean.value == pytest.approx((0.7 + 0.4 + 0.1) / 3)
     # A further task does not belong to the score, whether an encoder has it or not.
     more = [replace(r, scores=r.scores | {"d": r.scores["a"]}) for r in results[:2]] + results[2:]

@@ -30,7 +30,8 @@ class Score:
         return [task for ceilings in self.families.values() for task in ceilings]
 
     def of(self, scores: Mapping[str, float], random: Mapping[str, float]) -> float:
-        """The mean over the families of (score - floor) / (ceiling - floor).
+        """The mean over the families of (score - floor) / (ceiling - floor), at least 0 for each
+        task: how far below its floor an encoder is says nothing of what it learnt.
 
         Args:
             scores: of an encoder, by task.
@@ -39,7 +40,7 @@ class Score:
 
         def share(task: str, ceiling: float) -> float:
             floor = max(random[task], self.floors.get(task, random[task]))
-            return (scores[task] - floor) / (ceiling - floor)
+            return max(0.0, (scores[task] - floor) / (ceiling - floor))
 
         families = self.families.values()
         return statistics.fmean(
