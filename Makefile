@@ -10,9 +10,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-# Only slow tests need these: the libraries of examples/, the cluster that `prepare --engine ray` is
-# tested on (80 MB to
-# download), and triton, which torch's compiler asks about when it writes code for a GPU (290 MB).
+# Only slow tests need these: the libraries of examples/, the cluster on which `prepare --engine ray`
+# is tested (80 MB to download), and triton, which torch's compiler asks about when it writes code
+# for a GPU (290 MB).
 $(VENV)/.slow: $(VENV)/.installed
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[examples,ray]' triton
 	touch $@
