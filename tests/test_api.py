@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from numpy.linalg import norm
 
 import electrify
 from electrify import UserError
@@ -95,8 +96,19 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     logs = [math.log(1 - token.probability) for token in found.tokens]
     assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
     assert encoder.score(["the cat", "the cat"]) == [encoder.score("the cat")] * 2
+    assert [word.token for word in found] == ["the", "cat"]
+    own = electrify.Encoder.from_pretrained(run).encode(["the cat", "a house"])
+    assert encoder.similarity(vector, own)[0] == pytest.approx([1, vector @ own[1] / norm(own[1])])
     with pytest.raises(UserError, match="no such folder"):
         electrify.load("./absent")
+    for wrong, says in (
+        (lambda: encoder.encode("a", batch_size=2), "encode.. has no argument 'batch_size'; known"),
+        (lambda: encoder.detect("a", threshold=0.1), "detect.. has no argument 'threshold'"),
+        (lambda: encoder.embed(["a", None]), "text 2 is None"),
+        (lambda: encoder.embed(pd.DataFrame({"text": ["a"]})), "Give a list of texts"),
+    ):
+        with pytest.raises(UserError, match=says):
+            wrong()
 
 
 def test_nothing_is_printed_unless_asked(
@@ -159,13 +171,21 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert done.model is not None
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
+    assert electrify.load(done).predict("cat 3") == one
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda: electrify.pretrain("data", output_dir="x", max_stepz=3), "did you mean"),
+        (
+            lambda: electrify.pretrain("data", output_dir="x", lr=1.0),
+            "did you mean 'learning_rate'",
+        ),
+        (lambda: electrify.pretrain("data", output_dir="x", resume=False), "auto, never or must"),
         (lambda: electrify.prepare("a.txt", output_dir="x", vocabsize=3), "did you mean"),
+        (lambda: electrify.prepare({"train": TEXTS}, output_dir="x"), "Give one of its parts"),
+        (lambda: electrify.predict("m", ["a"], top_k=2), "predict.. has no argument 'top_k'"),
         (lambda: electrify.finetune("m", trainfile=EXAMPLES), "did you mean 'train_file'"),
         (lambda: electrify.finetune("m", epochs=1), "did you mean 'num_train_epochs'"),
         (lambda: electrify.finetune("m", eval_data=EXAMPLES), "did you mean 'validation_file'"),

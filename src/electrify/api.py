@@ -15,14 +15,14 @@ import os
 import re
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import UserError, meant_by, nearest
+from .errors import UserError, nearest, need
 from .values import kinds
 
 if TYPE_CHECKING:
@@ -50,18 +50,25 @@ def options(cls: Any, function: str, given: Mapping[str, Any], **fixed: Any) -> 
         if dataclasses.is_dataclass(kind)
     }
     known = own.keys() | set().union(*inner.values())
-    for name in given:
-        if name not in known:
-            meant = meant_by(name, known)
-            hint = f"; did you mean {meant!r}?" if meant else nearest(name, known)
-            raise UserError(f"{function}() has no argument {name!r}{hint}")
+    must_know(function, given, known)
     for section, names in inner.items():
         fixed[section] = kinds(cls)[section](**{n: v for n, v in given.items() if n in names})
     return cls(**fixed, **{name: value for name, value in given.items() if name in own})
 
 
+def must_know(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raises UserError that names a keyword which the function does not have."""
+    for name in given:
+        if name not in known:
+            raise UserError(f"{function}() has no argument {name!r}{nearest(name, known)}")
+
+
 def rows_of(data: Any) -> Iterator[Any]:
-    """The elements of a data frame, of a data set, or of any iterable."""
+    """The elements of a data frame, of a data set, or of any iterable. Raises UserError for a
+    mapping, such as a data set of several splits."""
+    if isinstance(data, Mapping):
+        parts = ", ".join(map(str, data))
+        raise UserError(f"this is a mapping with {parts:.80}. Give one of its parts, or rows")
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         yield from data.to_dict("records")
     else:
@@ -186,6 +193,9 @@ class PretrainedRun:
     tokens: int
     seconds: float
 
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
     @property
     def discriminator(self) -> Path:
         """The folder of the encoder. Raises UserError if the run was stopped before its end."""
@@ -230,11 +240,13 @@ def pretrain(
     Raises:
         UserError: For a mistake, with one sentence.
     """
+    from .recipe import SECTION_OF, override
     from .recipe import load as load_recipe
-    from .recipe import override
     from .train.auto import auto
     from .train.run import pretrain as trained
 
+    must_know("pretrain", fields, {*SECTION_OF, "recipe", "resume", "train_minutes"})
+    need(resume in ("auto", "never", "must"), f"resume is auto, never or must, not {resume!r}")
     if train_minutes is not None and "max_steps" in fields:
         raise UserError("train_minutes and max_steps exclude each other")
     if flops is not None and recipe != "auto":
@@ -321,7 +333,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class FineTuned:
-    """An encoder that was fine-tuned on a task."""
+    """An encoder that was fine-tuned on a task. `model` is the saved folder, and `folder` holds
+    everything else."""
 
     folder: Path
     """Scores, report, predictions and models."""
@@ -331,6 +344,9 @@ class FineTuned:
     """The report as a table of text."""
     model: Path | None
     """The saved model of the first seed, which transformers loads; None where none was saved."""
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     def predict(self, texts: Any, **given: Any) -> Any:
         """See `electrify.predict`."""
@@ -422,6 +438,11 @@ class Encoder:
     def __repr__(self) -> str:
         return f"Encoder({self.model!r})"
 
+    @classmethod
+    def from_pretrained(cls, model: Name) -> Encoder:
+        """The same as `electrify.load`."""
+        return cls(model)
+
     @cached_property
     def _embedder(self) -> Any:
         from .finetuning.embed import load_embedder
@@ -448,7 +469,16 @@ class Encoder:
 
     def encode(self, texts: Any, **given: Any) -> Any:
         """The same as `embed`, under the name that sentence-transformers has for it."""
+        must_know("encode", given, _OF_VECTORS)
         return self.embed(texts, **given)
+
+    def similarity(self, first: Any, second: Any) -> Any:
+        """The cosines of vectors [N, D] with others [M, D], [N, M], as in sentence-transformers."""
+        import numpy as np
+
+        u_ND, v_MD = (np.atleast_2d(vectors) for vectors in (first, second))
+        u_ND, v_MD = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (u_ND, v_MD))
+        return u_ND @ v_MD.T
 
     def embed(self, texts: Any, **given: Any) -> Any:
         """Vectors, [N, D] in float32; of one text [D].
@@ -460,6 +490,7 @@ class Encoder:
         """
         from .finetuning.embed import embed
 
+        must_know("embed", given, _OF_VECTORS)
         return _of_each(texts, lambda several: embed(self._embedder, several, **given))
 
     def detect(self, texts: Any, **given: Any) -> Any:
@@ -472,6 +503,7 @@ class Encoder:
         """
         from .scoring.detect import detect
 
+        must_know("detect", given, ("max_seq_length", "batch_size", "threads"))
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
@@ -520,6 +552,9 @@ def _predictions(predictor: Any, texts: Any, pairs: Any) -> Any:
 
     if isinstance(pairs, str):
         pairs = [pairs]
+    two = isinstance(texts, list) and all(isinstance(t, tuple) and len(t) == 2 for t in texts)
+    if texts and two and pairs is None and predictor.kind != "tagging":
+        texts, pairs = map(list, zip(*texts, strict=True))
     words = isinstance(texts, list | tuple) and predictor.kind == "tagging"
     if words and texts and isinstance(texts[0], str):
         return _predictions(predictor, [texts], pairs)[0]
@@ -539,19 +574,24 @@ def predict(model: Name, texts: Any, *, pairs: Any = None, **given: Any) -> Any:
 
     Args:
         model: A fine-tuned folder, that of `finetune`, or a Hub id.
-        texts: One text, or several; for a tagger lists of words, for question answering questions.
+        texts: One text, or several, or a list of pairs; for a tagger lists of words, for question
+            answering questions.
         pairs: The second texts, or the contexts of the questions.
         given: probabilities, threshold, max_seq_length, ...: see `electrify predict`.
 
     Raises:
         UserError: For a mistake, with one sentence.
     """
+    from .finetuning.options import PredictConfig
     from .finetuning.predict import load_predictor
 
+    must_know("predict", given, kinds(PredictConfig).keys() - _OF_FILES)
     return _predictions(load_predictor(model, **given), texts, pairs)
 
 
 _OF_VECTORS = ("normalize_embeddings", "center", "whiten")
+_OF_FILES = {"model", "files", "header", "text_column", "pair_column", "output_file", "overwrite"}
+_OF_FILES |= {"json"}
 
 
 def embed(model: Name, texts: Any, **given: Any) -> Any:
@@ -568,7 +608,9 @@ def embed(model: Name, texts: Any, **given: Any) -> Any:
     """
     from .finetuning.embed import embed as embedded
     from .finetuning.embed import load_embedder
+    from .finetuning.options import EmbedConfig
 
+    must_know("embed", given, {*kinds(EmbedConfig), *_OF_VECTORS} - _OF_FILES)
     how = {name: given.pop(name) for name in _OF_VECTORS if name in given}
     embedder = load_embedder(model, **given)
     return _of_each(texts, lambda several: embedded(embedder, several, **how))

@@ -45,9 +45,11 @@ def failing_as(what: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a name close to a known one, otherwise the known names, or the most
-    similar ones of a long list."""
+    """`; did you mean 'x'?` for a name close to a known one, or that people use for one. Otherwise
+    the known names, or the most similar ones of a long list."""
     names = sorted(known)
+    if meant := meant_by(name, names):
+        return f"; did you mean {meant!r}?"
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -60,9 +62,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 MEANT = {
     "lr": ("learning_rate",),
     "batch_size": ("train_batch_size", "per_device_train_batch_size"),
-    "epochs": ("num_train_epochs", "max_steps"),
+    **dict.fromkeys(("epochs", "num_train_epochs"), ("num_train_epochs", "max_steps")),
     "num_epochs": ("num_train_epochs", "max_steps"),
     "config": ("recipe",),
+    "resume_from_checkpoint": ("resume",),
     "text": ("text_column",),
     "label": ("label_column",),
     **dict.fromkeys(("eval_data", "eval_file", "eval_dataset", "test_file"), ("validation_file",)),

@@ -157,7 +157,11 @@ class Options:
 
 def given_texts(texts: Iterable[str]) -> list[str]:
     """The texts that a caller in Python gives. Raises UserError for a single text, which would be
-    read letter by letter."""
+    read letter by letter, and for what is no text."""
     if isinstance(texts, str):
         raise UserError("texts must be a list, not one text")
-    return list(texts)
+    found = list(texts)
+    odd = next((k for k, text in enumerate(found) if not isinstance(text, str)), None)
+    if odd is not None:
+        raise UserError(f"text {odd + 1} is {found[odd]!r:.60}. Give a list of texts")
+    return found

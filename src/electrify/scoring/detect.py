@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
@@ -60,6 +60,9 @@ class Detection:
     text: str
     tokens: tuple[Piece, ...]
     words: tuple[Piece, ...] = ()
+
+    def __iter__(self) -> Iterator[Piece]:
+        return iter(self.words)
 
 
 def detect(
