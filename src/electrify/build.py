@@ -13,9 +13,8 @@ from .architectures import architecture_named
 from .architectures.architecture import Architecture, InitialValues, WordVectors
 from .architectures.exported import ExportedModel
 from .corruption.choosing import Chooser, rarity
-from .corruption.masking import Corruptor
+from .corruption.corruptor import Brought, Corruptor, Source
 from .corruption.sampling import Sampling
-from .corruption.source import Brought, Source
 from .data.phases import phases_of
 from .model.embeddings import DisentangledWords, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows

@@ -20,12 +20,11 @@ from ..model.heads import MaskedLM
 from ..model.likelihood import CHUNK, token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
+from .choosing import Plan
+from .corruptor import Corrupted, Source, lm_rates, substitute
 from .generator import Generated, Generator
-from .masking import Corrupted, MaskMix, substitute
-from .plan import Plan
-from .rates import lm_rates
+from .masking import MaskMix
 from .sampling import Sampling
-from .source import Source
 
 TAU = 0.3  # the temperature of the softmax that replaces a draw in the backward pass
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..corruption.choosing import Plan, count
 from ..corruption.generator import Generator
-from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..errors import need
 from ..model.costs import Pass
