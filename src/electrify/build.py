@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .architectures import architecture_named
-from .architectures.architecture import Architecture, InitialValues, WordVectors
-from .architectures.exported import ExportedModel
+from .architectures.architecture import Architecture, ExportedModel, InitialValues, WordVectors
 from .corruption.choosing import Chooser, rarity
 from .corruption.corruptor import Brought, Corruptor, Source
 from .corruption.sampling import Sampling

@@ -16,10 +16,16 @@ from ..model.attention import Direction
 from ..model.blocks import DisentangledBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
-from ..model.heads import ClsBinaryHead, Head, HeadKind, LinearHead
-from ..model.init import BERT_STD, TOKEN_SCALE, init_scaled_outputs, init_words
-from ..model.init_relative import contexts_of, init_local_relative, init_relative
-from ..model.mask_decoder import DecodedLMHead
+from ..model.heads import ClsBinaryHead, DecodedLMHead, Head, HeadKind, LinearHead
+from ..model.init import (
+    BERT_STD,
+    TOKEN_SCALE,
+    contexts_of,
+    init_local_relative,
+    init_relative,
+    init_scaled_outputs,
+    init_words,
+)
 from ..model.relative import RelativeContexts
 from ..model.shape import Shape
 from ..special import SpecialIds

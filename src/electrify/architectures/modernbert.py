@@ -16,8 +16,7 @@ from ..model.blocks import GatedBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
-from ..model.init import init_words
-from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
+from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words, init_words
 from ..model.positions import Rotary
 from ..model.shape import Shape
 from ..special import SpecialIds

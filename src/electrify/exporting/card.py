@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..console import inert
 from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..errors import UserError, need

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
