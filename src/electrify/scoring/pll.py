@@ -38,12 +38,12 @@ from ..exporting.loading import (
     positions_of,
 )
 from ..exporting.places import mark_of
+from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, padded
 from ..progress import say
 from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
-from .windows import framed, in_batches, windows_of
 
 Kind = Literal["mlm", "rtd", "electric"]
 
