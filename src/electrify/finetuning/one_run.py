@@ -38,9 +38,8 @@ from .model import (
 from .options import FinetuneSettings
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
-from .tagging import Tagging
 from .tasks import MAX_SEQ_LENGTH, Example, TaskData
-from .texts import Texts, class_weights
+from .texts import Tagging, Texts, class_weights
 
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32

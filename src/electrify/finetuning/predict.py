@@ -54,8 +54,7 @@ class Predictor:
         from . import loop
         from .answering import Answering
         from .model import computing_in_bf16, load_finetuned
-        from .tagging import Tagging
-        from .texts import Texts
+        from .texts import Tagging, Texts
 
         self.options = options
         self.device = pick_device(options.device)

@@ -41,8 +41,7 @@ from .budgets import (
 )
 from .measures import Measure, digest_of, measure_named, network_of
 from .options import CompareConfig
-from .score import DECLARED, Score, read_score
-from .statistics import SCORE
+from .statistics import DECLARED, SCORE, Score, read_score
 
 STUDY = "study.yaml"
 MARK = "# The plan of a study, written by electrify compare before its first run.\n"
