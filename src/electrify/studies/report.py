@@ -1,8 +1,8 @@
 """The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
 crossings; as report.md, report.csv, report.json and report.png.
 
-The score that decides is named in study.yaml before the first run: the declared one (statistics.py),
-or the mean rank over the tasks.
+The score that decides is named in study.yaml before the first run: the declared one
+(statistics.py), or the mean rank over the tasks.
 """
 
 from __future__ import annotations
