@@ -57,7 +57,7 @@ def model_card(
 ) -> str:
     """README.md of one network.
 
-    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
+    part: the name of its folder. facts: run.json. state:
     that of the exported checkpoint, None at the end of a run.
     """
     reached = config

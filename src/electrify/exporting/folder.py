@@ -58,7 +58,7 @@ MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
 FILES = {SETTINGS, WEIGHTS, CARD, MARK, *TOKENIZER_FILES}
 
-# ------------------------------------------------------------------ verbs
+# ------------------------------------------------------------------ commands
 
 
 def export_run(
