@@ -27,7 +27,7 @@ from .sampling import Sampling
 
 
 @dataclass(frozen=True)
-class Brought:
+class GeneratorParts:
     """What the networks of a learned corruptor are built from."""
 
     architecture: Architecture
@@ -81,13 +81,13 @@ class Source:
     sampling: Sampling
     trains: bool
     """Whether a learned corruptor learns beside the objective."""
-    brought: Brought | None
+    parts: GeneratorParts | None
     """None for a corruptor whose row is not `learned`."""
 
     @property
-    def networks(self) -> Brought:
-        assert self.brought is not None
-        return self.brought
+    def networks(self) -> GeneratorParts:
+        assert self.parts is not None
+        return self.parts
 
 
 @dataclass(frozen=True)
