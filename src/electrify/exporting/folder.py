@@ -49,14 +49,14 @@ from ..train import CONFIG, FACTS, TOKENIZER, checkpoint
 from . import card
 from .agreement import check_folder
 from .loading import load_config, load_tokenizer, positions_in, quiet
-from .places import MARK, check_place, mark_of, model_in, must_be_run
+from .places import METADATA, check_place, metadata_of, model_in, must_be_run
 
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
 MAX_SEQ_LENGTH = 512
 """That of `electrify embed`."""
-FILES = {SETTINGS, WEIGHTS, CARD, MARK, *TOKENIZER_FILES}
+FILES = {SETTINGS, WEIGHTS, CARD, METADATA, *TOKENIZER_FILES}
 
 # ------------------------------------------------------------------ commands
 
@@ -160,8 +160,8 @@ def _restored(
 
 
 def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells this network from others, for its mark: the same run at another step is the same
-    model."""
+    """What tells this network from others, for its metadata: the same run at another step is the
+    same model."""
     of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
     named = config.model.architecture
     return {
@@ -188,8 +188,8 @@ def _write(
     checkpoint."""
     model, special = built.exports[part], special_ids(facts)
     identity = identity_of(part, config, facts)
-    must_be_ours(target, MARK)
-    earlier = mark_of(str(target)) if target.is_dir() else {}
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
     need(
         not earlier or all(earlier.get(key) == identity[key] for key in ("part", "run")),
         f"{target} holds another model ({earlier.get('part')})",
@@ -203,8 +203,8 @@ def _write(
         how = {"part": part, "model": model, "config": config, "facts": facts, "state": state}
         text = card.model_card(run, **how)
         (new / CARD).write_text(text, encoding="utf-8")
-        mark = identity | card.details(config, facts)
-        (new / MARK).write_text(f"{json_text(mark, indent=1)}\n", encoding="utf-8")
+        metadata = identity | card.details(config, facts)
+        (new / METADATA).write_text(f"{json_text(metadata, indent=1)}\n", encoding="utf-8")
         # What the user has put beside a model stays when the model is replaced.
         for path in target.iterdir() if target.is_dir() else ():
             if path.name not in FILES:
@@ -269,8 +269,8 @@ def export_as(options: Any) -> str:
     network = {"part": options.part, "step": options.step}
     if options.format == "hf":
         return str(export(name, target, **network))
-    must_be_ours(target, MARK)
-    earlier = mark_of(str(target)) if target.is_dir() else {}
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
     same = not earlier or earlier.get("format") == options.format
     need(same, f"{target} holds another model", "choose another --output-dir")
     with TemporaryDirectory() as made:
@@ -308,7 +308,7 @@ def sentence_transformer(model: str, target: Path) -> str:
         "modules.json": modules,
         "1_Pooling/config.json": pooling,
         "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
-        MARK: mark_of(model) | {"format": "sentence-transformers"},
+        METADATA: metadata_of(model) | {"format": "sentence-transformers"},
     }
     with written(target.resolve()) as new:
         (new / "1_Pooling").mkdir(parents=True)

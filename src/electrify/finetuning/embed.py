@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import UserError, need
 from ..exporting.loading import quiet
-from ..exporting.places import mark_of
+from ..exporting.places import metadata_of
 from ..files import written
 from ..text.streams import ending_of
 from ..values import given_texts
@@ -199,7 +199,7 @@ def embed_files(options: EmbedConfig) -> str:
 
 def closeness(model: str) -> str:
     """A note on the vectors of a discriminator."""
-    if mark_of(model).get("part") not in ("discriminator", "selector"):
+    if metadata_of(model).get("part") not in ("discriminator", "selector"):
         return ""
     return (
         "note: the vectors of discriminators lie close together. Before you compare their cosines, "

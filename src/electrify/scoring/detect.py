@@ -18,7 +18,7 @@ import numpy as np
 
 from ..console import harmless
 from ..errors import need
-from ..exporting.places import mark_of
+from ..exporting.places import metadata_of
 from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, OnnxModel, is_onnx, padded
 from ..onnx_models import probabilities as probabilities_of
@@ -39,7 +39,7 @@ MOST_WINDOWS = 16
 MOST_SLOTS = 8192
 MOST_NAMED = 20
 REPLACED = {"logits": "replaced"}
-"""In the mark of a graph that detects."""
+"""In the metadata of a graph that detects."""
 FAINT = 0.05  # a probability below it is not coloured
 
 
@@ -73,7 +73,7 @@ class OnnxDetector(OnnxModel):
     def of(cls, name: str, threads: str = "auto") -> Self:
         """Raises UserError for a graph of another network."""
         need(
-            REPLACED.items() <= mark_of(name).items(),
+            REPLACED.items() <= metadata_of(name).items(),
             f"{name}: the graph has no replaced-token head. Export the discriminator of a run",
         )
         return super().of(name, threads)

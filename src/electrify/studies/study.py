@@ -44,7 +44,7 @@ from .options import CompareConfig
 from .statistics import DECLARED, SCORE, Score, read_score
 
 STUDY = "study.yaml"
-MARK = "# The plan of a study, written by electrify compare before its first run.\n"
+HEADER = "# The plan of a study, written by electrify compare before its first run.\n"
 RESULTS = "results.jsonl"
 ENCODERS = "encoders"
 PRETRAIN = "pretrain"
@@ -202,7 +202,7 @@ def write_study(study: Study) -> None:
     }
     plain = json.loads(json.dumps(plan))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    write(study.out / STUDY, MARK + text)
+    write(study.out / STUDY, HEADER + text)
 
 
 # ------------------------------------------------------------------ results.jsonl

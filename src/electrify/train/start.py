@@ -27,7 +27,7 @@ from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..exporting.loading import computing_plainly, loaded, quiet, read_config, said
-from ..exporting.places import check_place, mark_of
+from ..exporting.places import check_place, metadata_of
 from ..files import sha256
 from ..hub import at_commit
 from ..model.embeddings import DisentangledWords
@@ -390,7 +390,7 @@ def _what_is_missing(
         f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
     )
     left = own.architecture.left_out(own.head.kind, missing)
-    chooses = mark_of(os.path.expanduser(start)).get("logits") == "choice"
+    chooses = metadata_of(os.path.expanduser(start)).get("logits") == "choice"
     need(
         learns or not left,
         f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",
