@@ -121,7 +121,7 @@ class Architecture(ABC):
         rng: torch.Generator,
     ) -> None:
         """Sets the initial values of all parts of `objective`. encoders: its encoders, with the
-        kept one first."""
+        discriminator first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
@@ -248,6 +248,35 @@ class Architecture(ABC):
     token_note: ClassVar[str] = ""
     """The same for a language model, where the library's class computes other logits than the run.
     """
+
+
+class TwoLabels(Architecture):
+    """An architecture whose networks that detect are exported as the library's class for tags, with
+    two labels a token."""
+
+    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
+    binary_tuning = (
+        "Their heads have the names of this folder's head. For a number of labels other than two, "
+        "pass `num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` "
+        "starts with this folder's weights, under the labels original and replaced: "
+        "`torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
+        "`torch.nn.init.zeros_(model.classifier.bias)` make it new."
+    )
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        """The output of a head that detects is that of the second label, the first one's is 0."""
+        named = head.tensors()
+        for name in [n for n in named if head.kind == "binary" and n.startswith("out.")]:
+            named[name] = torch.cat([torch.zeros_like(named[name]), named[name]])
+        return named
+
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        binary = head.kind == "binary"
+        one = {n: t[1:] - t[:1] for n, t in named.items() if binary and n.startswith("out.")}
+        return super().fill_head(head, {**named, **one})
+
+    def binary_logits(self, output: Any) -> Tensor:
+        return output.logits[..., 1] - output.logits[..., 0]
 
 
 WORDS = "encoder.embeddings.words.weight"
