@@ -31,7 +31,7 @@ from sides import timed
 from torch import Tensor
 
 from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.build import Vocabulary, build
 from electrify.recipe import load, override

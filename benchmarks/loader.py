@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from electrify.data.examples import sequences
+from electrify.data.examples import pack, sequences
 from electrify.data.loader import Loader
-from electrify.data.packing import pack
 from electrify.data.phases import one_phase
 from electrify.text.corpus import Corpus
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from electrify.corruption.plan import Plan
+from electrify.corruption.choosing import Plan
 from electrify.model.costs import Pass, linear_flops
 from electrify.model.heads import LinearHead, OneLogit
 from electrify.objectives import objective

@@ -12,7 +12,7 @@ from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.recipe import Entry, Recipe, load, override, values_of
 from electrify.studies.report import DECLARED, table_of
-from electrify.studies.score import Score
+from electrify.studies.statistics import Score
 from electrify.studies.study import read_results
 from electrify.text.corpus import Corpus
 from electrify.train import auto as module

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .architectures import architecture_named
-from .architectures.architecture import Architecture, InitialValues, WordVectors
-from .architectures.exported import ExportedModel
+from .architectures.architecture import Architecture, ExportedModel, InitialValues, WordVectors
 from .corruption.choosing import Chooser, rarity
-from .corruption.masking import Corruptor
+from .corruption.corruptor import Corruptor, GeneratorParts, Source
 from .corruption.sampling import Sampling
-from .corruption.source import Brought, Source
 from .data.phases import phases_of
 from .model.embeddings import DisentangledWords, Words, own_table, own_tables
 from .model.encoder import Encoder, encoders_of, for_rows
@@ -172,11 +170,11 @@ def networks(
     else:
         own, g_embeddings = embeddings(shape), None
     discriminator = architecture.encoder(shape, own, **dropout_of(m, DISCRIMINATOR))
-    brought = None
+    parts = None
     if g_embeddings is not None:
         tied = {"all": shape.num_hidden_layers, "lower": m.tie_layers or 0}.get(m.tie, 0)
         dropout = dropout_of(m, "generator")
-        brought = Brought(architecture, g_shape, g_embeddings, dropout, discriminator, tied)
+        parts = GeneratorParts(architecture, g_shape, g_embeddings, dropout, discriminator, tied)
     source = Source(
         chooser=choosing(c, vocabulary),
         special=vocabulary.special,
@@ -191,7 +189,7 @@ def networks(
             c.temperature_decay,
         ),
         trains=c.generator_training == "joint",
-        brought=brought,
+        parts=parts,
     )
     return discriminator, made(c.row, source, c.options)
 

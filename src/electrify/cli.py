@@ -499,7 +499,7 @@ class Export(Options):
         else:
             check_place(model_in(self.model))
 
-        from .exporting.formats import export_as
+        from .exporting.folder import export_as
 
         show(export_as(self))
         return 0

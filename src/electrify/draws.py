@@ -106,20 +106,20 @@ class Draws:
     def rows(self, start: int, stop: int) -> Draws:
         return replace(self, key_R=self.key_R[start:stop])
 
-    def bits_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
-        """53 random bits for every token, as non-negative int64 [T]. lane: which set of bits, if a
+    def bits_T(self, purpose: Purpose, index: int = 0) -> Tensor:
+        """53 random bits for every token, as non-negative int64 [T]. index: which set of bits, if a
         purpose needs several."""
         position_L = torch.arange(self.row_length, device=self.key_R.device)
         coordinates = (
             (_PURPOSES[purpose], position_L)
-            if lane == 0
-            else (_PURPOSES[purpose], position_L, lane)
+            if index == 0
+            else (_PURPOSES[purpose], position_L, index)
         )
         return _shift(hashed(self.key_R[:, None], *coordinates).flatten(), 11)
 
-    def uniform_T(self, purpose: Purpose, lane: int = 0) -> Tensor:
+    def uniform_T(self, purpose: Purpose, index: int = 0) -> Tensor:
         """A float64 in [0, 1) for every token [T] (float32 would round some numbers up to 1)."""
-        return self.bits_T(purpose, lane).double() * 2.0**-53
+        return self.bits_T(purpose, index).double() * 2.0**-53
 
 
 def draws_for(

@@ -62,22 +62,15 @@ def _is_kept(name: str) -> bool:
     return (Path(config.HF_DATASETS_CACHE) / name.replace("/", "___")).is_dir()
 
 
-def commit_of(name: str) -> str | None:
-    """The commit of a model of the Hub that its cache holds, and that is read without a network;
-    None if it holds none. The Hub is not asked."""
+def at_commit(name: str) -> str:
+    """The name of a model of the Hub and its commit in the Hub's cache, NAME@COMMIT; the name alone
+    as long as the cache does not hold it. The Hub is not asked."""
     import huggingface_hub
 
     with suppress(ValueError, OSError):  # no name that the Hub takes, or a cache that nobody reads
         found = huggingface_hub.try_to_load_from_cache(name, "config.json")
-        return Path(found).parent.name if isinstance(found, str) else None
-    return None
-
-
-def at_commit(name: str) -> str:
-    """The name of a model of the Hub and its commit in the Hub's cache, NAME@COMMIT; the name alone
-    as long as the cache does not hold it."""
-    commit = commit_of(name)
-    return f"{name}@{commit}" if commit else name
+        return f"{name}@{Path(found).parent.name}" if isinstance(found, str) else name
+    return name
 
 
 @cache

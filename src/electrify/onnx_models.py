@@ -141,10 +141,10 @@ def softmax(x: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def probabilities(logits: Array, config: Mapping[str, Any], mark: Mapping[str, Any]) -> Array:
-    """What outputs stand for, by config.json and mark: of a detecting head [B, L], of others in
+def probabilities(logits: Array, config: Mapping[str, Any], metadata: Mapping[str, Any]) -> Array:
+    """What outputs stand for, by config.json and metadata: of a detecting head [B, L], of others in
     the shape of the logits; the values of a regression as they are."""
-    if mark.get("logits") == "replaced":  # one logit a token, or two (original, replaced)
+    if metadata.get("logits") == "replaced":  # one logit a token, or two (original, replaced)
         return sigmoid(logits if logits.ndim == 2 else logits[..., 1] - logits[..., 0])
     if config.get("problem_type") == "multi_label_classification":
         return sigmoid(logits)

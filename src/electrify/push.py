@@ -9,7 +9,7 @@ from tyro.conf import Positional
 
 from .console import size
 from .errors import UserError, need
-from .exporting.places import MARK, model_in
+from .exporting.places import METADATA, model_in
 from .progress import show
 from .text.tokenizer import TOKENIZER_FILES
 from .values import Options
@@ -17,7 +17,7 @@ from .values import Options
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model.onnx")
 PATTERNS = (
-    *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", MARK, "README.md", *TOKENIZER_FILES),
+    *(CONFIG, *WEIGHTS, "model-*-of-*.safetensors", METADATA, "README.md", *TOKENIZER_FILES),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_*/config.json", "[0-9]_*/model.safetensors"),
 )

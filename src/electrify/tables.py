@@ -280,11 +280,11 @@ CORRUPTORS: dict[str, CorruptorRow] = {
         card=_changed("{generator} changed tokens"),
     ),
     "unigram": CorruptorRow(
-        cls="electrify.corruption.frequency:Unigram",
+        cls="electrify.corruption.masking:Unigram",
         card=_changed("tokens were replaced by others drawn by their frequency"),
     ),
     "uniform": CorruptorRow(
-        cls="electrify.corruption.frequency:Uniform",
+        cls="electrify.corruption.masking:Uniform",
         card=_changed("tokens were replaced by others drawn at random"),
     ),
     "two_tower": CorruptorRow(

@@ -1,7 +1,7 @@
 """Tokens: the batch that every layer reads. It consists of rows of one fixed length, laid flat,
 with several whole sequences in each row.
 
-Shape suffixes: T = rows * row_length flat tokens, R rows, L row length.
+Shape suffixes: T = rows * row_length flat tokens, R rows, L row length, S sequence number.
 """
 
 from __future__ import annotations
@@ -130,3 +130,15 @@ def from_sequences(sequences: list[list[int]], *, row_length: int, pad: int) -> 
         torch.zeros_like(seq_RL).flatten(),
         row_length=row_length,
     )
+
+
+def per_sequence(values_T: Tensor, tokens: Tokens) -> Tensor:
+    """[R, L + 1]: the sum of integers over sequence s of each row (s = 0 is padding)."""
+    seq_RL = tokens.seq_T.view(-1, tokens.row_length)
+    zero_RS = seq_RL.new_zeros(seq_RL.shape[0], tokens.row_length + 1)
+    return zero_RS.scatter_add(1, seq_RL, values_T.view(seq_RL.shape).long())
+
+
+def of_sequence(values_RS: Tensor, tokens: Tokens) -> Tensor:
+    """[T] the value of the sequence that each token belongs to."""
+    return values_RS.gather(1, tokens.seq_T.view(tokens.num_rows, -1)).flatten()

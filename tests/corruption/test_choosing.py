@@ -24,8 +24,7 @@ from batches import (
     packed_batches,
     sequences_of,
 )
-from electrify.corruption.choosing import Chooser, cut, rarity
-from electrify.corruption.plan import count
+from electrify.corruption.choosing import Chooser, count, cut, rarity
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.model.costs import Share

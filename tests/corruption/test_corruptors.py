@@ -23,13 +23,11 @@ from batches import (
     ragged_batch,
     sequences_of,
 )
-from electrify.corruption.choosing import Chooser
-from electrify.corruption.cropping import crop
-from electrify.corruption.frequency import Frequency
+from electrify.corruption.choosing import Chooser, count
 from electrify.corruption.generator import Generator
-from electrify.corruption.masking import MaskMix
-from electrify.corruption.plan import count
+from electrify.corruption.masking import Frequency, MaskMix
 from electrify.corruption.sampling import Sampling, sample
+from electrify.objectives.contrast import crop
 from electrify.tokens import Tokens
 
 NEVER_CHOSEN = {0, 2, 3, 4, 5}  # [UNK] may be asked for

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electrify.data import examples
-from electrify.data.examples import SHORTEST, sequences
-from electrify.data.packing import pack, row_patterns
+from electrify.data.examples import SHORTEST, pack, row_patterns, sequences
 from electrify.errors import UserError
 
 lengths_of_shards = st.lists(st.lists(st.integers(0, 90), max_size=8), max_size=3)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import KeyTable
 from electrify.build import Built, Vocabulary, build
 from electrify.exporting import folder as hf

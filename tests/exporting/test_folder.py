@@ -28,7 +28,7 @@ from runs import (
 from safetensors import safe_open
 from transformers import AutoTokenizer
 
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import to_ours, to_theirs
 from electrify.build import Built
 from electrify.errors import UserError

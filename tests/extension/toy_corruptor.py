@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from electrify.corruption.choosing import Chooser
-from electrify.corruption.masking import Corrupted, ordinary, substitute
-from electrify.corruption.plan import Plan
-from electrify.corruption.source import Source
+from electrify.corruption.choosing import Chooser, Plan
+from electrify.corruption.corruptor import Corrupted, Source, ordinary, substitute
 from electrify.draws import Draws
 from electrify.errors import UserError
 from electrify.model.costs import Pass

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electrify.corruption.masking import Corruptor
-from electrify.corruption.plan import Plan, count
+from electrify.corruption.choosing import Plan, count
+from electrify.corruption.corruptor import Corruptor
 from electrify.errors import UserError
 from electrify.model import costs
 from electrify.model.costs import Pass

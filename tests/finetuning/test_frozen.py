@@ -16,7 +16,7 @@ from toy import CPU, chunks, outputs_of, reader_of, task_of
 from transformers import AutoModel, AutoTokenizer
 
 from electrify import UserError, embed
-from electrify.finetuning import predict as new_texts
+from electrify.finetuning import new_texts
 from electrify.finetuning.embed import embed_files
 from electrify.finetuning.frozen import FrozenTagging, FrozenTexts, cosine_score
 from electrify.finetuning.loop import Answered

@@ -31,9 +31,8 @@ from electrify.finetuning.one_run import (
 )
 from electrify.finetuning.options import FinetuneSettings
 from electrify.finetuning.published import ElectraHead, ElectraQuestions, LinearHead
-from electrify.finetuning.tagging import NO_WORD, Tagging
 from electrify.finetuning.tasks import Example, Sentence
-from electrify.finetuning.texts import Texts, class_weights, grade_classes
+from electrify.finetuning.texts import NO_WORD, Tagging, Texts, class_weights, grade_classes
 
 PUBLISHED = FinetuneSettings(protocol="published")
 THREE = [

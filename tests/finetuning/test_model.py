@@ -29,9 +29,8 @@ from electrify.finetuning.model import (
     save,
     with_fresh_head,
 )
-from electrify.finetuning.tagging import Tagging
 from electrify.finetuning.tasks import Example
-from electrify.finetuning.texts import Texts
+from electrify.finetuning.texts import Tagging, Texts
 
 ZOO = ("electra", "bert", "roberta", "modernbert", "deberta")
 TEXTS = ["good", "the bad film and the plot was very bad", "it is one fine film"]

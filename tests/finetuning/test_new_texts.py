@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from electrify.errors import UserError
-from electrify.finetuning.predict import Files
+from electrify.finetuning.new_texts import Files
 from electrify.finetuning.tasks import Question, Sentence
 
 

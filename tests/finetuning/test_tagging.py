@@ -19,8 +19,8 @@ from electrify.finetuning.encoding import windows
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.metrics import span_scores, spans
 from electrify.finetuning.read import to_iob2
-from electrify.finetuning.tagging import NO_WORD, Tagging
 from electrify.finetuning.tasks import Sentence
+from electrify.finetuning.texts import NO_WORD, Tagging
 from electrify.text.tables import column_sentences
 
 

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from batches import VOCAB, built, ragged_batch, text_batch
 from electrify.model import positions
 from electrify.model.blocks import geglu
-from electrify.model.dropout import dropout, kept
+from electrify.model.dropout import dropout, keep_mask
 from electrify.model.heads import BinaryHead, LMHead, MaskedLM
 from electrify.model.positions import Rotary
 from electrify.model.shape import Shape
@@ -100,7 +100,7 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 def test_each_element_is_dropped_with_its_probability(dtype: torch.dtype, p: float) -> None:
     torch.manual_seed(0)
     n = 400_003
-    mask = kept(torch.Size((n,)), dtype, p).double()
+    mask = keep_mask(torch.Size((n,)), dtype, p).double()
     assert set(mask.tolist()) == {0.0, 1.0}
     deviation = math.sqrt(p * (1 - p) / n)
     assert abs(float(mask.mean()) - (1 - p)) < 4 * deviation

@@ -1,5 +1,5 @@
-"""Every line of the tables in model/init_relative.py and model/init_rotary.py, and what they are
-for: a head that looks at an offset."""
+"""Every line of the tables in model/init.py for disentangled and gated blocks,
+and what they are for: a head that looks at an offset."""
 
 from __future__ import annotations
 
@@ -17,9 +17,16 @@ from electrify.model.attention import ContextsByKind
 from electrify.model.blocks import DisentangledBlock, GatedBlock
 from electrify.model.encoder import Encoder
 from electrify.model.heads import NormedBinaryHead
-from electrify.model.init import NOISE, OUTPUT_SCALE, head_offset, local_heads
-from electrify.model.init_relative import contexts_of, row_of
-from electrify.model.init_rotary import LOWEST, offset_amplitudes
+from electrify.model.init import (
+    LOWEST,
+    NOISE,
+    OUTPUT_SCALE,
+    contexts_of,
+    head_offset,
+    local_heads,
+    offset_amplitudes,
+    row_of,
+)
 from electrify.model.positions import Rotary
 from electrify.tokens import from_sequences
 

@@ -26,7 +26,7 @@ from counted import exactly
 from electrify.build import build
 from electrify.model import costs
 from electrify.model.encoder import Encoder
-from electrify.model.mask_decoder import Asked, Asking, DecodedLMHead
+from electrify.model.heads import Asked, Asking, DecodedLMHead
 from electrify.rules import check
 from electrify.terms import weighted
 

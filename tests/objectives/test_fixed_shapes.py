@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from stubs import part
 
 from batches import at_of, built, counts_of, draws_of, ragged_batch, text_batch
-from electrify.corruption import plan
-from electrify.corruption.choosing import Chooser
+from electrify.corruption import choosing
+from electrify.corruption.choosing import SPARE, STEP, WHOLE, Chooser, count, enough, positions
 from electrify.draws import Draws
 from electrify.objectives.objective import Step
 from electrify.terms import Terms, weighted
@@ -72,7 +72,7 @@ def test_the_same_terms_and_gradients(
     terms, gradients = graded(objective, tokens, draws, weights, fixed=False)
     counts = {n: int(c) for n, c in counts_of(objective, tokens, draws).items()}
     for whole in (chosen, chosen + 29):  # lists without a filler, and with many
-        monkeypatch.setattr(plan, "WHOLE", whole)
+        monkeypatch.setattr(choosing, "WHOLE", whole)
         fixed = objective.plan(tokens, draws, fixed=True)
         assert len(fixed.at_M) % whole == 0
         assert int(fixed.valid_M.sum()) == chosen
@@ -94,14 +94,14 @@ def test_positions_in_order_then_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = ragged_batch(seed=1)
     draws = draws_of(tokens)
     at = at_of(chooser, tokens, draws)
-    monkeypatch.setattr(plan, "SPARE", 0.1)
+    monkeypatch.setattr(choosing, "SPARE", 0.1)
     for spare in (3, 0):
-        monkeypatch.setattr(plan, "WHOLE", len(at) + spare)
+        monkeypatch.setattr(choosing, "WHOLE", len(at) + spare)
         filled = chooser.plan(tokens, draws, fixed=True)
         assert filled.at_M.tolist() == [*at.tolist(), *[0] * spare]
         assert filled.valid_M is not None
         assert filled.valid_M.tolist() == [*[True] * len(at), *[False] * spare]
-        assert int(plan.count(filled)) == len(at)
+        assert int(count(filled)) == len(at)
     assert chooser.plan(tokens, draws).valid_M is None
 
 
@@ -110,18 +110,14 @@ def test_lists_have_few_lengths_and_lose_nothing(size: int, share: float, usual:
     """However many are chosen of a batch of this size: one length for every number up to the usual
     one, a quarter more for each step beyond."""
     chosen_T = torch.rand(size, generator=torch.Generator().manual_seed(size)) < share
-    at_M, valid_M = plan.positions(chosen_T, fixed_for=usual)
+    at_M, valid_M = positions(chosen_T, fixed_for=usual)
     assert valid_M is not None
     assert torch.equal(at_M[valid_M], chosen_T.nonzero().squeeze(1))
     assert not at_M[~valid_M].any()
     assert len(at_M) <= size
-    lengths = {
-        min(plan.enough(plan.SPARE * usual * size, number), size) for number in range(size + 1)
-    }
+    lengths = {min(enough(SPARE * usual * size, number), size) for number in range(size + 1)}
     assert len(at_M) in lengths
-    assert len(lengths) <= 2 + math.log(max(1, size / max(plan.WHOLE, usual * size))) / math.log(
-        plan.STEP
-    )
+    assert len(lengths) <= 2 + math.log(max(1, size / max(WHOLE, usual * size))) / math.log(STEP)
 
 
 @pytest.mark.slow

@@ -27,10 +27,10 @@ from stubs import (
 from torch import Tensor, nn
 
 from batches import built, corrupted, counts_of, draws_of, pack, ragged_batch, terms_of, value
-from electrify.corruption.frequency import Frequency
+from electrify.corruption.choosing import Plan, count
+from electrify.corruption.corruptor import Corrupted, substitute
 from electrify.corruption.generator import Generated, Generator
-from electrify.corruption.masking import Corrupted, substitute
-from electrify.corruption.plan import Plan, count
+from electrify.corruption.masking import Frequency
 from electrify.draws import Draws
 from electrify.objectives.adversarial import Adversarial, baseline, reward
 from electrify.objectives.all_tokens import AllTokensMLM

@@ -26,10 +26,10 @@ from batches import (
     value,
 )
 from electrify.build import Built
-from electrify.corruption.cropping import crop
-from electrify.corruption.plan import enough
+from electrify.corruption.choosing import enough
 from electrify.model.likelihood import token_ce
-from electrify.objectives.losses import binary_ce, partner_ce
+from electrify.objectives.contrast import crop, partner_ce
+from electrify.objectives.losses import binary_ce
 from electrify.objectives.metrics import BINS, REACH, detection_summary, histogram, summarise
 from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens

@@ -13,7 +13,7 @@ from stubs import BASIC, TEXT, FixedHead, Ids, chooser, generator, outcome, part
 from test_study import Logits
 
 from batches import corrupted, draws_of, pack, run_of, terms_of, tiny, value
-from electrify.corruption.frequency import NEVER, Frequency
+from electrify.corruption.masking import NEVER, Frequency
 from electrify.errors import UserError
 from electrify.objectives.all_tokens import AllTokensMLM
 from electrify.objectives.electra import Electra

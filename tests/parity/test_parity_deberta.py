@@ -10,8 +10,8 @@ import transformers
 from families import DEBERTA, deberta_shape
 from two_networks import SPECIAL, padded, same_gradients, shaken
 
+from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.deberta import DebertaShape
-from electrify.architectures.exported import ExportedModel
 from electrify.architectures.keys import to_theirs
 from published import DEBERTA_V3
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from two_networks import SPECIAL, as_counted, close, padded, shaken, side_by_side, with_segments
 
 from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import ExportedModel
 from electrify.exporting.folder import write_model
 from electrify.tokens import Tokens
 

@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 from electrify.architectures import architecture_named
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import ExportedModel
 from electrify.build import discriminator_shape, generator_shape
 from electrify.model.shape import Shape
 from electrify.recipe import Recipe, load, names

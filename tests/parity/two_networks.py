@@ -11,8 +11,7 @@ import transformers
 from torch import Tensor, nn
 
 from electrify.architectures import architecture_named
-from electrify.architectures.architecture import Architecture
-from electrify.architectures.exported import ExportedModel
+from electrify.architectures.architecture import Architecture, ExportedModel
 from electrify.architectures.keys import to_theirs
 from electrify.model.heads import Head, HeadKind
 from electrify.tokens import SpecialIds, Tokens

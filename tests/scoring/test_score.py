@@ -14,9 +14,9 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
 import electrify
 from electrify.cli import main
+from electrify.finetuning.encoding import windows_of
 from electrify.scoring.pll import load_scorer
 from electrify.scoring.rerank import Lists, NBest, nbest_of, rates_of, tuned, with_errors
-from electrify.scoring.windows import windows_of
 from small import mistake
 
 LONG = "the chef cooked a meal , " * 6 + "a b c d"  # 46 tokens; the models read 14 at once

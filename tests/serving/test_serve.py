@@ -26,8 +26,7 @@ from starlette.testclient import TestClient
 from electrify.errors import UserError
 from electrify.serving.app import Service, create_app
 from electrify.serving.batches import Batches, Job
-from electrify.serving.gate import Gate
-from electrify.serving.metrics import Metrics
+from electrify.serving.gate import Gate, Metrics
 from electrify.serving.models import Served
 from electrify.serving.options import ServeConfig
 

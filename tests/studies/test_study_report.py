@@ -29,8 +29,7 @@ from electrify.studies.report import (
     text,
     write_report,
 )
-from electrify.studies.score import Score
-from electrify.studies.statistics import Interval
+from electrify.studies.statistics import Interval, Score
 from electrify.studies.study import Result
 
 BUDGETS = (1e14, 4e14, 1e15)

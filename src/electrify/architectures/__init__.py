@@ -1,6 +1,6 @@
 """One object for each architecture: how its encoder is built from the parts in model/, its initial
-values, and its counterpart in Hugging Face's library. Other rooms ask this object and never check
-for the class of an architecture.
+values, and its counterpart in Hugging Face's library. Other packages ask this object and never
+check for the class of an architecture.
 """
 
 from __future__ import annotations

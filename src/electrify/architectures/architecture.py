@@ -1,5 +1,7 @@
-"""The interface of every architecture. Shape suffixes: B sequences, L length, T = B * L flat
-tokens, V vocabulary."""
+"""The interface of every architecture, and a network that a run exports as a Hugging Face folder.
+
+Shape suffixes: B sequences, L length, T = B * L flat tokens, V vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..errors import UserError
 from ..model.attention import Direction
-from ..model.embeddings import Words
+from ..model.embeddings import DisentangledWords, Words
 from ..model.encoder import Encoder
-from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, SelectionHead
+from ..model.heads import BinaryHead, Head, HeadKind, LinearHead, LMHead, Network, SelectionHead
 from ..model.shape import Shape
 from ..tokens import SpecialIds, Tokens
 from .keys import KeyTable
@@ -118,7 +121,7 @@ class Architecture(ABC):
         rng: torch.Generator,
     ) -> None:
         """Sets the initial values of all parts of `objective`. encoders: its encoders, with the
-        kept one first."""
+        discriminator first."""
 
     # ---------------------------------------------------------------- in Hugging Face's library
 
@@ -245,3 +248,95 @@ class Architecture(ABC):
     token_note: ClassVar[str] = ""
     """The same for a language model, where the library's class computes other logits than the run.
     """
+
+
+class TwoLabels(Architecture):
+    """An architecture whose networks that detect are exported as the library's class for tags, with
+    two labels a token."""
+
+    binary_code = "model(**inputs).logits.diff(dim=-1).squeeze(-1)"
+    binary_tuning = (
+        "Their heads have the names of this folder's head. For a number of labels other than two, "
+        "pass `num_labels=N, ignore_mismatched_sizes=True`. With two labels the layer `classifier` "
+        "starts with this folder's weights, under the labels original and replaced: "
+        "`torch.nn.init.normal_(model.classifier.weight, std=0.02)` and "
+        "`torch.nn.init.zeros_(model.classifier.bias)` make it new."
+    )
+
+    def head_tensors(self, head: Head) -> dict[str, Tensor]:
+        """The output of a head that detects is that of the second label, the first one's is 0."""
+        named = head.tensors()
+        for name in [n for n in named if head.kind == "binary" and n.startswith("out.")]:
+            named[name] = torch.cat([torch.zeros_like(named[name]), named[name]])
+        return named
+
+    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
+        binary = head.kind == "binary"
+        one = {n: t[1:] - t[:1] for n, t in named.items() if binary and n.startswith("out.")}
+        return super().fill_head(head, {**named, **one})
+
+    def binary_logits(self, output: Any) -> Tensor:
+        return output.logits[..., 1] - output.logits[..., 0]
+
+
+WORDS = "encoder.embeddings.words.weight"
+
+
+@dataclass(frozen=True)
+class ExportedModel(Network):
+    """A network, with the architecture that knows its counterpart in the library."""
+
+    architecture: Architecture
+
+    def table(self, *, model_type: str | None = None) -> KeyTable:
+        """The key table of the class that it is exported as. model_type: given for a folder to
+        start from."""
+        return self.architecture.table(self.encoder.shape, self.head.kind, model_type=model_type)
+
+    def must_have_a_class(self, part: str) -> None:
+        """Raises UserError if the class of the library has no place for what the network learns.
+        This is checked before it is trained."""
+        table = self.table()
+        odd = {row.ours for row in table.rows} ^ self.parameters().keys()
+        if odd:
+            raise UserError(
+                f"{part} could not be exported: {table.name} of architecture "
+                f"{self.architecture.name} has no {type(self.head).__name__} ({min(odd)})"
+            )
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The parameters under the names of the tables: the parameters themselves if we have them
+        in that form, else computed values (a disentangled word table as its sum, a head as the
+        layers of the library that compute the same). The word table, which an LM head reads as
+        well, is listed once."""
+        words = self.encoder.embeddings.words
+        named: dict[str, Tensor] = {
+            f"encoder.{name}": p for name, p in self.encoder.named_parameters()
+        }
+        if isinstance(words, DisentangledWords):
+            named = {
+                name: p
+                for name, p in named.items()
+                if not name.startswith("encoder.embeddings.words.")
+            }
+            named[WORDS] = words.weight.detach()
+        return named | {
+            f"head.{name}": t for name, t in self.architecture.head_tensors(self.head).items()
+        }
+
+    @torch.no_grad()
+    def fill(self, named: Mapping[str, Tensor]) -> list[str]:
+        """Sets the parameters of these names, as `parameters` names them, and returns the names
+        that the network cannot hold: its head may be of another form."""
+        own = self.parameters()
+        words = self.encoder.embeddings.words
+        head = {
+            name.removeprefix("head."): t for name, t in named.items() if name.startswith("head.")
+        }
+        left = [f"head.{name}" for name in self.architecture.fill_head(self.head, head)]
+        for name, t in named.items():
+            if name == WORDS and isinstance(words, DisentangledWords):
+                words.delta_VE.copy_(t - words.base.weight)
+            elif not name.startswith("head."):
+                own[name].copy_(t)
+        return left

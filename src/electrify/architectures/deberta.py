@@ -16,27 +16,28 @@ from ..model.attention import Direction
 from ..model.blocks import DisentangledBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
-from ..model.heads import ClsBinaryHead, Head, HeadKind, LinearHead
-from ..model.init import BERT_STD, TOKEN_SCALE, init_scaled_outputs, init_words
-from ..model.init_relative import contexts_of, init_local_relative, init_relative
-from ..model.mask_decoder import DecodedLMHead
+from ..model.heads import ClsBinaryHead, DecodedLMHead, Head, HeadKind, LinearHead
+from ..model.init import (
+    BERT_STD,
+    TOKEN_SCALE,
+    contexts_of,
+    init_local_relative,
+    init_relative,
+    init_scaled_outputs,
+    init_words,
+)
 from ..model.relative import RelativeContexts
 from ..model.shape import Shape
 from ..special import SpecialIds
 from ..values import Count
-from .architecture import Architecture, InitialValues
+from .architecture import Architecture, InitialValues, TwoLabels
 from .keys import (
-    LABEL_CODE,
-    LABEL_TUNING,
     KeyTable,
     Row,
     block_layers,
     label,
-    label_logits,
     labelled,
     layer,
-    one_row,
-    two_rows,
 )
 
 
@@ -123,7 +124,7 @@ UNSAID = {"conv_kernel_size": 0, "is_decoder": False, "tie_word_embeddings": Tru
 BOTH_TERMS = ["c2p", "p2c"]
 
 
-class Deberta(Architecture):
+class Deberta(TwoLabels):
     """DeBERTaV3's encoder (2111.09543; the attention of 2006.03654, with buckets)."""
 
     name = "deberta"
@@ -137,8 +138,6 @@ class Deberta(Architecture):
     config_keys = SIZES
     input_names = ("input_ids", "attention_mask")
     counts_padding = False
-    binary_code = LABEL_CODE
-    binary_tuning = LABEL_TUNING
 
     # ---------------------------------------------------------------- the network
 
@@ -329,17 +328,6 @@ class Deberta(Architecture):
     def table(self, shape: Shape, kind: HeadKind, *, model_type: str | None = None) -> KeyTable:
         head = two_label_rows() if kind == "binary" else lm_head_rows()
         return KeyTable(self.classes[kind], encoder_rows(shape), head)
-
-    def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """A head that detects has two labels there."""
-        named = head.tensors()
-        return named if head.kind == "token" else two_rows(named)
-
-    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        return super().fill_head(head, named if head.kind == "token" else one_row(named))
-
-    def binary_logits(self, output: Any) -> Tensor:
-        return label_logits(output)
 
 
 # ----------------------------------------------------- what the library has no class for

@@ -16,7 +16,7 @@ from transformers import DebertaV2ForMaskedLM, DebertaV2Model
 from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrainedModel
 
-from ..model.mask_decoder import TIMES
+from ..model.heads import DECODER_RUNS
 
 
 class MaskPredictions(nn.Module):
@@ -81,7 +81,7 @@ class DecodedStates(DebertaV2Model):
         below_BLD = usual.hidden_states[-2]
         pos_BL = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
         query_BLD = below_BLD + positions(pos_BL)
-        for _ in range(TIMES):
+        for _ in range(DECODER_RUNS):
             query_BLD, *_ = encoder.layer[-1](
                 below_BLD,
                 encoder.get_attention_mask(attention_mask),

@@ -3,12 +3,12 @@ positions, and attention that alternates between the whole sequence and a window
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import UserError
 from ..model.attention import ContextsByKind, Direction, Kind, Reach
@@ -16,23 +16,17 @@ from ..model.blocks import GatedBlock
 from ..model.embeddings import WordEmbeddings, Words, own_tables
 from ..model.encoder import Encoder
 from ..model.heads import Head, HeadKind, LMHead, NormedBinaryHead, SelectionHead
-from ..model.init import init_words
-from ..model.init_rotary import CONSTANT, init_gated, init_local_gated, init_local_words
+from ..model.init import CONSTANT, init_gated, init_local_gated, init_local_words, init_words
 from ..model.positions import Rotary
 from ..model.shape import Shape
 from ..special import SpecialIds
 from ..values import Count
-from .architecture import Architecture, InitialValues
+from .architecture import InitialValues, TwoLabels
 from .keys import (
-    LABEL_CODE,
-    LABEL_TUNING,
     KeyTable,
     Row,
     label,
-    label_logits,
     labelled,
-    one_row,
-    two_rows,
 )
 
 
@@ -120,7 +114,7 @@ FIXED = {
 FIXED_HEAD = {"classifier_activation": "gelu", "classifier_bias": False, "decoder_bias": True}
 
 
-class ModernBert(Architecture):
+class ModernBert(TwoLabels):
     """ModernBERT's encoder (2412.13663, section 2.1), which is also that of Ettin and mmBERT."""
 
     name = "modernbert"
@@ -133,8 +127,6 @@ class ModernBert(Architecture):
     head_prefixes: ClassVar = {"token": "decoder.", "binary": "classifier."}
     config_keys = HF_NUMBERS
     input_names = ("input_ids", "attention_mask")
-    binary_code = LABEL_CODE
-    binary_tuning = LABEL_TUNING
 
     # ---------------------------------------------------------------- the network
 
@@ -311,17 +303,6 @@ class ModernBert(Architecture):
         head.append(Row("head.bias_V", ("decoder.bias",)))
         tied = {"decoder.weight": "model.embeddings.tok_embeddings.weight"}
         return KeyTable(self.classes[kind], encoder_rows(shape), tuple(head), tied)
-
-    def head_tensors(self, head: Head) -> dict[str, Tensor]:
-        """A head that detects has two labels there."""
-        named = head.tensors()
-        return named if head.kind == "token" else two_rows(named)
-
-    def fill_head(self, head: Head, named: Mapping[str, Tensor]) -> list[str]:
-        return super().fill_head(head, named if head.kind == "token" else one_row(named))
-
-    def binary_logits(self, output: Any) -> Tensor:
-        return label_logits(output)
 
 
 def _rope(theta: float) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from ..model.heads import MaskedLM, Network
 from ..model.likelihood import token_ce
 from ..terms import Loss, Terms
 from ..tokens import Tokens
-from .masking import Corrupted, MaskMix, substitute
-from .plan import Plan, count
-from .rates import lm_rates
+from .choosing import Plan, count
+from .corruptor import Corrupted, Source, lm_rates, substitute
+from .masking import MaskMix
 from .sampling import Sampling
-from .source import Source
 
 
 @dataclass(frozen=True, kw_only=True)

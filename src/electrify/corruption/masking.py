@@ -1,15 +1,12 @@
-"""The result of corruption, and the corruptor without parameters: [MASK], the same, or a random
-token.
+"""Corruptors without a network: [MASK], the same, or a random token; draws from one distribution.
 
-Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens, D hidden width,
-E embedding width.
+Shape suffixes: T flat tokens, M chosen positions, V vocabulary, N ordinary tokens.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,95 +16,12 @@ from ..model.costs import Pass
 from ..model.heads import Network
 from ..terms import Loss, Terms
 from ..tokens import SpecialIds, Tokens
-from .choosing import Chooser
-from .plan import Plan
-from .source import Source
+from .choosing import Chooser, Plan
+from .corruptor import Corrupted, Source, ordinary, substitute
 
-
-@dataclass(frozen=True)
-class Corrupted:
-    """Corrupted text and everything that an objective may need to know about it. A corruptor that
-    knows more returns a subclass."""
-
-    tokens: Tokens
-    """The changed text."""
-    original_T: Tensor
-    plan: Plan
-    logits_MV: Tensor | None = None
-    """The predictions (logits) of a learned corruptor; None for one without parameters."""
-    rows_ME: Tensor | None = None
-    """What the discriminator adds to its word vectors at `at_M`: zeros whose gradient leads
-    from its losses to the corruptor. None if no gradient does."""
-
-    @property
-    def at_M(self) -> Tensor:
-        return self.plan.at_M
-
-    @property
-    def valid_M(self) -> Tensor | None:
-        """Which entries of at_M are chosen positions; None where all are."""
-        return self.plan.valid_M
-
-    @property
-    def was_M(self) -> Tensor:
-        return self.original_T[self.at_M]
-
-    @property
-    def now_M(self) -> Tensor:
-        return self.tokens.ids_T[self.at_M]
-
-    @property
-    def chosen_T(self) -> Tensor:
-        """True at the chosen positions."""
-        chosen_T = torch.zeros_like(self.original_T, dtype=torch.bool).index_fill(
-            0, self.at_M, True
-        )
-        if self.valid_M is None:
-            return chosen_T
-        # Fillers point at token 0, which is never chosen.
-        return chosen_T & (torch.arange(len(chosen_T), device=chosen_T.device) > 0)
-
-    @property
-    def replaced_T(self) -> Tensor:
-        """True where a token differs from the original: a sample equal to the original counts as
-        original."""
-        return self.tokens.ids_T != self.original_T
-
-
-class Corruptor(Protocol):
-    """Changes text. It decides in `plan`, on the CPU, and runs its networks, if it has any, when it
-    is called. Its class has a class method `build(source, **options)`, which takes the fields of
-    its row's own options (tables.py)."""
-
-    chooser: Chooser
-
-    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
-        """Everything that is chosen in this batch, and the count of the corruptor's own loss.
-        fixed: pad lists to one of a few lengths."""
-        ...
-
-    def __call__(self, tokens: Tokens, plan: Plan) -> Corrupted: ...
-
-    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
-        """Its own loss, under the name `generator`; nothing if it has no network."""
-        ...
-
-    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
-        """What is watched of its network beside the loss; nothing if it has none. losses: those of
-        the forward pass, its own among them. A masked language model gives `lm_rates` of
-        corruption/rates.py: its loss on [MASK] tells train/monitor.py whether it learns."""
-        ...
-
-    def passes(self) -> list[Pass]: ...
-
-    def networks(self) -> dict[str, Network]:
-        """Its networks that can be exported, by the name of their folder."""
-        ...
-
-
-def ordinary(special: SpecialIds, vocab_size: int) -> Tensor:
-    """Ids that a random token may have: neither special nor [UNK]."""
-    return torch.tensor(sorted(set(range(vocab_size)) - set(special.never_chosen) - {special.unk}))
+# log q of a token that is never drawn, in place of minus infinity, whose product with 0 is not a
+# number: the smallest normal float32.
+NEVER = math.log(torch.finfo(torch.float32).tiny)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +31,23 @@ class Masked(Corrupted):
     mask_id: int
 
 
-class MaskMix(nn.Module):
+class WithoutNetwork(nn.Module):
+    """A corruptor that runs no network, and so has no loss."""
+
+    def passes(self) -> list[Pass]:
+        return []
+
+    def networks(self) -> dict[str, Network]:
+        return {}
+
+    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
+        return {}
+
+    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
+        return {}
+
+
+class MaskMix(WithoutNetwork):
     """A share of the chosen positions becomes [MASK], a share stays, a share becomes a random
     token: BERT's 80/10/10 is mix=(0.8, 0.1, 0.1), ELECTRA's generator 85/15/0. Random tokens are
     never special. BERT, 1810.04805 section 3.1 and Table 8.
@@ -142,18 +72,6 @@ class MaskMix(nn.Module):
     def build(cls, source: Source) -> MaskMix:
         return cls(source.chooser, source.special, source.vocab_size, mix=source.mask_mix)
 
-    def passes(self) -> list[Pass]:
-        return []
-
-    def networks(self) -> dict[str, Network]:
-        return {}
-
-    def likelihood(self, z: Corrupted) -> dict[str, Loss]:
-        return {}
-
-    def rates(self, z: Corrupted, losses: dict[str, Loss]) -> Terms:
-        return {}
-
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
         plan = self.chooser.plan(tokens, draws, fixed=fixed)
         at_M = plan.at_M
@@ -173,8 +91,65 @@ class MaskMix(nn.Module):
         )
 
 
-def substitute(tokens: Tokens, plan: Plan, new_M: Tensor) -> Tokens:
-    """`tokens` with `new_M` written at the chosen positions."""
-    if plan.valid_M is not None:  # the fillers write the first token to its own place
-        new_M = torch.where(plan.valid_M, new_M, tokens.ids_T[0])
-    return tokens.with_ids(tokens.ids_T.index_copy(0, plan.at_M, new_M))
+class Frequency(WithoutNetwork):
+    """Fills the chosen positions from one distribution, regardless of the context: with the
+    corpus's counts the "unigram generator" of ELECTRA (2003.10555 section 3.2), with equal counts
+    uniform. Never a special token or [UNK]. It shows that replacements must be plausible to teach.
+    """
+
+    def __init__(
+        self, chooser: Chooser, special: SpecialIds, vocab_size: int, *, counts_V: Tensor
+    ) -> None:
+        super().__init__()
+        self.chooser = chooser
+        allowed = ordinary(special, vocab_size)
+        count_V = torch.zeros(vocab_size, dtype=torch.float64).index_copy(
+            0, allowed, counts_V.double()[allowed]
+        )
+        if not count_V.is_meta and not bool(count_V.sum() > 0):
+            raise ValueError(
+                "no ordinary token has a count; random replacements have nothing to be drawn from"
+            )
+        self.register_buffer("cumulative_V", count_V.cumsum(0), persistent=False)
+        self.register_buffer(
+            "log_q_V", (count_V / count_V.sum()).log().clamp(min=NEVER).float(), persistent=False
+        )
+
+    def log_q_now(self, z: Corrupted) -> Tensor:
+        """[T] log q of the CURRENT token at each position: the noise with which Electric contrasts.
+        NEVER for tokens that are never drawn."""
+        assert isinstance(self.log_q_V, Tensor)
+        return self.log_q_V[z.tokens.ids_T]
+
+    def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> Plan:
+        plan = self.chooser.plan(tokens, draws, fixed=fixed)
+        return replace(plan, uniform_M=draws.uniform_T("sample")[plan.at_M])
+
+    def forward(self, tokens: Tokens, plan: Plan) -> Corrupted:
+        assert isinstance(self.cumulative_V, Tensor)
+        assert plan.uniform_M is not None
+        target_M = plan.uniform_M * self.cumulative_V[-1]
+        # A draw below the total, so the first entry above it exists and has a count.
+        new_M = torch.searchsorted(self.cumulative_V, target_M, right=True).clamp_(
+            max=len(self.cumulative_V) - 1
+        )
+        return Corrupted(substitute(tokens, plan, new_M), tokens.ids_T, plan)
+
+
+class Unigram(Frequency):
+    """By the corpus's counts; all alike where nothing is trained and so nothing was counted."""
+
+    @classmethod
+    def build(cls, source: Source) -> Unigram:
+        size = source.vocab_size
+        counts_V = torch.ones(size) if source.counts_V is None else source.counts_V
+        return cls(source.chooser, source.special, size, counts_V=counts_V)
+
+
+class Uniform(Frequency):
+    """All alike."""
+
+    @classmethod
+    def build(cls, source: Source) -> Uniform:
+        size = source.vocab_size
+        return cls(source.chooser, source.special, size, counts_V=torch.ones(size))

@@ -1,5 +1,5 @@
-"""Several masked language models in one encoder, mixed by weights that learn to fool the encoder
-that is kept.
+"""Several masked language models in one encoder, mixed by weights that learn to fool the
+discriminator.
 
 Shape suffixes: T flat tokens, M chosen positions, C a chunk of them, K read-outs, V vocabulary, D
 hidden width, E embedding width.
@@ -20,12 +20,11 @@ from ..model.heads import MaskedLM
 from ..model.likelihood import CHUNK, token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
+from .choosing import Plan
+from .corruptor import Corrupted, Source, lm_rates, substitute
 from .generator import Generated, Generator
-from .masking import Corrupted, MaskMix, substitute
-from .plan import Plan
-from .rates import lm_rates
+from .masking import MaskMix
 from .sampling import Sampling
-from .source import Source
 
 TAU = 0.3  # the temperature of the softmax that replaces a draw in the backward pass
 
@@ -77,11 +76,11 @@ class Mixture(Generator):
       and logits = sum_k w_k logits_k, the logits_k without gradient
     - draws: from softmax(logits), by its cumulative sum and one uniform number a position. The
       public code takes the maximum after Gumbel noise, which has the same distribution.
-    - backward, straight-through: the gradient at the vector of a drawn word in the encoder that is
-      kept goes on as if that vector were sum_v softmax(logits / tau)_v E_v, without the noise of
-      the draw (which the public code has there, too) and without a gradient to the table E. Times
-      -1, it reaches w, v and the states g_k, and nothing else: not the head, and of the encoder
-      below each g_k its own segment.
+    - backward, straight-through: the gradient at the vector of a drawn word in the
+      discriminator goes on as if that vector were sum_v softmax(logits / tau)_v E_v, without the
+      noise of the draw (which the public code has there, too) and without a gradient to the table
+      E. Times -1, it reaches w, v and the states g_k, and nothing else: not the head, and of the
+      encoder below each g_k its own segment.
 
     That gradient is linear in the gradient at the vector, so it needs K vectors for a position,
     which the forward pass computes (`Slope`): the price is one more product of [M, V] with [V, E]

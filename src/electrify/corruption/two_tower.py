@@ -17,12 +17,9 @@ from ..model.heads import Network
 from ..model.likelihood import CHUNK, log_probability
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .choosing import Chooser
-from .masking import Corrupted, substitute
-from .plan import Plan
-from .rates import right
+from .choosing import Chooser, Plan
+from .corruptor import Corrupted, Source, right, substitute
 from .sampling import Sampling
-from .source import Source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,7 @@ from ..draws import hashed
 from ..errors import UserError
 from ..text.corpus import Corpus
 from ..tokens import Tokens
-from .examples import sequences
-from .packing import pack
+from .examples import pack, sequences
 from .phases import Phases
 
 A = TypeVar("A")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..errors import UserError, failing_as
 from ..model.encoder import Encoder
 from ..model.heads import Head

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..console import inert
 from ..progress import duration
 from ..recipe import STARTS, Recipe, first_asked, last_asked, override, values_of
@@ -57,7 +57,7 @@ def model_card(
 ) -> str:
     """README.md of one network.
 
-    part: the name of its folder, `discriminator` for the one that is kept. facts: run.json. state:
+    part: the name of its folder. facts: run.json. state:
     that of the exported checkpoint, None at the end of a run.
     """
     reached = config

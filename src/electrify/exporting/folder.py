@@ -7,6 +7,9 @@ put in place.
         vocab.txt              of word pieces only
         README.md
         electrify.json
+
+`electrify export` also makes other formats of such a folder: a graph for onnxruntime, or a folder
+of sentence-transformers.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,7 +28,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..errors import UserError, need
@@ -44,15 +48,17 @@ from ..tokens import SpecialIds
 from ..train import CONFIG, FACTS, TOKENIZER, checkpoint
 from . import card
 from .agreement import check_folder
-from .loading import quiet
-from .places import MARK, mark_of, must_be_run
+from .loading import load_config, load_tokenizer, positions_in, quiet
+from .places import METADATA, check_place, metadata_of, model_in, must_be_run
 
 SETTINGS = "config.json"
 WEIGHTS = "model.safetensors"
 CARD = "README.md"
-FILES = {SETTINGS, WEIGHTS, CARD, MARK, *TOKENIZER_FILES}
+MAX_SEQ_LENGTH = 512
+"""That of `electrify embed`."""
+FILES = {SETTINGS, WEIGHTS, CARD, METADATA, *TOKENIZER_FILES}
 
-# ------------------------------------------------------------------ verbs
+# ------------------------------------------------------------------ commands
 
 
 def export_run(
@@ -154,8 +160,8 @@ def _restored(
 
 
 def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells this network from others, for its mark: the same run at another step is the same
-    model."""
+    """What tells this network from others, for its metadata: the same run at another step is the
+    same model."""
     of_run = json.dumps([facts["recipe"], facts["starts"]], sort_keys=True)
     named = config.model.architecture
     return {
@@ -182,8 +188,8 @@ def _write(
     checkpoint."""
     model, special = built.exports[part], special_ids(facts)
     identity = identity_of(part, config, facts)
-    must_be_ours(target, MARK)
-    earlier = mark_of(str(target)) if target.is_dir() else {}
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
     need(
         not earlier or all(earlier.get(key) == identity[key] for key in ("part", "run")),
         f"{target} holds another model ({earlier.get('part')})",
@@ -197,8 +203,8 @@ def _write(
         how = {"part": part, "model": model, "config": config, "facts": facts, "state": state}
         text = card.model_card(run, **how)
         (new / CARD).write_text(text, encoding="utf-8")
-        mark = identity | card.details(config, facts)
-        (new / MARK).write_text(f"{json_text(mark, indent=1)}\n", encoding="utf-8")
+        metadata = identity | card.details(config, facts)
+        (new / METADATA).write_text(f"{json_text(metadata, indent=1)}\n", encoding="utf-8")
         # What the user has put beside a model stays when the model is replaced.
         for path in target.iterdir() if target.is_dir() else ():
             if path.name not in FILES:
@@ -251,3 +257,64 @@ def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
     if marked and not (folder / "vocab.txt").is_file():
         words = sorted(pieces["vocab"], key=pieces["vocab"].__getitem__)
         (folder / "vocab.txt").write_text("".join(f"{w}\n" for w in words), encoding="utf-8")
+
+
+# ------------------------------------------------------------------ formats
+
+
+def export_as(options: Any) -> str:
+    """Exports a network of a run, or a Hugging Face folder in another format. options: cli.Export.
+    Returns what was written, for the user. Raises UserError."""
+    name, target = options.model, Path(options.output_dir)
+    network = {"part": options.part, "step": options.step}
+    if options.format == "hf":
+        return str(export(name, target, **network))
+    must_be_ours(target, METADATA)
+    earlier = metadata_of(str(target)) if target.is_dir() else {}
+    same = not earlier or earlier.get("format") == options.format
+    need(same, f"{target} holds another model", "choose another --output-dir")
+    with TemporaryDirectory() as made:
+        if (Path(name) / CONFIG).is_file():
+            model = str(export(name, Path(made) / options.part, **network))
+        else:
+            usual = network == {"part": DISCRIMINATOR, "step": None}
+            need(usual, "--part and --step are for runs")
+            model = model_in(name)
+            check_place(model)
+        if options.format == "sentence-transformers":
+            return sentence_transformer(model, target)
+        from .onnx import export_onnx
+
+        return export_onnx(model, target, quantize=options.quantize)
+
+
+def sentence_transformer(model: str, target: Path) -> str:
+    """Writes a copy of a Hugging Face folder that SentenceTransformer loads as the encoder of
+    `electrify embed`: the mean of the states of all tokens. Raises UserError."""
+    source = Path(model)
+    need(source.is_dir(), f"{model} is no folder here. Download it first (hf download)")
+    config: Any = load_config(model)
+    load_tokenizer(model, vocab_size=config.vocab_size)
+    relative = not getattr(config, "position_biased_input", True)
+    length = MAX_SEQ_LENGTH if relative else min(MAX_SEQ_LENGTH, positions_in(config))
+    # These names are those of version 5, too.
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    modules = [
+        {"idx": k, "name": str(k), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for k, (path, kind) in enumerate(kinds)
+    ]
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
+    said = {
+        "modules.json": modules,
+        "1_Pooling/config.json": pooling,
+        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        METADATA: metadata_of(model) | {"format": "sentence-transformers"},
+    }
+    with written(target.resolve()) as new:
+        (new / "1_Pooling").mkdir(parents=True)
+        for path in source.iterdir():
+            if path.name in FILES or path.suffix == ".safetensors":
+                shutil.copy2(path, new / path.name)
+        for name, content in said.items():
+            (new / name).write_text(f"{json_text(content, indent=1)}\n", encoding="utf-8")
+    return f"{target}: SentenceTransformer({str(target)!r}) loads it"

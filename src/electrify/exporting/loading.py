@@ -69,13 +69,7 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     UserError."""
     check_place(path)
     must_be_of_torch(path)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    except UserError:
-        raise
-    except Exception as e:  # a config.json may hold anything, and may raise anything
-        raise unloadable(path, e) from e
+    config = read_config(path)
     must_not_be_quantised(path, config.to_dict())
     kind = config.model_type
     need(type(config) in MODEL_MAPPING, f"{path}: AutoModel has no model of type {kind!r}")
@@ -93,9 +87,16 @@ def load_config(path: str, *, causal: bool = False) -> Any:
     return config
 
 
-def unloadable(path: str, error: Exception) -> UserError:
-    """The library's complaint about a configuration as one sentence."""
-    return UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(error)}")
+def read_config(path: str, **options: Any) -> Any:
+    """The library's configuration, whatever model it is. options: of the library. Raises
+    UserError."""
+    try:
+        with quiet():
+            return AutoConfig.from_pretrained(path, **{"trust_remote_code": False} | options)
+    except UserError:
+        raise
+    except Exception as e:  # a config.json may hold anything, and may raise anything
+        raise UserError(f"{path}: cannot be loaded as a Hugging Face model: {said(e)}") from e
 
 
 def is_causal(config: Any) -> bool:

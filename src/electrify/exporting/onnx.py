@@ -35,7 +35,7 @@ from ..text.report import note_on_unknown
 from ..text.tokenizer import read_settings, without_origin, write_settings
 from .agreement import ExportError
 from .loading import load_config, load_tokenizer, load_weights, made_for, quiet
-from .places import MARK, mark_of
+from .places import METADATA, metadata_of
 
 Quantization = Literal["none", "int8"]
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -46,7 +46,7 @@ MOST_TOKENS = 1024
 SHAPES = ((1, 1), (33, 1), (1, 2), (2, 7), (33, 16), (5, 64), (3, 130), (1, 512), (2, MOST_TOKENS))
 """Rows and tokens of the batches that are compared, as far as the model reads them."""
 MEANING = {"ElectraForPreTraining": "replaced", "ForMaskedLM": "token"}
-"""The `logits` in the mark of a folder without one, by the ending of its class."""
+"""The `logits` in the metadata of a folder without one, by the ending of its class."""
 TEXTS = 64
 TEXT_TOKENS = 128
 """Passages on which the loss of quantization is measured, and the tokens of each."""
@@ -60,10 +60,10 @@ def export_onnx(model: str, target: Path, *, quantize: Quantization = "none") ->
     need(not missing, f"--format onnx needs {', '.join(missing)}: pip install 'electrify[onnx]'")
     network, tokenizer = load_network(model)
     kind, positions = type(network).__name__, made_for(network)
-    mark = mark_of(model) | {"format": "onnx", "class": kind}
+    metadata = metadata_of(model) | {"format": "onnx", "class": kind}
     for ending, meaning in MEANING.items():
         if kind.endswith(ending):
-            mark.setdefault("logits", meaning)
+            metadata.setdefault("logits", meaning)
     with written(target.resolve()) as new:
         new.mkdir(parents=True)
         write_tokenizer(new, tokenizer.original, positions)
@@ -73,19 +73,19 @@ def export_onnx(model: str, target: Path, *, quantize: Quantization = "none") ->
         write_graph(new / GRAPH, graph, positions)
         with failing_as("onnxruntime cannot run this model"):
             exact = OnnxModel.of(str(new), "auto")
-            mark["difference"], mark["compared"] = compared(exact, graph, positions)
-        shapes, worst = ", ".join(mark["compared"]), mark["difference"]
+            metadata["difference"], metadata["compared"] = compared(exact, graph, positions)
+        shapes, worst = ", ".join(metadata["compared"]), metadata["difference"]
         report = [f"compared with torch on batches of {shapes} tokens: difference {worst:.1e}"]
         if quantize == "int8":
             quantize_int8(new / GRAPH)
-            loss = loss_of(exact, OnnxModel.of(str(new), "auto"), mark)
-            mark |= {"quantization": "int8"} | loss
+            loss = loss_of(exact, OnnxModel.of(str(new), "auto"), metadata)
+            metadata |= {"quantization": "int8"} | loss
             report.append(
                 "int8: probabilities (of a regression: values) differ from float32 by at most "
                 f"{loss['largest_loss']:.1e}, on average by {loss['mean_loss']:.1e}"
             )
-        (new / "README.md").write_text(card(mark, graph, positions, report), encoding="utf-8")
-        (new / MARK).write_text(f"{json_text(mark, indent=1)}\n", encoding="utf-8")
+        (new / "README.md").write_text(card(metadata, graph, positions, report), encoding="utf-8")
+        (new / METADATA).write_text(f"{json_text(metadata, indent=1)}\n", encoding="utf-8")
         made = f"{target / GRAPH}: {kind}, {size((new / GRAPH).stat().st_size)}"
     return "\n".join([made, *report])
 
@@ -219,7 +219,9 @@ def quantize_int8(path: Path) -> None:
     ready.unlink()
 
 
-def loss_of(exact: OnnxModel, quantized: OnnxModel, mark: Mapping[str, Any]) -> dict[str, float]:
+def loss_of(
+    exact: OnnxModel, quantized: OnnxModel, metadata: Mapping[str, Any]
+) -> dict[str, float]:
     """How far the probabilities (the values of a regression) of two models differ on passages of
     Python's documentation, or on random ids if the tokenizer does not know its words."""
     tokenizer = exact.tokenizer
@@ -234,7 +236,7 @@ def loss_of(exact: OnnxModel, quantized: OnnxModel, mark: Mapping[str, Any]) -> 
     for row in rows:
         inputs = padded([row], 0)
         for pair in zip(exact.outputs(*inputs), quantized.outputs(*inputs), strict=True):
-            a, b = (probabilities(logits, exact.config, mark) for logits in pair)
+            a, b = (probabilities(logits, exact.config, metadata) for logits in pair)
             differences.append(np.abs(a - b).ravel())
     every = np.concatenate(differences)
     return {"largest_loss": float(every.max()), "mean_loss": float(every.mean())}
@@ -269,11 +271,11 @@ questions) run such folders without PyTorch: `pip install 'electrify[onnx]'`.
 """
 
 
-def card(mark: Mapping[str, Any], graph: Graph, positions: int, report: list[str]) -> str:
+def card(metadata: Mapping[str, Any], graph: Graph, positions: int, report: list[str]) -> str:
     """README.md."""
     said = {"inputs": graph.inputs, "outputs": graph.outputs}
     return CARD.format(
-        kind=mark["class"],
+        kind=metadata["class"],
         positions=positions,
         report="".join(f"\n- {line}" for line in report),
         **{key: ", ".join(f"`{name}`" for name in names) for key, names in said.items()},

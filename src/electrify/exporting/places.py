@@ -14,7 +14,7 @@ from ..hub import file_of, must_be_reachable
 from ..tables import DISCRIMINATOR
 from ..train import CONFIG, FACTS, GENERATOR_STAGE
 
-MARK = "electrify.json"
+METADATA = "electrify.json"
 """The file of our model folders that says what the model is: its part (the network of a run, or
 "fine-tuned"), and of a network its objective, the meaning of its logits, its corpus and run, and an
 architecture of one's own."""
@@ -26,13 +26,13 @@ FROZEN = "frozen:"  # a linear probe on the model as it is
 INITIAL = "initial:"  # before the export of a run: the initial values of that run
 
 
-def mark_of(name: str) -> dict[str, Any]:
+def metadata_of(name: str) -> dict[str, Any]:
     """What electrify.json says of a model, a folder or an id of the Hub whose config.json was read;
     empty if it has none. The libraries do not fetch that file, and without it energies and choices
     look like other logits."""
     folder = Path(name)
-    mark = folder / MARK if folder.is_dir() else file_of(name, MARK)
-    return read_json(mark) if mark is not None and mark.is_file() else {}
+    metadata = folder / METADATA if folder.is_dir() else file_of(name, METADATA)
+    return read_json(metadata) if metadata is not None and metadata.is_file() else {}
 
 
 def may_be_on_hub(name: str) -> bool:

@@ -17,17 +17,17 @@ import numpy as np
 
 from ..errors import UserError, need
 from ..exporting.loading import quiet
-from ..exporting.places import mark_of
+from ..exporting.places import metadata_of
 from ..files import written
 from ..text.streams import ending_of
 from ..values import given_texts
-from . import predict
+from . import new_texts
 from .options import EmbedConfig
 from .tasks import Example
 
 Array = np.ndarray[Any, Any]
 After = Callable[[float], None]
-Blocks = Iterator[tuple[list[predict.Item], Array]]
+Blocks = Iterator[tuple[list[new_texts.Item], Array]]
 MAX_SEQ_LENGTH = 512
 SENTENCE_MODULES = "modules.json"
 """The file of a sentence-transformers model that lists its modules: encoder, pooling, layers."""
@@ -175,31 +175,31 @@ def embed_files(options: EmbedConfig) -> str:
     all; returns what it did. Mistakes in files and options are reported before the model is loaded.
     Raises UserError."""
     began = time.monotonic()
-    predict.must_be_ready(options, options.output_file)
+    new_texts.must_be_ready(options, options.output_file)
     how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
-    files, corpus = predict.Files(options.files, "regression", pairs=False, **how), None
+    files, corpus = new_texts.Files(options.files, "regression", pairs=False, **how), None
     (first, *_) = files.check()
     given = options.center or options.whiten
     if given is not None:
         same = ending_of(given) == ending_of(options.files[0])
-        corpus = predict.Files((given,), "regression", pairs=False, **how if same else {})
+        corpus = new_texts.Files((given,), "regression", pairs=False, **how if same else {})
         corpus.check()
     embedder = _embedder(options)
     path = Path(options.output_file)
-    columns = list(predict.joined(first.columns, {"embedding": None}))
-    with predict.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
+    columns = list(new_texts.joined(first.columns, {"embedding": None}))
+    with new_texts.threads_of(options, embedder), written(path) as part, part.open("wb") as stream:
         vectors = _vectors(options, embedder, files, corpus)
         if path.suffix.lower() == ".npy":
             _npy(stream, vectors, embedder.reader.width)
         else:
             _parquet(stream, vectors, columns, embedder.reader.width)
-    predict.tell([embedder.truncation.text(), "" if corpus else closeness(options.model)])
-    return predict.done(options.output_file, embedder.truncation.texts, began)
+    new_texts.tell([embedder.truncation.text(), "" if corpus else closeness(options.model)])
+    return new_texts.done(options.output_file, embedder.truncation.texts, began)
 
 
 def closeness(model: str) -> str:
     """A note on the vectors of a discriminator."""
-    if mark_of(model).get("part") not in ("discriminator", "selector"):
+    if metadata_of(model).get("part") not in ("discriminator", "selector"):
         return ""
     return (
         "note: the vectors of discriminators lie close together. Before you compare their cosines, "
@@ -208,17 +208,19 @@ def closeness(model: str) -> str:
 
 
 def _vectors(
-    options: EmbedConfig, embedder: Any, files: predict.Files, corpus: predict.Files | None
+    options: EmbedConfig, embedder: Any, files: new_texts.Files, corpus: new_texts.Files | None
 ) -> Blocks:
     """Every block of the files with its vectors, which the corpus has centred or whitened."""
     transform = None
     if corpus is not None:
         title = "whiten" if options.whiten else "center"
-        blocks = (vectors_ND for _, vectors_ND in predict.in_blocks(corpus, embedder, title=title))
+        blocks = (
+            vectors_ND for _, vectors_ND in new_texts.in_blocks(corpus, embedder, title=title)
+        )
         width, whiten = embedder.reader.width, options.whiten is not None
         transform = fitted(blocks, width=width, whiten=whiten, shown=corpus.paths[0])
         embedder.truncation.texts = embedder.truncation.truncated = 0
-    for items, vectors_ND in predict.in_blocks(files, embedder, title="embed"):
+    for items, vectors_ND in new_texts.in_blocks(files, embedder, title="embed"):
         yield items, vectors_ND if transform is None else transform(vectors_ND)
 
 
@@ -247,7 +249,7 @@ def _parquet(stream: IO[bytes], blocks: Blocks, columns: Sequence[str], width: i
     schema = pa.schema([*texts, (vector, pa.list_(pa.float32(), width))])
     with parquet.ParquetWriter(stream, schema) as writer:
         for items, vectors_ND in blocks:
-            rows = [predict.cells_of(item.columns, columns) for item in items]
+            rows = [new_texts.cells_of(item.columns, columns) for item in items]
             cells = map(pa.array, zip(*rows, strict=True))
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.reshape(-1)), width)
             writer.write_table(pa.table([*cells, vectors], schema=schema))
@@ -271,7 +273,9 @@ def embed(
     corpus = whiten if center is None else center
     width = embedder.reader.width
     found_ND = np.concatenate([np.empty((0, width), np.float32), *_blocks(embedder, given)])
-    predict.tell([predict.unknown_note(embedder, map(Example, given)), embedder.truncation.text()])
+    new_texts.tell(
+        [new_texts.unknown_note(embedder, map(Example, given)), embedder.truncation.text()]
+    )
     if corpus is not None:
         blocks = _blocks(embedder, given_texts(corpus))
         how: dict[str, Any] = {"width": width, "whiten": whiten is not None}
@@ -282,5 +286,5 @@ def embed(
 
 
 def _blocks(embedder: Any, texts: Sequence[str]) -> Iterator[Array]:
-    for at in range(0, len(texts), predict.BLOCK_ITEMS):
-        yield embedder([Example(text) for text in texts[at : at + predict.BLOCK_ITEMS]])
+    for at in range(0, len(texts), new_texts.BLOCK_ITEMS):
+        yield embedder([Example(text) for text in texts[at : at + new_texts.BLOCK_ITEMS]])

@@ -23,9 +23,8 @@ from ..train.machine import pick_device
 from .loop import Batch, Rows, most_tokens, pieces
 from .metrics import spearman
 from .model import load_encoder
-from .tagging import NO_WORD, Tagging, of_words
 from .tasks import Example, Sentence, TaskData
-from .texts import Problem, Texts
+from .texts import NO_WORD, Problem, Tagging, Texts, of_words
 
 Layers = Literal["last", "last4", "all"]
 

@@ -35,7 +35,7 @@ from ..exporting.loading import (
     positions_of,
     quiet,
 )
-from ..exporting.places import MARK, RANDOM
+from ..exporting.places import METADATA, RANDOM
 from ..files import json_text, written
 from ..model.attention import LONG_ROW
 from ..model.dropout import dropout as drop
@@ -362,8 +362,8 @@ def save(
         library.save_pretrained(part)
         tokenizer.save_pretrained(part)
         write_settings(part, without_origin(read_settings(part)))
-        mark = json_text({"part": TRAINED, "task": task}, indent=1)
-        (part / MARK).write_text(f"{mark}\n", encoding="utf-8")
+        metadata = json_text({"part": TRAINED, "task": task}, indent=1)
+        (part / METADATA).write_text(f"{metadata}\n", encoding="utf-8")
 
 
 def last_layer(library: Any) -> nn.Linear:

@@ -38,9 +38,8 @@ from .model import (
 from .options import FinetuneSettings
 from .published import ENCODER_DROPOUT, ElectraQuestions, PublishedTexts, published_head
 from .split import parted
-from .tagging import Tagging
 from .tasks import MAX_SEQ_LENGTH, Example, TaskData
-from .texts import Texts, class_weights
+from .texts import Tagging, Texts, class_weights
 
 # Added to a run's seed, so that dropout does not depend on how many random numbers loading used.
 DROPOUT_SEED = 1 << 32
@@ -155,7 +154,7 @@ def finetune_one(
             )
         scores, files = course.answers()
         outcome = Outcome(
-            course.points[course.kept].metrics | scores,
+            course.points[course.selected].metrics | scores,
             tuple(course.points),
             len(shown),
             course.points[-1].step,
@@ -203,7 +202,7 @@ class Course:
         """The validation examples, answered with the weights that count."""
         self.choosing = Answered(selection, problem.rows(selection), {}) if selection else None
         self.points: list[Point] = []
-        self.kept = -1
+        self.selected = -1
         """The number of the evaluation that counts."""
         self.best = math.nan
         """Its score on the examples that choose."""
@@ -230,7 +229,7 @@ class Course:
                 losses.clear()
                 scores = self.evaluate(step, round(epoch, 4), mean)
                 patience = settings.early_stopping_patience or math.inf
-                goes_on = not self.choosing or len(self.points) - 1 - self.kept < patience
+                goes_on = not self.choosing or len(self.points) - 1 - self.selected < patience
                 name, value = next(iter(scores.items()))
                 note = f"{task.name} seed {seed}: loss {mean:.3f}, {name} {value:.3f}"
             if progress is not None:
@@ -242,7 +241,7 @@ class Course:
         loop.train(net, self.problem, rows, settings, seed=seed, after=after, **how)
         if self.choosing:
             net.load_state_dict(self.weights, strict=False)
-            self.points[self.kept] = replace(self.points[self.kept], chosen=True)
+            self.points[self.selected] = replace(self.points[self.selected], chosen=True)
 
     def evaluate(self, step: int, epoch: float, loss: float) -> dict[str, float]:
         """The scores on the validation examples, and whether this evaluation counts so far."""
@@ -253,8 +252,8 @@ class Course:
             chosen = self.problem.score(self.task, found)[first]
         # Where no score is a number so far, the latest counts, as without a choice.
         if chosen is None or math.isnan(self.best) or metrics.better(first, chosen, self.best):
-            self.kept, self.held = len(self.points), now
-        if chosen is not None and self.kept == len(self.points):
+            self.selected, self.held = len(self.points), now
+        if chosen is not None and self.selected == len(self.points):
             named = self.net.named_parameters()
             self.weights = {n: p.detach().clone() for n, p in named if p.requires_grad}
             self.best = chosen

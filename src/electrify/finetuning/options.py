@@ -316,16 +316,25 @@ class OnNewTexts(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig(OnNewTexts):
+class ToRows(OnNewTexts):
+    """What `predict` and `score` have in common: a row of output for each text."""
+
+    output_file: str | None = None
+    """Results as csv, tsv or jsonl, with the columns of the input [default: standard output, as
+    tsv]."""
+    json: bool = False
+    """Write JSON lines to standard output."""
+
+    def check(self) -> None:
+        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig(ToRows):
     """Which fine-tuned model predicts what, and where the predictions go."""
 
     pair_column: str | None = None
     """Column of the second text [default: as of finetune, if the model was trained on pairs]."""
-    output_file: str | None = None
-    """Predictions as csv, tsv or jsonl, with the columns of the input [default: standard output, as
-    tsv]."""
-    json: bool = False
-    """Write JSON lines to standard output."""
     probabilities: bool = False
     """Write the probability of every label."""
     threshold: Inside | None = None
@@ -335,9 +344,6 @@ class PredictConfig(OnNewTexts):
     fine-tuning]."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16. auto: if the processor has instructions for it."""
-
-    def check(self) -> None:
-        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
 
     def __call__(self) -> int:
         from .predict import predict_files

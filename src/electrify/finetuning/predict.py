@@ -1,222 +1,45 @@
 """`electrify predict`: a fine-tuned model on files of any size, in bounded memory, or on a list of
-texts."""
+texts. A folder with model.onnx is run by onnxruntime, without torch.
+
+Shape suffixes: N texts, L tokens, C classes.
+"""
 
 from __future__ import annotations
 
-import csv
-import json
+import math
 import os
-import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any, TextIO
-from unicodedata import category
+from collections.abc import Iterable
+from typing import Any
 
-from ..console import harmless
-from ..errors import UserError, need
-from ..exporting.places import check_place
-from ..files import written
-from ..onnx_models import is_onnx, must_be_of_torch
-from ..progress import Progress, duration, say
-from ..text.report import note_on_unknown
+import numpy as np
+
+from ..errors import need
+from ..onnx_models import OnnxModel, is_onnx, probabilities
+from ..progress import say
 from ..text.streams import ending_of
-from ..text.tables import (
-    COLUMN_FILES,
-    TEXT_COLUMNS,
-    Row,
-    column_sentences,
-    holds_words,
-    lines,
-    rows,
-    text_columns,
-)
 from ..values import given_texts
-from .encoding import Truncation
-from .options import OnNewTexts, PredictConfig
-from .read import TOKENS, question_of, question_rows, texts_of, word_column
+from .encoding import Frame, Truncation, fitting, rows_of_texts, rows_of_words
+from .new_texts import (
+    After,
+    Files,
+    Prediction,
+    done,
+    must_be_ready,
+    rounded,
+    tell,
+    unknown_note,
+    write_results,
+)
+from .options import PredictConfig
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
 
-MEGABYTE = 1e6
 USED_BY = {
     "threshold": ("multilabel",),
     "no_answer_threshold": ("answering",),
     "probabilities": ("classification", "multilabel"),
 }
 """Options that are not for every kind of task."""
-Prediction = dict[str, Any]
-"""The columns that a prediction adds, see docs/predict.md. With --probabilities also
-`probabilities`, by label."""
-After = Callable[[float], None]
-"""Called after each forward pass with the share of the work that it did."""
-Written = dict[str, Any] | list[str]
-"""Of the output: cells by column, or without."""
-BLOCK_ITEMS = 8192
-BLOCK_CHARACTERS = 1 << 22
-"""Items and, about, characters with those of all columns that are held at once. Inside a block,
-texts are sorted by length; more would save less than a tenth of the padding, and take more
-memory."""
-_BREAKS = str.maketrans("\t\n\r", "   ")
-
-
-# ------------------------------------------------------------------ new texts
-
-
-@dataclass(frozen=True)
-class Item:
-    """One new example: what its row holds, and what the model is given.
-
-    cells: in a file of columns, the cells of each word's line. beside: for a tagger, the names of
-    the columns that do not hold the words.
-    """
-
-    columns: dict[str, Any]
-    example: Example | Question | Sentence
-    cells: tuple[tuple[str, ...], ...] = ()
-    beside: tuple[str, ...] = ()
-
-    @property
-    def is_pair(self) -> bool:
-        return isinstance(self.example, Example) and self.example.pair is not None
-
-
-@dataclass(kw_only=True)
-class Files:
-    """The items of several files of one kind, in order. Iterating reads them again each time.
-
-    pairs: whether the model reads pairs of texts, None if that is not known. bytes_read: bytes of
-    the files themselves that were read so far.
-    """
-
-    paths: tuple[str, ...] = field(kw_only=False)
-    kind: Kind = field(kw_only=False)
-    text_column: str | None = None
-    pair_column: str | None = None
-    header: bool = True
-    pairs: bool | None = None
-    bytes_read: int = 0
-
-    def __post_init__(self) -> None:
-        need(bool(self.paths), "no file is given: name the files of texts")
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(Path(path).stat().st_size for path in self.paths)
-
-    def check(self) -> list[Item]:
-        """The first item of every file. Raises UserError if a file is missing, has another layout,
-        or does not go with the first."""
-        gone = next((path for path in self.paths if not Path(path).exists()), "")
-        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
-        need(not gone, f"no such file: {gone}", advice)
-        firsts = list[Item]()
-        for path in self.paths:
-            found = next(self._items(path), None)
-            if found is None:
-                raise UserError(f"{path}: no texts")
-            firsts.append(found)
-        alike = len({item.is_pair for item in firsts}) == 1
-        need(alike, "some of the files have a second text. Give the others to another command")
-        return firsts
-
-    def __iter__(self) -> Iterator[Item]:
-        for path in self.paths:
-            yield from self._items(path)
-
-    def blocks(self) -> Iterator[list[Item]]:
-        """All items, in order, in blocks of bounded size, whatever else is in their rows."""
-        block: list[Item] = []
-        size = 0
-        for item in self:
-            block.append(item)
-            size += len(str(item.example)) + len(str(item.columns))
-            if len(block) >= BLOCK_ITEMS or size >= BLOCK_CHARACTERS:
-                yield block
-                block, size = [], 0
-        if block:
-            yield block
-
-    def _items(self, path: str) -> Iterator[Item]:
-        if self.kind == "tagging" and self._holds_columns(path):
-            return self._column_sentences(path)
-        read = {"tagging": self._sentences, "answering": self._questions}
-        return read.get(self.kind, self._texts)(path)
-
-    def _texts(self, path: str) -> Iterator[Item]:
-        label = () if self.kind == "multilabel" else 0.0
-        text, pair = "", None
-        for row in self._rows(path):
-            if not text:
-                given, pairs = (self.text_column, self.pair_column), self.pairs is not False
-                text, pair = text_columns(path, [row], *given, pairs=pairs)
-            second = None if pair is None else row.text(pair)
-            yield Item(row.cells, Example(row.text(text), second, label))
-
-    def _questions(self, path: str) -> Iterator[Item]:
-        for row in question_rows(path, header=self.header, advance=self._advance):
-            found = question_of(row, answered=False)
-            named = {"id": found.id, "question": found.question}
-            yield Item(named if ending_of(path) == ".json" else row.cells, found)
-
-    def _sentences(self, path: str) -> Iterator[Item]:
-        for row in self._rows(path):
-            column = next((name for name in TOKENS if isinstance(row.cells.get(name), list)), None)
-            if column is not None and self.text_column is None:
-                words = texts_of(row)
-            else:
-                column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
-                words = words_in(row.text(column))
-            beside = tuple(name for name in row.cells if name != column)
-            yield Item(row.cells, Sentence(words, ()), beside=beside)
-
-    def _column_sentences(self, path: str) -> Iterator[Item]:
-        """Sentences of a file of columns. Those beside the words' are called by their numbers, as
-        the columns of a table without a header."""
-        for row in column_sentences(path, advance=self._advance):
-            column = word_column(path, row, self.text_column)
-            words = texts_of(row, [column])
-            others = {name: cells for name, cells in row.cells.items() if name != column}
-            cells = tuple(zip(*row.cells.values(), strict=True))
-            columns = {"words": list(words)} | others
-            yield Item(columns, Sentence(words, ()), cells, tuple(others))
-
-    def _holds_columns(self, path: str) -> bool:
-        """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
-        ending = ending_of(path)
-        if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
-            header = next(lines(path), "").lower().split("\t")
-            numbered = self.text_column is None or self.text_column.isdecimal()
-            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
-        if ending == ".txt" and self.text_column is None:
-            return holds_words(path)
-        return ending in (*COLUMN_FILES, ".txt")
-
-    def _rows(self, path: str) -> Iterator[Row]:
-        return rows(path, header=self.header, advance=self._advance)
-
-    def _advance(self, count: int) -> None:
-        self.bytes_read += count
-
-
-@cache
-def _word() -> re.Pattern[str]:
-    """Letters and digits with the marks that belong to them (accents, vowel signs of Indian
-    scripts, joiners), which for Python are not part of a word; or another character."""
-    marks = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c)[0] == "M")
-    marks += "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner
-    letters = rf"\w[\w{marks}]*"
-    return re.compile(rf"{letters}(?:['\u2019-]{letters})*|[^\w\s][{marks}]*")
-
-
-def words_in(text: str) -> tuple[str, ...]:
-    """The words of a plain text: runs of letters with their marks and digits (also with an
-    apostrophe or a hyphen inside), and each other character that is not a blank."""
-    return tuple(_word().findall(text))
 
 
 # ------------------------------------------------------------------ predictions
@@ -231,8 +54,7 @@ class Predictor:
         from . import loop
         from .answering import Answering
         from .model import computing_in_bf16, load_finetuned
-        from .tagging import Tagging
-        from .texts import Texts
+        from .texts import Tagging, Texts
 
         self.options = options
         self.device = pick_device(options.device)
@@ -302,18 +124,67 @@ class Predictor:
         }
 
 
+class OnnxPredictor(Predictor):
+    """A fine-tuned graph: examples -> predictions, except answers of questions."""
+
+    def __init__(self, options: PredictConfig) -> None:
+        """Loads the graph. Raises UserError if that fails, or for an option of another kind."""
+        name = options.model
+        plain = options.device in ("auto", "cpu") and options.bf16 != "true"
+        need(plain, f"{name} is an ONNX model, which electrify runs on the CPU in float32")
+        self.options, self.device = options, None
+        self.reader = graph = OnnxModel.of(name, options.threads)
+        self.kind = kind_of(name, graph.config)
+        need(
+            self.kind != "answering",
+            f"{name} answers questions, which predict reads from Hugging Face folders only",
+        )
+        must_be_for(options, self.kind)
+        names = graph.config["id2label"]
+        self.labels = tuple(names[str(k)] for k in range(len(names)))
+        self.reading = graph.config.get(KEY) or {}
+        wanted = options.max_seq_length or self.reading.get("max_seq_length")
+        self.length = fitting(name, graph.positions, wanted, MAX_SEQ_LENGTH[self.kind])
+        self.examples = 0
+        self.truncation = Truncation(graph, self.length)
+
+    def _predicted(self, examples: list[Any], full: list[Any], after: After) -> list[Prediction]:
+        if self.kind == "tagging":
+            return self._tagged(examples, full, after)
+        ids, types = rows_of_texts(self.reader, examples, self.length)
+        logits_NC = np.stack(self.reader.logits(ids, types, after=after))
+        self.truncation.add(examples, list(map(len, ids)))
+        if self.kind == "regression":
+            return [{"predicted_value": rounded(value)} for value in logits_NC[:, 0].tolist()]
+        chosen = logits_NC.argmax(-1)
+        if self.kind == "multilabel":
+            threshold = self.options.threshold or 0.5
+            chosen = logits_NC > math.log(threshold / (1 - threshold))
+        sure_NC = probabilities(logits_NC, self.reader.config, {})
+        return list(map(self._labels, chosen.tolist(), sure_NC.tolist()))
+
+    def _tagged(
+        self, sentences: list[Sentence], full: list[Sentence], after: After
+    ) -> list[Prediction]:
+        """The mean of the logits of a word's tokens decides, as in `Tagging`."""
+        tokenizer = self.reader.tokenizer
+        rows = list(rows_of_words(tokenizer, Frame.of(tokenizer, "a"), full, self.length))
+        ids, types = [row.ids for row in rows], [row.types for row in rows]
+        tags = iter(
+            self.labels[logits_LC[start:stop].mean(0).argmax()]
+            for row, logits_LC in zip(
+                rows, self.reader.logits(ids, types, after=after), strict=True
+            )
+            for _, start, stop in row.words
+        )
+        return [{"predicted_tags": [next(tags) for _ in s.words]} for s in sentences]
+
+
 def predictor_of(options: PredictConfig) -> Predictor:
     """Raises UserError if the model cannot be loaded."""
     if is_onnx(options.model):
-        from .predict_onnx import OnnxPredictor
-
         return OnnxPredictor(options)
     return Predictor(options)
-
-
-def rounded(number: float) -> float:
-    """To seven digits, the precision of float32."""
-    return float(f"{number:.7g}")
 
 
 def must_be_for(options: PredictConfig, kind: str) -> None:
@@ -357,162 +228,9 @@ def predict_files(options: PredictConfig) -> str:
     for path, item in zip(files.paths, firsts, strict=True):
         if item.cells and ending_of(path) in (".txt", ".tsv"):
             say(f"{path} is read as columns. If it holds texts, give them as .jsonl or .csv")
-    shown = options.output_file is None
-    usual = ".jsonl" if options.json else ".tsv"
-    ending = usual if shown else Path(str(options.output_file)).suffix.lower()
-    with threads_of(options, predictor), opened(options.output_file) as stream:
-        blocks = in_blocks(files, predictor, title="predict")
-        predicted = (pair for block in blocks for pair in zip(*block, strict=True))
-        write_rows(stream, rows_of(predicted, ending), ending, shown=shown)
+    write_results(options, files, predictor, title="predict")
     tell([predictor.truncation.text()])
     return done(options.output_file, predictor.examples, began)
-
-
-def done(output_file: str | None, texts: int, began: float) -> str:
-    """What `predict` or `embed` did. began: when, by time.monotonic."""
-    return f"{output_file}: {texts:,} texts in {duration(time.monotonic() - began)}"
-
-
-def must_be_ready(options: Any, output_file: str | None) -> None:
-    """Raises UserError if the model is not there, or if the output file cannot be written."""
-    check_place(options.model)
-    if not isinstance(options, PredictConfig):
-        must_be_of_torch(options.model)
-    if output_file is None:
-        return
-    path = Path(output_file)
-    need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
-    free = options.overwrite or not path.exists()
-    need(free, f"{path} exists. Choose another --output-file or --overwrite")
-
-
-def tell(notes: Iterable[str]) -> None:
-    """Prints those that are not empty."""
-    for note in filter(None, notes):
-        say(note)
-
-
-@contextmanager
-def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
-    """Computes with the threads of --threads."""
-    if work.device is None:  # onnxruntime was given them
-        yield
-        return
-    from ..train.machine import choose, computing_with
-    from .loop import most_tokens
-
-    how = {"device": work.device, "width": work.reader.width, "bf16": work.bf16}
-    threads = choose(options.threads, tokens=most_tokens(work.device), **how)
-    tell([threads.text()])
-    with computing_with(threads):
-        yield
-
-
-def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Item], Any]]:
-    """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
-    Shows a progress bar, and warns if many words of the first block are unknown to the
-    tokenizer."""
-    files.bytes_read = before = 0
-    with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
-        for block in files.blocks():
-            examples = [item.example for item in block]
-            if before == 0:
-                tell([unknown_note(work, examples)])
-            read = (files.bytes_read - before) / MEGABYTE
-            before = files.bytes_read
-            yield block, work(examples, lambda share, read=read: progress.advance(share * read))
-
-
-def unknown_note(work: Any, examples: Iterable[Any]) -> str:
-    """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
-    return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
-
-
-# ------------------------------------------------------------------ output
-
-
-@contextmanager
-def opened(output_file: str | None) -> Iterator[TextIO]:
-    """The file, which appears when the block ends without an error, or standard output."""
-    if output_file is None:
-        yield sys.stdout
-        return
-    with written(Path(output_file)) as part, part.open("w", encoding="utf-8", newline="") as stream:
-        yield stream
-
-
-def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Written]:
-    """What an output file with this ending holds: by column those of the input, then those of the
-    prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
-    with the tag appended and a blank line after each sentence."""
-    for number, (item, found) in enumerate(predicted, 1):
-        words = list(item.example.words) if isinstance(item.example, Sentence) else []
-        tags = found.get("predicted_tags")
-        if ending == ".jsonl":
-            known = tags is None or words in item.columns.values()
-            yield joined(item.columns, found if known else {"words": words} | found)
-        elif tags is None:
-            sure = found.pop("probabilities", {})
-            every = {f"probability_{label}": p for label, p in sure.items()}
-            yield joined(item.columns, found | every)
-        elif ending == ".tsv":
-            cells = item.cells or [(word,) for word in words]
-            yield from ([*row, tag] for row, tag in zip(cells, tags, strict=True))
-            yield []
-        else:
-            for k, (word, tag) in enumerate(zip(words, tags, strict=True)):
-                others = {name: item.columns[name] for name in item.beside}
-                if item.cells:
-                    others = {name: column[k] for name, column in others.items()}
-                yield joined({"sentence": number, "word": word, "predicted_tag": tag}, others)
-
-
-def write_rows(stream: TextIO, rows: Iterable[Written], ending: str, *, shown: bool) -> None:
-    """shown: whether somebody may see them on a terminal, which they must not control."""
-    if ending == ".jsonl":
-        stream.writelines(f"{json.dumps(row, ensure_ascii=shown, default=str)}\n" for row in rows)
-    elif ending == ".csv":
-        csv.writer(stream).writerows(in_columns(rows))  # its line end makes it quote line ends
-    else:
-        for row in in_columns(rows):
-            line = "\t".join(cell.translate(_BREAKS) for cell in row)
-            stream.write((harmless(line, keep="\t") if shown else line) + "\n")
-
-
-def in_columns(rows: Iterable[Written]) -> Iterator[list[str]]:
-    """The cells of rows in the columns of the first, after a header. Lists stay as they are."""
-    columns: list[str] = []
-    for row in rows:
-        if isinstance(row, dict):
-            if not columns:
-                columns = list(row)
-                yield columns
-            row = cells_of(row, columns)
-        yield row
-
-
-def joined(columns: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises UserError if the input has a column with the name of an added one."""
-    taken = columns.keys() & added.keys()
-    need(not taken, f"the input already has a column {min(taken, default='')!r}. Rename it")
-    return {**columns, **added}
-
-
-def cells_of(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """The cells of a row in a table with these columns. Raises UserError for a further column."""
-    odd = [name for name in row if name not in columns]
-    fact = f"a row has a column {', '.join(odd[:1])!r} that the first row does not have"
-    need(not odd, f"{fact}. Write .jsonl, or run a command for each file")
-    return [as_text(row.get(name)) for name in columns]
-
-
-def as_text(value: Any) -> str:
-    """A value in a cell of a table: nothing for null, a list with bars between."""
-    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
-        return "|".join(map(str, value))
-    if isinstance(value, bool | list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return "" if value is None else str(value)
 
 
 # ------------------------------------------------------------------ from Python

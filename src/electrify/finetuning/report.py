@@ -244,7 +244,8 @@ def by_model(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{model} {score:.1f}" for model, score in scores.items())
 
 
-def markdown_table(cells: list[list[str]], *, names: int) -> str:
+def markdown_table(cells: Sequence[Sequence[str]], *, names: int) -> str:
+    """A table of Markdown, header first: texts in the first `names` columns, then numbers."""
     head, *body = ["| " + " | ".join(map(inert, row)) + " |" for row in cells]
     rule = "|" + "|".join(["---"] * names + ["---:"] * (len(cells[0]) - names)) + "|"
     return "\n".join([head, rule, *body])

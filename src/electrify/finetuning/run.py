@@ -30,7 +30,7 @@ from ..build import dropout_of
 from ..errors import UserError, need
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
-from ..exporting.places import FROZEN, INITIAL, MARK, RANDOM, SCORES
+from ..exporting.places import FROZEN, INITIAL, METADATA, RANDOM, SCORES
 from ..files import claim, json_text, must_be_ours, read_json, sha256, write
 from ..hub import at_commit
 from ..progress import Progress, say
@@ -113,7 +113,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         todo.sort(key=lambda run: -is_baseline(run.model) - is_quick(run.model))
         for run in todo:
             if run.save_to is not None:
-                must_be_ours(run.save_to, MARK)
+                must_be_ours(run.save_to, METADATA)
         if len(todo) < len(plan):
             say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
         if todo:
@@ -268,7 +268,7 @@ def is_done(run: Run, record: dict[str, Any] | None) -> bool:
         fact = f"{run.out} holds scores of {run.model} on {run.task.name!r}, and {changed} changed"
         need(record.get(what) == now, f"{fact} since", "choose another --output-dir")
     names = [] if is_baseline(run.model) else [f"{name}.tsv" for name, _ in run.task.test]
-    saved = run.save_to is None or (run.save_to / MARK).is_file()
+    saved = run.save_to is None or (run.save_to / METADATA).is_file()
     return saved and all((run.predictions / name).is_file() for name in names + record["files"])
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from ..errors import UserError, nearest, need
-from ..exporting.places import mark_of
+from ..exporting.places import metadata_of
 from ..files import read_json
 from ..hub import file_of
 
@@ -38,7 +38,7 @@ CLASSES: dict[Kind, tuple[str, str | None]] = {
 KEY = "electrify"
 """The key in config.json of how a model reads its texts (model.Reading)."""
 TRAINED = "fine-tuned"
-"""The part in the mark of a model that `electrify finetune` saved."""
+"""The part in the metadata of a model that `electrify finetune` saved."""
 MIN_UPDATES = 1000
 """Small sets are repeated until the encoder makes this many updates."""
 
@@ -228,13 +228,13 @@ def config_of(model: str) -> dict[str, Any]:
 
 def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     """What a model with this configuration predicts. Raises UserError for one that was not
-    fine-tuned: another class, or, by the folder's mark, a network of a run: some discriminators
+    fine-tuned: another class, or, by the folder's metadata, a network of a run: some discriminators
     have the class for tags."""
     name = str((config.get("architectures") or [""])[0])
     kinds: dict[Kind, str | None] = {
         kind: problem for kind, (end, problem) in CLASSES.items() if name.endswith(end)
     }
-    part = mark_of(model).get("part", TRAINED)
+    part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
     fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune "
     need(part == TRAINED and bool(kinds), f"{fact}--save-model` saves it")

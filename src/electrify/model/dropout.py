@@ -17,10 +17,10 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or x.dtype not in _INTEGERS or torch.compiler.is_compiling():
         return F.dropout(x, p)
-    return x * kept(x.shape, x.dtype, p) * (1 / (1 - p))
+    return x * keep_mask(x.shape, x.dtype, p) * (1 / (1 - p))
 
 
-def kept(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
+def keep_mask(shape: torch.Size, dtype: torch.dtype, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, drawn from the CPU's generator."""
     integers = _INTEGERS[dtype]
     size = shape.numel()

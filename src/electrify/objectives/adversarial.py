@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..corruption.choosing import Plan, count
 from ..corruption.generator import Generator
-from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..model.costs import Pass
 from ..model.encoder import Encoder

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..corruption.masking import Corruptor
-from ..corruption.plan import Plan
+from ..corruption.choosing import Plan
+from ..corruption.corruptor import Corruptor
 from ..model.costs import Pass
 from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead

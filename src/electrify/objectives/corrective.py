@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..corruption.cropping import View
+from ..corruption.choosing import Plan, count
+from ..corruption.corruptor import Corrupted, Corruptor, lm_rates, right, substitute
 from ..corruption.generator import Generated
-from ..corruption.masking import Corrupted, Corruptor, substitute
-from ..corruption.plan import Plan, count
-from ..corruption.rates import lm_rates, right
 from ..draws import Draws
 from ..model.costs import Pass, Period
 from ..model.encoder import Encoder
@@ -22,7 +20,7 @@ from ..model.heads import Head, Network
 from ..model.likelihood import token_ce
 from ..terms import Loss, Terms, term
 from ..tokens import Tokens
-from .contrast import Contrast
+from .contrast import Contrast, View
 from .losses import binary_ce, copy_log_probability
 from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts

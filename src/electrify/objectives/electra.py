@@ -8,14 +8,13 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..corruption.by_sequence import of_sequence, per_sequence
-from ..corruption.masking import Corrupted, Corruptor
-from ..corruption.plan import Plan, count
+from ..corruption.choosing import Plan, count
+from ..corruption.corruptor import Corrupted, Corruptor
 from ..model.costs import Pass
 from ..model.encoder import Encoder
 from ..model.heads import Head, LinearHead
 from ..terms import Loss, Terms, term
-from ..tokens import Tokens
+from ..tokens import Tokens, of_sequence, per_sequence
 from .losses import binary_ce
 from .metrics import apart, entropy, histogram, replaced_share
 from .objective import Graded, Objective, Parts

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..corruption.by_sequence import of_sequence, per_sequence
-from ..corruption.frequency import Frequency
-from ..corruption.masking import Corrupted
-from ..corruption.plan import Plan
+from ..corruption.choosing import Plan
+from ..corruption.corruptor import Corrupted
+from ..corruption.masking import Frequency
 from ..corruption.two_tower import TwoTower
 from ..model.costs import Pass
 from ..model.encoder import Encoder
 from ..model.heads import Head
 from ..terms import Loss, Terms, term
-from ..tokens import Tokens
+from ..tokens import Tokens, of_sequence, per_sequence
 from .losses import binary_ce
 from .metrics import histogram, replaced_share
 from .objective import Graded, Objective, Parts

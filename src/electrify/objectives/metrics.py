@@ -1,5 +1,5 @@
 """Metrics beside the losses: losses by kind of token, histograms of a detector's logits, and what
-they come to. (Those of a language model are in corruption/rates.py.)
+they come to. (Those of a language model are in corruption/corruptor.py.)
 
 Nothing here is differentiated. Shape suffixes: T flat tokens, N tokens graded, M chosen positions,
 B bins.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..corruption.masking import Corrupted
+from ..corruption.corruptor import Corrupted
 from ..terms import Kind, Loss, Term, Terms, term
 
 # The bins of the histogram of logits. Equal bins of probability would put a cautious or a confident

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..corruption.masking import Corruptor, Masked
-from ..corruption.plan import Plan, count
-from ..corruption.rates import lm_rates, right
+from ..corruption.choosing import Plan, count
+from ..corruption.corruptor import Corruptor, lm_rates, right
+from ..corruption.masking import Masked
 from ..model.costs import Pass
 from ..model.encoder import Encoder
 from ..model.heads import Head

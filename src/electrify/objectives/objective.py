@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..architectures.architecture import Architecture
-from ..corruption.masking import Corrupted
-from ..corruption.plan import Plan
+from ..corruption.choosing import Plan
+from ..corruption.corruptor import Corrupted
 from ..draws import Draws
 from ..model.costs import Pass, Period
 from ..model.embeddings import Added, Words

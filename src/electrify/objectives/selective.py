@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..corruption.choosing import Plan, count
 from ..corruption.generator import Generator
-from ..corruption.plan import Plan, count
 from ..draws import Draws
 from ..errors import need
 from ..model.costs import Pass
@@ -100,8 +100,8 @@ class Selective(Objective):
 
     def plan(self, tokens: Tokens, draws: Draws, *, fixed: bool = False) -> SelectivePlan:
         plan = SelectivePlan(**vars(self.corruptor.plan(tokens, draws, fixed=fixed)))
-        lanes = range(self.candidates - 1)
-        drawn = [draws.uniform_T("candidates", lane)[plan.at_M] for lane in lanes]
+        others = range(self.candidates - 1)
+        drawn = [draws.uniform_T("candidates", k)[plan.at_M] for k in others]
         plan = replace(plan, uniform_MJ=torch.stack(drawn, 1))
         return plan.counting(**self.counts(tokens, plan))
 

@@ -9,28 +9,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import numpy as np
 
 from ..console import harmless
 from ..errors import need
-from ..onnx_models import Array, is_onnx
+from ..exporting.places import metadata_of
+from ..finetuning.encoding import framed, in_batches, windows_of
+from ..onnx_models import Array, OnnxModel, is_onnx, padded
+from ..onnx_models import probabilities as probabilities_of
 from ..progress import say
 from ..text.report import note_on_unknown
 from ..text.tokenizer import tokenised
 from ..values import given_texts
 from .options import DetectConfig
-from .windows import framed, in_batches, windows_of
 
 if TYPE_CHECKING:
-    from .detect_onnx import OnnxDetector
     from .pll import Scorer
-
-    Detector = Scorer | OnnxDetector
 
 # An amount of text that takes the smallest models seconds; measuring the fastest number of threads
 # takes one second.
@@ -39,6 +38,8 @@ MANY_TOKENS = 20_000
 MOST_WINDOWS = 16
 MOST_SLOTS = 8192
 MOST_NAMED = 20
+REPLACED = {"logits": "replaced"}
+"""In the metadata of a graph that detects."""
 FAINT = 0.05  # a probability below it is not coloured
 
 
@@ -65,8 +66,30 @@ class Detection:
         return iter(self.words)
 
 
+class OnnxDetector(OnnxModel):
+    """A graph with a head that detects, as pll.Scorer."""
+
+    @classmethod
+    def of(cls, name: str, threads: str = "auto") -> Self:
+        """Raises UserError for a graph of another network."""
+        need(
+            REPLACED.items() <= metadata_of(name).items(),
+            f"{name}: the graph has no replaced-token head. Export the discriminator of a run",
+        )
+        return super().of(name, threads)
+
+    def probabilities(self, rows: Sequence[list[int]]) -> Array:
+        """Of each token that it was replaced, [B, L]."""
+        (logits,) = self.outputs(*padded(rows, self.tokenizer.pad_token_id))
+        return probabilities_of(logits, {}, REPLACED)
+
+    def computing(self, threads: str, *, tokens: int) -> AbstractContextManager[None]:
+        """onnxruntime has the threads that it was given when the graph was loaded."""
+        return nullcontext()
+
+
 def detect(
-    detector: Detector,
+    detector: Scorer | OnnxDetector,
     texts: Iterable[str],
     *,
     max_seq_length: int | None = None,
@@ -113,15 +136,13 @@ def detect(
 
 def load_detector(
     model: str, architecture: str | None = None, *, threads: str = "auto"
-) -> Detector:
+) -> Scorer | OnnxDetector:
     """The discriminator of a folder or Hub id. architecture: one's own, `module:Class`, which is
     imported. threads: of a folder with model.onnx.
 
     Raises UserError if the replaced-token head is missing.
     """
     if is_onnx(model):
-        from .detect_onnx import OnnxDetector
-
         return OnnxDetector.of(model, threads)
     from .pll import load_scorer
 
@@ -143,7 +164,7 @@ def load_detector(
 
 
 def read_windows(
-    detector: Detector, ids: list[list[int]], length: int, batch_size: int | None
+    detector: Scorer | OnnxDetector, ids: list[list[int]], length: int, batch_size: int | None
 ) -> list[Array]:
     """The probability of each token of each text, from the window that surrounds it best. length:
     tokens of a window; batch_size: windows at once, None: MOST_WINDOWS, with MOST_SLOTS at most."""

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from ..cores import thread_count
 from ..errors import UserError, need
 from ..exporting.places import check_place, model_in
-from ..finetuning.options import OnNewTexts
+from ..finetuning.options import ToRows
 from ..progress import say, show
 from ..text.streams import decoded, ending_of, read_text
 from ..values import Count, NotNegative, Options, Share
@@ -106,25 +106,17 @@ class EvaluateConfig(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreConfig(OnNewTexts):
+class ScoreConfig(ToRows):
     """Which texts are scored by which model, and where the scores go. The model needs its
     pre-training head. The score is the pseudo-log-likelihood of a masked language model,
     log P(original) of a discriminator, minus the energy of electric."""
 
-    output_file: str | None = None
-    """Scores as csv, tsv or jsonl, with the columns of the input [default: standard output, as
-    tsv]."""
-    json: bool = False
-    """Write JSON lines to standard output."""
     per_token: bool = False
     """Write the tokens and the score of each."""
     batch_tokens: Count = 8192
     """Tokens per forward pass, padding included."""
     architecture: str | None = None
     """Your own architecture that the model was trained with (module:Class)."""
-
-    def check(self) -> None:
-        self.must_write(self.output_file, ".csv", ".tsv", ".jsonl")
 
     def __call__(self) -> int:
         from .score import score_files

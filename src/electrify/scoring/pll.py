@@ -37,13 +37,13 @@ from ..exporting.loading import (
     made_for,
     positions_of,
 )
-from ..exporting.places import mark_of
+from ..exporting.places import metadata_of
+from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, padded
 from ..progress import say
 from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
-from .windows import framed, in_batches, windows_of
 
 Kind = Literal["mlm", "rtd", "electric"]
 
@@ -244,8 +244,8 @@ def load_scorer(
     """
     if architecture:
         class_at(architecture)  # now `exported_as` knows it
-    config, mark = load_config(model), mark_of(model)
-    logits = mark.get("logits")
+    config, metadata = load_config(model), metadata_of(model)
+    logits = metadata.get("logits")
     need(
         logits != "choice",
         f"{model}: its head compares a few candidates and gives no probability. Take the "
@@ -253,8 +253,9 @@ def load_scorer(
     )
     known, named = exported_as(config.model_type), config.architectures or ()
     need(
-        known is not None or not detects or "architecture" not in mark,
-        f"{model} has an architecture of your own. Give --architecture {mark.get('architecture')}",
+        known is not None or not detects or "architecture" not in metadata,
+        f"{model} has an architecture of your own. Give --architecture "
+        f"{metadata.get('architecture')}",
     )
     kind: Kind = "mlm"
     network: Any = transformers.AutoModelForMaskedLM

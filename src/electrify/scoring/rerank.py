@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import UserError, need
 from ..files import written
-from ..finetuning.predict import must_be_ready
+from ..finetuning.new_texts import must_be_ready
 from ..progress import Progress, aligned
 from ..text.tables import rows
 from .options import RerankConfig

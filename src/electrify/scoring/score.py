@@ -5,20 +5,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ..finetuning.predict import (
+from ..finetuning.new_texts import (
     Files,
     done,
-    in_blocks,
     must_be_ready,
-    opened,
     rounded,
-    rows_of,
-    threads_of,
-    write_rows,
+    write_results,
 )
 from ..train.machine import pick_device
 from ..values import given_texts
@@ -87,15 +82,9 @@ def score_files(options: ScoreConfig) -> str:
     how: dict[str, Any] = {"text_column": options.text_column, "header": options.header}
     files = Files(options.files, "regression", pairs=False, **how)
     files.check()
-    shown = options.output_file is None
-    usual = ".jsonl" if options.json else ".tsv"
-    ending = usual if shown else Path(str(options.output_file)).suffix.lower()
     device, model = pick_device(options.device), options.model
     work = TextScorer(load_scorer(model, device=device, architecture=options.architecture), options)
-    with threads_of(options, work), opened(options.output_file) as stream:
-        blocks = in_blocks(files, work, title="score")
-        scored = (pair for block in blocks for pair in zip(*block, strict=True))
-        write_rows(stream, rows_of(scored, ending), ending, shown=shown)
+    write_results(options, files, work, title="score")
     return done(options.output_file, work.texts, began)
 
 

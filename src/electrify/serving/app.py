@@ -26,8 +26,7 @@ from ..errors import UserError, nearest, need
 from ..progress import say, show_progress
 from ..values import Count, Natural
 from .batches import Batches, Job
-from .gate import Gate, failure
-from .metrics import TEXTS, Metrics
+from .gate import TEXTS, Gate, Metrics, failure
 from .models import ALTERNATIVES, KINDS, Served
 from .options import ServeConfig
 

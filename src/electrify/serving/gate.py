@@ -1,10 +1,11 @@
-"""What every request passes: limits before the body is read, a deadline, security headers, counts,
-and errors without tracebacks."""
+"""What every request passes: limits before the body is read, a deadline, security headers, errors
+without tracebacks, and counts and times in the text format of Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import traceback
 from collections import Counter
@@ -15,9 +16,16 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..console import harmless
-from .metrics import SECONDS, Metrics
 from .options import ServeConfig
 
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, math.inf)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, math.inf)
+KINDS = {
+    "electrify_requests_total": "counter",
+    "electrify_request_seconds": "histogram",
+    "electrify_batch_texts": "histogram",
+    "electrify_queue_length": "gauge",
+}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -29,6 +37,35 @@ HEADERS = {
 # Of JSON. A character beyond the basic plane may be written as two escapes of six bytes.
 BYTES_PER_CHARACTER, BYTES_BESIDE_TEXT = 12, 4096
 _log = logging.getLogger(__name__)
+
+
+class Metrics:
+    """What a server has done since its start."""
+
+    def __init__(self) -> None:
+        self.values: Counter[str] = Counter()
+        """By name and labels."""
+
+    def add(self, name: str, amount: float = 1, **labels: object) -> None:
+        said = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        self.values[f"{name}{{{said}}}"] += amount  # type: ignore[assignment]
+
+    def observe(self, name: str, value: float, bounds: tuple[float, ...], **labels: str) -> None:
+        """Adds a value to a histogram, whose buckets count all values up to their bound."""
+        for bound in bounds:
+            le = "+Inf" if bound == math.inf else f"{bound:g}"
+            self.add(f"{name}_bucket", amount=value <= bound, **{**labels, "le": le})
+        self.add(f"{name}_sum", amount=value, **labels)
+        self.add(f"{name}_count", amount=1, **labels)
+
+    def text(self, *, queue: int) -> str:
+        """queue: requests that wait."""
+        samples = [f"{name} {value:.9g}" for name, value in [*self.values.items()]]
+        samples.append(f"electrify_queue_length {queue}")
+        lines = []
+        for name, kind in KINDS.items():
+            lines += [f"# TYPE {name} {kind}", *(s for s in samples if s.startswith(name))]
+        return "\n".join(lines) + "\n"
 
 
 def failure(status: int, sentence: str, **further: str) -> JSONResponse:

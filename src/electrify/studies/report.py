@@ -1,8 +1,8 @@
 """The report of a study: means over seeds with intervals, differences to the first recipe, ranks,
 crossings; as report.md, report.csv, report.json and report.png.
 
-The score that decides is named in study.yaml before the first run: the declared one (score.py), or
-the mean rank over the tasks.
+The score that decides is named in study.yaml before the first run: the declared one
+(statistics.py), or the mean rank over the tasks.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import numpy as np
 
 from ..console import inert, uncalculated
 from ..files import json_text, write
+from ..finetuning.report import markdown_table
 from ..progress import aligned, say
 from .budgets import BASELINES, RANDOM
 from .options import UNITS, Equal, with_unit
-from .score import Score
 from .statistics import (
     SCORE,
     Interval,
+    Score,
     crossing,
     difference,
     holm,
@@ -424,9 +425,8 @@ def markdown(table: Table) -> str:
         ),
         "",
     ]
-    for budget, (head, *rows) in tables(table, marks=True):
-        shown = [[inert(name), *cells] for name, *cells in rows]
-        lines += [f"## {budget}", "", *_table(list(map(inert, head)), shown), ""]
+    for budget, rows in tables(table, marks=True):
+        lines += [f"## {budget}", "", markdown_table(rows, names=1), ""]
     cut = [(short, name) for name, short in table.shown.items() if short != name]
     lines += [f"- {inert(short)} stands for {inert(name)}" for short, name in cut]
     lines += [f"- {inert(line)}" for line in sentences(table)]
@@ -441,13 +441,6 @@ def _named(table: Table) -> str:
     return f"mean over families of (score - floor) / (ceiling - floor): {families}"
 
 
-def _table(head: list[str], rows: Iterable[list[str]], *, texts: int = 1) -> list[str]:
-    """The lines of a table, numbers right of the first `texts` columns."""
-    rule = "|" + "---|" * texts + "---:|" * (len(head) - texts)
-    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
-    return [first, rule, *others]
-
-
 def _pretraining(table: Table) -> list[str]:
     """The figures of pre-training at the largest budget, as a table. Those of different objectives
     are not comparable, so none is bold."""
@@ -456,12 +449,12 @@ def _pretraining(table: Table) -> list[str]:
         if row.task == HELD_OUT and [row.budget] == last and row.recipe in table.shown:
             m = row.mean
             bounds = f"{m.low:.3f} to {m.high:.3f}" if math.isfinite(m.high - m.low) else "one seed"
-            name = inert(table.shown[row.recipe])
-            rows.append([name, inert(row.metric), f"{m.value:.3f}", bounds])
+            rows.append([table.shown[row.recipe], row.metric, f"{m.value:.3f}", bounds])
     if not rows:
         return []
     title = f"## Pre-training, on held-out text: {with_unit(last[0], table.equal)}"
-    return ["", title, "", *_table(["recipe", "figure", "mean", "interval"], rows, texts=2)]
+    head = ["recipe", "figure", "mean", "interval"]
+    return ["", title, "", markdown_table([head, *rows], names=2)]
 
 
 def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:

@@ -364,7 +364,7 @@ class Runner:
         study = self.study
         if not study.config.baselines:
             return []
-        line = Result(NO_ENCODER, 0.0, 0, digest(study.kept))
+        line = Result(NO_ENCODER, 0.0, 0, digest(study.fixed))
         if line.key not in self.results:
             found = ((m.name, without_encoder(m, study.config)) for m in study.measures)
             scores = {name: score for name, score in found if score is not None}

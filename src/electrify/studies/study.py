@@ -41,11 +41,10 @@ from .budgets import (
 )
 from .measures import Measure, digest_of, measure_named, network_of
 from .options import CompareConfig
-from .score import DECLARED, Score, read_score
-from .statistics import SCORE
+from .statistics import DECLARED, SCORE, Score, read_score
 
 STUDY = "study.yaml"
-MARK = "# The plan of a study, written by electrify compare before its first run.\n"
+HEADER = "# The plan of a study, written by electrify compare before its first run.\n"
 RESULTS = "results.jsonl"
 ENCODERS = "encoders"
 PRETRAIN = "pretrain"
@@ -70,7 +69,7 @@ class Study:
     measures: list[Measure]
     out: Path
     cost: Cost
-    kept: dict[str, Any]
+    fixed: dict[str, Any]
     """What decides the scores beside the recipe, and so stays as it is from the first command on:
     the corpus, the examples of the tasks, and how they are measured."""
     trials: list[Trial]
@@ -119,9 +118,9 @@ def plan_study(config: CompareConfig) -> Study:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"tasks: {name} is given twice")
-    kept = {name: getattr(config, name) for name in FIXED} | {"data": manifest.fingerprint}
+    fixed = {name: getattr(config, name) for name in FIXED} | {"data": manifest.fingerprint}
     must_be_ours(out, STUDY, RESULTS)
-    _must_agree(out, kept, decides)  # budgets in another unit would make no sense
+    _must_agree(out, fixed, decides)  # budgets in another unit would make no sense
     asked = entries_of(config)
     seeds = range(config.seed, config.seed + config.seeds)
     schedule = None if config.lr_scheduler_type == "recipe" else config.lr_scheduler_type
@@ -135,10 +134,10 @@ def plan_study(config: CompareConfig) -> Study:
     for trial in trials:
         for measure in measures:
             network_of(measure, trial.recipe)
-    kept["task_data"] = dict(sorted((m.name, digest_of(m, corpus)) for m in measures))
-    _must_agree(out, kept, decides)
-    trials = [replace(t, identity=identity(t.entry, t.recipe, kept)) for t in trials]
-    return Study(config, asked, measures, out, cost, kept, trials, decides)
+    fixed["task_data"] = dict(sorted((m.name, digest_of(m, corpus)) for m in measures))
+    _must_agree(out, fixed, decides)
+    trials = [replace(t, identity=identity(t.entry, t.recipe, fixed)) for t in trials]
+    return Study(config, asked, measures, out, cost, fixed, trials, decides)
 
 
 def entries_of(config: CompareConfig) -> list[Entry]:
@@ -157,12 +156,12 @@ def entries_of(config: CompareConfig) -> list[Entry]:
     return found
 
 
-def identity(entry: str, recipe: Recipe, kept: Mapping[str, Any]) -> str:
+def identity(entry: str, recipe: Recipe, fixed: Mapping[str, Any]) -> str:
     """A hash of everything that decides the scores of an encoder: its recipe, the weights that it
     starts from, and what its study keeps."""
     decides = decisive(recipe) | {name: getattr(recipe.train, name) for name in COMPARED}
     starts = {name: content_of(start) for name, start in starts_of(recipe).items()}
-    return digest([entry, decides, starts, kept])
+    return digest([entry, decides, starts, fixed])
 
 
 def digest(value: Any) -> str:
@@ -177,13 +176,13 @@ def key_of(trial: Trial) -> Key:
 # ------------------------------------------------------------------ study.yaml
 
 
-def _must_agree(out: Path, kept: Mapping[str, Any], score: Score | None) -> None:
+def _must_agree(out: Path, fixed: Mapping[str, Any], score: Score | None) -> None:
     """Raises UserError if the folder holds a study with other values of these."""
     path = out / STUDY
     if not path.exists():
         return
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
-    now = {**kept, "score": asdict(score) if score else SCORE}
+    now = {**fixed, "score": asdict(score) if score else SCORE}
     for name in now:
         if had.get(name) != now[name]:
             what = f"--{name.replace('_', '-')} {had.get(name)}, not {now[name]}"
@@ -194,7 +193,7 @@ def _must_agree(out: Path, kept: Mapping[str, Any], score: Score | None) -> None
 
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run."""
-    plan = study.kept | {
+    plan = study.fixed | {
         "score": asdict(study.score) if study.score else SCORE,
         "tasks": study.tasks,
         "recipes": [asdict(entry) for entry in study.entries],
@@ -203,7 +202,7 @@ def write_study(study: Study) -> None:
     }
     plain = json.loads(json.dumps(plan))
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    write(study.out / STUDY, MARK + text)
+    write(study.out / STUDY, HEADER + text)
 
 
 # ------------------------------------------------------------------ results.jsonl

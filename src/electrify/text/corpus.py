@@ -1,4 +1,5 @@
-"""A prepared corpus: its files, their reader and the writer of its shards.
+"""A prepared corpus: its files, their reader, the writer of its shards, and DATA as the user gives
+it, which may be text that is prepared first.
 
     DATA/manifest.json                 what is here, from what, with which options, with the size
                                        and sha256 of every file
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +29,9 @@ from typing import IO, Annotated, Any, Literal, get_args
 import numpy as np
 from annotated_types import Gt, Le
 
-from ..errors import failing_as, need
+from ..errors import UserError, failing_as, need
 from ..files import json_text, read_json, sha256, sync, write, written
+from ..progress import say
 from ..special import SpecialIds
 from ..values import Natural
 
@@ -275,3 +278,44 @@ def put_array(path: Path, array: np.ndarray) -> str:
     with written(path) as part, part.open("wb") as file:
         np.save(file, array, allow_pickle=False)
     return sha256(path)
+
+
+# ------------------------------------------------------------------ DATA
+
+
+def is_prepared(data: str) -> bool:
+    """Whether it is a prepared corpus, by its manifest."""
+    return (Path(data) / MANIFEST).exists()
+
+
+def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
+    """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
+    of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
+    id. Raises UserError."""
+    from .options import PrepareConfig
+    from .prepare import prepare
+    from .sources import resolve
+
+    if is_prepared(data):
+        return Path(data)
+    if is_unfinished(Path(data)):
+        raise UserError(
+            f"{data} is a prepared corpus that was never finished. Repeat its `electrify prepare`, "
+            "which continues"
+        )
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(
+            f"{data} is not a prepared corpus. Run `electrify prepare {quote(data)} --output-dir "
+            "DATA` before several processes train on it"
+        )
+    run = run if run.name not in ("", "..") else run.resolve()
+    folder = run.with_name(run.name + "-data")
+    begun = run.exists() and (folder / MANIFEST).exists()
+    if tokenizer and begun and not os.path.isdir(tokenizer):
+        return folder  # a run that is continued needs neither that folder nor the Hub any more
+    resolve((data,), {})  # a missing file is reported before anything is announced
+    words = f" with the tokenizer of {tokenizer}" if tokenizer else ""
+    say(f"{data} is not a prepared corpus: preparing it into {folder}{words}")
+    how: dict[str, Any] = {"tokenizer": tokenizer} if tokenizer else {}
+    prepare(PrepareConfig(inputs=(data,), output_dir=str(folder), **how))
+    return folder

@@ -53,9 +53,8 @@ _MADE_WITH = (
     ("manifest.json", "unigram.npy"),
     ("unfinished/state.json",),
     ("config.yaml", "run.json"),
-    ("study.yaml", "cells"),
+    ("study.yaml", "encoders"),
     ("finetune.json",),
-    ("search.json", "grid"),
     ("electrify.json",),
 )
 _SHOWN = 3

@@ -13,8 +13,7 @@ from ..errors import UserError, need
 from ..flop_counts import RecipeFlops, recipe_flops
 from ..progress import say
 from ..recipe import RECIPES, Entry, Recipe, entries, load, override
-from ..text.corpus import Corpus
-from ..text.given import prepared
+from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
 from .machine import pick_device, with_precision

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..corruption.plan import Plan, enough
+from ..corruption.choosing import Plan, enough
 from ..data.loader import prefetch
 from ..draws import draws_for, hashed
 from ..errors import UserError

@@ -39,8 +39,7 @@ from ..progress import say
 from ..recipe import STARTS, Recipe, dump, override, stages_of, values_of, with_batch
 from ..rules import cautions, check, periods
 from ..tables import DISCRIMINATOR
-from ..text.corpus import Corpus, verify
-from ..text.given import is_prepared, prepared
+from ..text.corpus import Corpus, is_prepared, prepared, verify
 from ..text.report import more_validation
 from . import CONFIG, FACTS, GENERATOR_STAGE, TOKENIZER, checkpoint, dist
 from .log import MetricsLog, begin_log

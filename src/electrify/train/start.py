@@ -20,22 +20,16 @@ import torch
 from torch import Tensor
 
 from ..architectures import architecture_named
-from ..architectures.exported import ExportedModel
+from ..architectures.architecture import ExportedModel
 from ..architectures.keys import KeyMismatchError, KeyTable, to_ours, without_tied
 from ..build import Built, Vocabulary, build, discriminator_shape, generator_shape
 from ..data.cooccurrence import word_vectors
 from ..data.phases import phases_of
-from ..errors import UserError, is_of_memory, need
-from ..exporting.loading import (
-    SAFE_WEIGHTS,
-    computing_plainly,
-    must_be_finite,
-    quiet,
-    said,
-    unloadable,
-)
-from ..exporting.places import check_place, mark_of
+from ..errors import UserError, need
+from ..exporting.loading import computing_plainly, loaded, quiet, read_config, said
+from ..exporting.places import check_place, metadata_of
 from ..files import sha256
+from ..hub import at_commit
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape
 from ..progress import say
@@ -43,13 +37,10 @@ from ..recipe import SECTION_OF, Model, Recipe, override
 from ..rules import POSITIONS, check, extending, limit
 from ..tables import DISCRIMINATOR, row_of
 from ..text.corpus import TOKENIZER, Corpus
-from ..text.tokenizer import load_tokenizer, word_edges
+from ..text.tokenizer import VOCABULARY_FILES, load_tokenizer, word_edges
 
 Starts = Mapping[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 GENERATOR = "generator"
-# The files of a tokenizer that hold a vocabulary.
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model")
-VOCABULARIES += ("sentencepiece.bpe.model", "tokenizer.model")
 MOST = 1.02
 """The most rows for each token; a table with more has another vocabulary, unless it was padded to
 a multiple of one of ROUND."""
@@ -82,14 +73,11 @@ def content_of(start: str) -> str:
     NAME@COMMIT of a model whose config.json is in the Hub's cache."""
     folder = Path(os.path.expanduser(start))
     if folder.is_dir():
-        ends = (".safetensors", ".json", *VOCABULARIES)
+        ends = (".safetensors", ".json", *VOCABULARY_FILES)
         files = sorted(p for p in folder.iterdir() if p.name.endswith(ends))
         known = [(p.name, sha256(p)) for p in files if p.name != "electrify.json"]
         return f"sha256:{hashlib.sha256(json.dumps(known).encode()).hexdigest()}"
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(start, "config.json")
-    return f"{start}@{Path(cached).parent.name}" if isinstance(cached, str) else start
+    return at_commit(start)
 
 
 def is_same(start: str, content: str) -> bool:
@@ -103,16 +91,8 @@ def is_same(start: str, content: str) -> bool:
 def config_in(start: str, architecture: str) -> Any:
     """The library's configuration of a start, if our encoder of this architecture computes the
     same. Raises UserError otherwise."""
-    from transformers import AutoConfig
-
     place, safe = place_of(start)
-    try:
-        with quiet():
-            config = AutoConfig.from_pretrained(place, **safe)
-    except UserError:
-        raise
-    except Exception as e:  # a config.json may hold anything, and may raise anything
-        raise unloadable(start, e) from e
+    config = read_config(place, **safe)
     known, *others = row_of("architecture", architecture).model_types
     also = f" (or {', '.join(others)})" if others else ""
     need(
@@ -134,7 +114,7 @@ def config_in(start: str, architecture: str) -> Any:
 def has_words(start: str) -> bool:
     """Whether there is a tokenizer that can be compared with the corpus's."""
     folder = Path(os.path.expanduser(start))
-    return not folder.is_dir() or any((folder / name).is_file() for name in VOCABULARIES)
+    return not folder.is_dir() or any((folder / name).is_file() for name in VOCABULARY_FILES)
 
 
 def may_hold(rows: int, tokens: int) -> bool:
@@ -358,7 +338,9 @@ def load_model(
     """
     config = config_in(start, own.architecture.name)
     table = own.table(model_type=config.model_type)
-    model, missing, extra = _read(start, own.architecture.starting_class(table.name), config)
+    place, safe = place_of(start)
+    model, info = loaded(own.architecture.starting_class(table.name), place, config, **safe)
+    missing, extra = set(info["missing_keys"]), set(info["unexpected_keys"])
     head = {name for row in table.head for name in row.theirs}
     if not own.architecture.has_head(config, own.head.kind):
         missing |= head
@@ -394,30 +376,6 @@ def load_model(
     return lines or ["every weight found and used"]
 
 
-def _read(start: str, cls: Any, config: Any) -> tuple[Any, set[str], set[str]]:
-    """The model as one of this class, and the keys it missed and did not know."""
-    place, safe = place_of(start)
-    given = {"config": config, "output_loading_info": True} | SAFE_WEIGHTS | safe
-    try:
-        with quiet():
-            model, info = cls.from_pretrained(place, **given)
-    except Exception as e:  # damaged weights raise types of three libraries
-        if is_of_memory(e):
-            raise
-        raise UserError(
-            f"{start} has no readable model.safetensors ({said(e)})",
-            "convert its weights to safetensors first",
-        ) from e
-    wrong = sorted(str(k[0]) for k in info["mismatched_keys"])
-    need(
-        not wrong,
-        f"{start} is damaged: {', '.join(wrong[:1])} does not have the shape that its config.json "
-        "says",
-    )
-    must_be_finite(start, model)
-    return model, set(info["missing_keys"]), set(info["unexpected_keys"])
-
-
 def _what_is_missing(
     own: ExportedModel, table: KeyTable, missing: set[str], start: str, *, what: str, learns: bool
 ) -> list[str]:
@@ -432,7 +390,7 @@ def _what_is_missing(
         f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
     )
     left = own.architecture.left_out(own.head.kind, missing)
-    chooses = mark_of(os.path.expanduser(start)).get("logits") == "choice"
+    chooses = metadata_of(os.path.expanduser(start)).get("logits") == "choice"
     need(
         learns or not left,
         f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",

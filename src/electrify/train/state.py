@@ -24,9 +24,8 @@ from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard
 from .meter import Meter
-from .monitor import Monitor
+from .monitor import MetricSums, Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
-from .sums import MetricSums
 
 # ------------------------------------------------------------------ what a run is given
 

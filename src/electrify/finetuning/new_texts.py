@@ -1,0 +1,377 @@
+"""New texts, for `predict`, `embed` and `score`: files of any size, in blocks of bounded memory,
+and the rows of the output file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TextIO
+from unicodedata import category
+
+from ..console import harmless
+from ..errors import UserError, need
+from ..exporting.places import check_place
+from ..files import written
+from ..onnx_models import must_be_of_torch
+from ..progress import Progress, duration, say
+from ..text.report import note_on_unknown
+from ..text.streams import ending_of
+from ..text.tables import (
+    COLUMN_FILES,
+    TEXT_COLUMNS,
+    Row,
+    column_sentences,
+    holds_words,
+    lines,
+    rows,
+    text_columns,
+)
+from .options import OnNewTexts, PredictConfig, ToRows
+from .read import TOKENS, question_of, question_rows, texts_of, word_column
+from .tasks import Example, Kind, Question, Sentence
+
+MEGABYTE = 1e6
+Prediction = dict[str, Any]
+"""The columns that a prediction adds, see docs/predict.md. With --probabilities also
+`probabilities`, by label."""
+After = Callable[[float], None]
+"""Called after each forward pass with the share of the work that it did."""
+Written = dict[str, Any] | list[str]
+"""Of the output: cells by column, or without."""
+BLOCK_ITEMS = 8192
+BLOCK_CHARACTERS = 1 << 22
+"""Items and, about, characters with those of all columns that are held at once. Inside a block,
+texts are sorted by length; more would save less than a tenth of the padding, and take more
+memory."""
+_BREAKS = str.maketrans("\t\n\r", "   ")
+
+
+# ------------------------------------------------------------------ new texts
+
+
+@dataclass(frozen=True)
+class Item:
+    """One new example: what its row holds, and what the model is given.
+
+    cells: in a file of columns, the cells of each word's line. beside: for a tagger, the names of
+    the columns that do not hold the words.
+    """
+
+    columns: dict[str, Any]
+    example: Example | Question | Sentence
+    cells: tuple[tuple[str, ...], ...] = ()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def is_pair(self) -> bool:
+        return isinstance(self.example, Example) and self.example.pair is not None
+
+
+@dataclass(kw_only=True)
+class Files:
+    """The items of several files of one kind, in order. Iterating reads them again each time.
+
+    pairs: whether the model reads pairs of texts, None if that is not known. bytes_read: bytes of
+    the files themselves that were read so far.
+    """
+
+    paths: tuple[str, ...] = field(kw_only=False)
+    kind: Kind = field(kw_only=False)
+    text_column: str | None = None
+    pair_column: str | None = None
+    header: bool = True
+    pairs: bool | None = None
+    bytes_read: int = 0
+
+    def __post_init__(self) -> None:
+        need(bool(self.paths), "no file is given: name the files of texts")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(Path(path).stat().st_size for path in self.paths)
+
+    def check(self) -> list[Item]:
+        """The first item of every file. Raises UserError if a file is missing, has another layout,
+        or does not go with the first."""
+        gone = next((path for path in self.paths if not Path(path).exists()), "")
+        advice = "to give a text itself, put it into a file, one text a line: TEXTS.txt"
+        need(not gone, f"no such file: {gone}", advice)
+        firsts = list[Item]()
+        for path in self.paths:
+            found = next(self._items(path), None)
+            if found is None:
+                raise UserError(f"{path}: no texts")
+            firsts.append(found)
+        alike = len({item.is_pair for item in firsts}) == 1
+        need(alike, "some of the files have a second text. Give the others to another command")
+        return firsts
+
+    def __iter__(self) -> Iterator[Item]:
+        for path in self.paths:
+            yield from self._items(path)
+
+    def blocks(self) -> Iterator[list[Item]]:
+        """All items, in order, in blocks of bounded size, whatever else is in their rows."""
+        block: list[Item] = []
+        size = 0
+        for item in self:
+            block.append(item)
+            size += len(str(item.example)) + len(str(item.columns))
+            if len(block) >= BLOCK_ITEMS or size >= BLOCK_CHARACTERS:
+                yield block
+                block, size = [], 0
+        if block:
+            yield block
+
+    def _items(self, path: str) -> Iterator[Item]:
+        if self.kind == "tagging" and self._holds_columns(path):
+            return self._column_sentences(path)
+        read = {"tagging": self._sentences, "answering": self._questions}
+        return read.get(self.kind, self._texts)(path)
+
+    def _texts(self, path: str) -> Iterator[Item]:
+        label = () if self.kind == "multilabel" else 0.0
+        text, pair = "", None
+        for row in self._rows(path):
+            if not text:
+                given, pairs = (self.text_column, self.pair_column), self.pairs is not False
+                text, pair = text_columns(path, [row], *given, pairs=pairs)
+            second = None if pair is None else row.text(pair)
+            yield Item(row.cells, Example(row.text(text), second, label))
+
+    def _questions(self, path: str) -> Iterator[Item]:
+        for row in question_rows(path, header=self.header, advance=self._advance):
+            found = question_of(row, answered=False)
+            named = {"id": found.id, "question": found.question}
+            yield Item(named if ending_of(path) == ".json" else row.cells, found)
+
+    def _sentences(self, path: str) -> Iterator[Item]:
+        for row in self._rows(path):
+            column = next((name for name in TOKENS if isinstance(row.cells.get(name), list)), None)
+            if column is not None and self.text_column is None:
+                words = texts_of(row)
+            else:
+                column, _ = text_columns(path, [row], self.text_column, None, pairs=False)
+                words = words_in(row.text(column))
+            beside = tuple(name for name in row.cells if name != column)
+            yield Item(row.cells, Sentence(words, ()), beside=beside)
+
+    def _column_sentences(self, path: str) -> Iterator[Item]:
+        """Sentences of a file of columns. Those beside the words' are called by their numbers, as
+        the columns of a table without a header."""
+        for row in column_sentences(path, advance=self._advance):
+            column = word_column(path, row, self.text_column)
+            words = texts_of(row, [column])
+            others = {name: cells for name, cells in row.cells.items() if name != column}
+            cells = tuple(zip(*row.cells.values(), strict=True))
+            columns = {"words": list(words)} | others
+            yield Item(columns, Sentence(words, ()), cells, tuple(others))
+
+    def _holds_columns(self, path: str) -> bool:
+        """Whether a file has a word on each line. For .txt and .tsv, the first lines decide."""
+        ending = ending_of(path)
+        if ending == ".tsv":  # the name of a column, and --no-header, are those of a table
+            header = next(lines(path), "").lower().split("\t")
+            numbered = self.text_column is None or self.text_column.isdecimal()
+            return self.header and numbered and not set(header) & set(TEXT_COLUMNS)
+        if ending == ".txt" and self.text_column is None:
+            return holds_words(path)
+        return ending in (*COLUMN_FILES, ".txt")
+
+    def _rows(self, path: str) -> Iterator[Row]:
+        return rows(path, header=self.header, advance=self._advance)
+
+    def _advance(self, count: int) -> None:
+        self.bytes_read += count
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Letters and digits with the marks that belong to them (accents, vowel signs of Indian
+    scripts, joiners), which for Python are not part of a word; or another character."""
+    marks = "".join(c for c in map(chr, range(sys.maxunicode + 1)) if category(c)[0] == "M")
+    marks += "\u00ad\u200c\u200d"  # soft hyphen, zero-width non-joiner and joiner
+    letters = rf"\w[\w{marks}]*"
+    return re.compile(rf"{letters}(?:['\u2019-]{letters})*|[^\w\s][{marks}]*")
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The words of a plain text: runs of letters with their marks and digits (also with an
+    apostrophe or a hyphen inside), and each other character that is not a blank."""
+    return tuple(_word().findall(text))
+
+
+# ------------------------------------------------------------------ a command on files
+
+
+def done(output_file: str | None, texts: int, began: float) -> str:
+    """What `predict` or `embed` did. began: when, by time.monotonic."""
+    return f"{output_file}: {texts:,} texts in {duration(time.monotonic() - began)}"
+
+
+def must_be_ready(options: Any, output_file: str | None) -> None:
+    """Raises UserError if the model is not there, or if the output file cannot be written."""
+    check_place(options.model)
+    if not isinstance(options, PredictConfig):
+        must_be_of_torch(options.model)
+    if output_file is None:
+        return
+    path = Path(output_file)
+    need(path.parent.is_dir(), f"{path.parent}: no such folder. Make it first")
+    free = options.overwrite or not path.exists()
+    need(free, f"{path} exists. Choose another --output-file or --overwrite")
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Prints those that are not empty."""
+    for note in filter(None, notes):
+        say(note)
+
+
+@contextmanager
+def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
+    """Computes with the threads of --threads."""
+    if work.device is None:  # onnxruntime was given them
+        yield
+        return
+    from ..train.machine import choose, computing_with
+    from .loop import most_tokens
+
+    how = {"device": work.device, "width": work.reader.width, "bf16": work.bf16}
+    threads = choose(options.threads, tokens=most_tokens(work.device), **how)
+    tell([threads.text()])
+    with computing_with(threads):
+        yield
+
+
+def in_blocks(files: Files, work: Any, *, title: str) -> Iterator[tuple[list[Item], Any]]:
+    """Every block of items with the result of `work`, a Predictor or an Embedder, for its examples.
+    Shows a progress bar, and warns if many words of the first block are unknown to the
+    tokenizer."""
+    files.bytes_read = before = 0
+    with Progress(files.size / MEGABYTE, title=title, unit="MB") as progress:
+        for block in files.blocks():
+            examples = [item.example for item in block]
+            if before == 0:
+                tell([unknown_note(work, examples)])
+            read = (files.bytes_read - before) / MEGABYTE
+            before = files.bytes_read
+            yield block, work(examples, lambda share, read=read: progress.advance(share * read))
+
+
+def write_results(options: ToRows, files: Files, work: Any, *, title: str) -> None:
+    """Writes the rows of all items with the results of `work`, in order, into the output file,
+    whole or not at all, or to standard output."""
+    shown = options.output_file is None
+    usual = ".jsonl" if options.json else ".tsv"
+    ending = usual if shown else Path(str(options.output_file)).suffix.lower()
+    with threads_of(options, work), opened(options.output_file) as stream:
+        blocks = in_blocks(files, work, title=title)
+        found = (pair for block in blocks for pair in zip(*block, strict=True))
+        write_rows(stream, rows_of(found, ending), ending, shown=shown)
+
+
+def unknown_note(work: Any, examples: Iterable[Any]) -> str:
+    """A warning if many characters are unknown to the tokenizer of a Predictor or an Embedder."""
+    return note_on_unknown(work.reader.name, work.reader.tokenizer, (e.whole for e in examples))
+
+
+# ------------------------------------------------------------------ output
+
+
+@contextmanager
+def opened(output_file: str | None) -> Iterator[TextIO]:
+    """The file, which appears when the block ends without an error, or standard output."""
+    if output_file is None:
+        yield sys.stdout
+        return
+    with written(Path(output_file)) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        yield stream
+
+
+def rows_of(predicted: Iterable[tuple[Item, Prediction]], ending: str) -> Iterator[Written]:
+    """What an output file with this ending holds: by column those of the input, then those of the
+    prediction. For tags, a .csv has a row for each word, and a .tsv the cells of the words' lines
+    with the tag appended and a blank line after each sentence."""
+    for number, (item, found) in enumerate(predicted, 1):
+        words = list(item.example.words) if isinstance(item.example, Sentence) else []
+        tags = found.get("predicted_tags")
+        if ending == ".jsonl":
+            known = tags is None or words in item.columns.values()
+            yield joined(item.columns, found if known else {"words": words} | found)
+        elif tags is None:
+            sure = found.pop("probabilities", {})
+            every = {f"probability_{label}": p for label, p in sure.items()}
+            yield joined(item.columns, found | every)
+        elif ending == ".tsv":
+            cells = item.cells or [(word,) for word in words]
+            yield from ([*row, tag] for row, tag in zip(cells, tags, strict=True))
+            yield []
+        else:
+            for k, (word, tag) in enumerate(zip(words, tags, strict=True)):
+                others = {name: item.columns[name] for name in item.beside}
+                if item.cells:
+                    others = {name: column[k] for name, column in others.items()}
+                yield joined({"sentence": number, "word": word, "predicted_tag": tag}, others)
+
+
+def write_rows(stream: TextIO, rows: Iterable[Written], ending: str, *, shown: bool) -> None:
+    """shown: whether somebody may see them on a terminal, which they must not control."""
+    if ending == ".jsonl":
+        stream.writelines(f"{json.dumps(row, ensure_ascii=shown, default=str)}\n" for row in rows)
+    elif ending == ".csv":
+        csv.writer(stream).writerows(in_columns(rows))  # its line end makes it quote line ends
+    else:
+        for row in in_columns(rows):
+            line = "\t".join(cell.translate(_BREAKS) for cell in row)
+            stream.write((harmless(line, keep="\t") if shown else line) + "\n")
+
+
+def in_columns(rows: Iterable[Written]) -> Iterator[list[str]]:
+    """The cells of rows in the columns of the first, after a header. Lists stay as they are."""
+    columns: list[str] = []
+    for row in rows:
+        if isinstance(row, dict):
+            if not columns:
+                columns = list(row)
+                yield columns
+            row = cells_of(row, columns)
+        yield row
+
+
+def joined(columns: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises UserError if the input has a column with the name of an added one."""
+    taken = columns.keys() & added.keys()
+    need(not taken, f"the input already has a column {min(taken, default='')!r}. Rename it")
+    return {**columns, **added}
+
+
+def cells_of(row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """The cells of a row in a table with these columns. Raises UserError for a further column."""
+    odd = [name for name in row if name not in columns]
+    fact = f"a row has a column {', '.join(odd[:1])!r} that the first row does not have"
+    need(not odd, f"{fact}. Write .jsonl, or run a command for each file")
+    return [as_text(row.get(name)) for name in columns]
+
+
+def as_text(value: Any) -> str:
+    """A value in a cell of a table: nothing for null, a list with bars between."""
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        return "|".join(map(str, value))
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return "" if value is None else str(value)
+
+
+def rounded(number: float) -> float:
+    """To seven digits, the precision of float32."""
+    return float(f"{number:.7g}")
