@@ -111,6 +111,19 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
             wrong()
 
 
+def test_models_for_others(run: electrify.PretrainedRun, tmp_path: Path) -> None:
+    folder = electrify.export(run, tmp_path / "st", format="sentence-transformers")
+    assert {"modules.json", "model.safetensors"} <= {p.name for p in folder.iterdir()}
+    assert (electrify.export(run, tmp_path / "mlm", part="generator") / "config.json").is_file()
+    listed = electrify.push(run, "someone/encoder", dry_run=True)
+    assert "model.safetensors" in listed
+    assert "would be sent" in listed
+    with pytest.raises(UserError, match="format is hf, onnx"):
+        electrify.export(run, tmp_path / "x", format="gguf")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="USER/NAME"):
+        electrify.push(run, "encoder")
+
+
 def test_nothing_is_printed_unless_asked(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ ORDER = [
     {"train"},
     {"onnx_models"},
     {"exporting"},
-    {"push"},
+    {"pushing"},
     {"train.start"},
     {"train.run"},
     {"train.auto"},

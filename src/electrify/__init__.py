@@ -27,19 +27,20 @@ if TYPE_CHECKING:
         detect,
         embed,
         evaluate,
+        export,
         finetune,
         flops,
         load,
         predict,
         prepare,
         pretrain,
+        push,
         recipes,
         rerank,
         score,
     )
     from .checkup import doctor
     from .errors import UserError
-    from .exporting.folder import export
     from .progress import show_progress
     from .recipe import Recipe, override
     from .recipe import load as load_recipe
@@ -52,7 +53,6 @@ _HOMES = {
     "Recipe": "recipe",
     "UserError": "errors",
     "doctor": "checkup",
-    "export": "exporting.folder",
     "override": "recipe",
     "show_progress": "progress",
 }
@@ -80,6 +80,7 @@ __all__ = [
     "predict",
     "prepare",
     "pretrain",
+    "push",
     "recipes",
     "rerank",
     "score",

@@ -689,6 +689,60 @@ def nbest(lists: Any) -> Any:
     return [{"hypotheses": one} if isinstance(one, list | tuple) else one for one in rows_of(lists)]
 
 
+# ------------------------------------------------------------------ models for others
+
+
+def export(
+    model: Name,
+    output_dir: Name,
+    *,
+    part: str = "discriminator",
+    step: int | None = None,
+    format: Literal["hf", "onnx", "sentence-transformers"] = "hf",  # noqa: A002 as the flag
+    quantize: Literal["none", "int8"] = "none",
+) -> Path:
+    """Writes a network of a run as a folder that transformers loads, or a run or folder in another
+    format, and returns the folder.
+
+    Args:
+        model: A run; for the other formats also a Hugging Face folder or Hub id.
+        output_dir: The folder to write: new, empty, or an earlier export.
+        part: Network of a run: discriminator, generator, corrector or selector.
+        step: Checkpoint of a run; the newest complete one by default.
+        format: hf, onnx (for `detect`, `predict` and onnxruntime) or sentence-transformers.
+        quantize: int8 with format onnx.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .exporting.folder import export_as
+    from .progress import say
+
+    formats = ("hf", "onnx", "sentence-transformers")
+    need(format in formats, f"format is {', '.join(formats)}, not {format!r}")
+    int8 = quantize == "int8" and format == "onnx"
+    need(int8 or quantize == "none", "quantize is none, or int8 with format onnx")
+    how: dict[str, Any] = {"part": part, "step": step, "format": format, "quantize": quantize}
+    say(export_as(os.fspath(model), os.fspath(output_dir), **how))
+    return Path(output_dir)
+
+
+def push(folder: Name, repo_id: str, **given: Any) -> str:
+    """Uploads a model folder to the Hugging Face Hub. Returns the list of its files.
+
+    Args:
+        folder: An export, a fine-tuned model, or a run, of which discriminator/ is sent.
+        repo_id: USER/NAME.
+        given: public, dry_run, revision, commit_message: see `electrify push`.
+
+    Raises:
+        UserError: For a mistake, with one sentence.
+    """
+    from .pushing import Push
+
+    return options(Push, "push", given, folder=os.fspath(folder), repo_id=repo_id).send()
+
+
 # ------------------------------------------------------------------ measuring
 
 
@@ -750,7 +804,7 @@ def compare(
     recipes: Sequence[str],
     *,
     budgets: Sequence[float],
-    tasks: Sequence[str],
+    tasks: Sequence[str] = (),
     output_dir: Name = "study",
     **given: Any,
 ) -> Comparison:
@@ -761,7 +815,7 @@ def compare(
         data: A prepared corpus.
         recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
         budgets: FLOPs of pre-training, or what `equal` says.
-        tasks: See `electrify compare`.
+        tasks: See `electrify compare` [default: those of the declared score].
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
 

@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pretrain": ("train.options:Pretrain", "Pre-train an encoder on a corpus or text file"),
     "recipes": ("cli:Recipes", "List the shipped recipes, or print one"),
     "export": ("cli:Export", "Export a run or model (Hugging Face, ONNX, sentence-transformers)"),
-    "push": ("push:Push", "Upload a model folder to the Hugging Face Hub"),
+    "push": ("pushing:Push", "Upload a model folder to the Hugging Face Hub"),
     "finetune": (
         "finetuning.options:FinetuneConfig",
         "Fine-tune encoders on a task with several seeds",
@@ -487,8 +487,7 @@ class Export(Options):
     """Checkpoint of a run to export [default: the newest complete one]."""
 
     def check(self) -> None:
-        if self.quantize != "none" and self.format != "onnx":
-            raise UserError("quantize is for --format onnx")
+        need(self.quantize == "none" or self.format == "onnx", "quantize is for --format onnx")
 
     def __call__(self) -> int:
         from .exporting.places import check_place, model_in, must_be_run
@@ -501,7 +500,8 @@ class Export(Options):
 
         from .exporting.folder import export_as
 
-        show(export_as(self))
+        given = dataclasses.asdict(self)
+        show(export_as(given.pop("model"), **given))
         return 0
 
 

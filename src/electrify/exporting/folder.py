@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -262,30 +262,36 @@ def _copy_tokenizer(run: Path, folder: Path, *, model: ExportedModel) -> None:
 # ------------------------------------------------------------------ formats
 
 
-def export_as(options: Any) -> str:
-    """Exports a network of a run, or a Hugging Face folder in another format. options: cli.Export.
+def export_as(
+    name: str,
+    output_dir: str | Path,
+    *,
+    part: str = DISCRIMINATOR,
+    step: int | None = None,
+    format: str = "hf",  # noqa: A002 as the flag
+    quantize: Literal["none", "int8"] = "none",
+) -> str:
+    """Exports a network of a run, or a Hugging Face folder in another format, see cli.Export.
     Returns what was written, for the user. Raises UserError."""
-    name, target = options.model, Path(options.output_dir)
-    network = {"part": options.part, "step": options.step}
-    if options.format == "hf":
-        return str(export(name, target, **network))
+    target = Path(output_dir)
+    if format == "hf":
+        return str(export(name, target, part=part, step=step))
     must_be_ours(target, METADATA)
     earlier = metadata_of(str(target)) if target.is_dir() else {}
-    same = not earlier or earlier.get("format") == options.format
+    same = not earlier or earlier.get("format") == format
     need(same, f"{target} holds another model", "choose another --output-dir")
     with TemporaryDirectory() as made:
         if (Path(name) / CONFIG).is_file():
-            model = str(export(name, Path(made) / options.part, **network))
+            model = str(export(name, Path(made) / part, part=part, step=step))
         else:
-            usual = network == {"part": DISCRIMINATOR, "step": None}
-            need(usual, "--part and --step are for runs")
+            need(part == DISCRIMINATOR and step is None, "--part and --step are for runs")
             model = model_in(name)
             check_place(model)
-        if options.format == "sentence-transformers":
+        if format == "sentence-transformers":
             return sentence_transformer(model, target)
         from .onnx import export_onnx
 
-        return export_onnx(model, target, quantize=options.quantize)
+        return export_onnx(model, target, quantize=quantize)
 
 
 def sentence_transformer(model: str, target: Path) -> str:

@@ -46,13 +46,17 @@ class Push(Options):
         need("/" in self.repo_id, f"repo_id must be USER/NAME, not {self.repo_id!r}")
 
     def __call__(self) -> int:
+        show(self.send())
+        return 0
+
+    def send(self) -> str:
+        """Returns the list of the files, and where they are now or would be."""
         folder = Path(model_in(self.folder))
         files = files_of(folder)
         listed = "".join(f"{size(f.stat().st_size):>10}  {f.relative_to(folder)}\n" for f in files)
         total = size(sum(f.stat().st_size for f in files))
         if self.dry_run:
-            show(f"{listed}{total:>10}  would be sent from {folder} to {self.repo_id}")
-            return 0
+            return f"{listed}{total:>10}  would be sent from {folder} to {self.repo_id}"
         from huggingface_hub import HfApi
 
         api = HfApi()
@@ -66,8 +70,7 @@ class Push(Options):
             revision=self.revision,
             commit_message=self.commit_message,
         )
-        show(f"{listed}{total:>10}  sent to {repo}")
-        return 0
+        return f"{listed}{total:>10}  sent to {repo}"
 
 
 def files_of(folder: Path) -> list[Path]:
