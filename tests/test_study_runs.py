@@ -46,7 +46,8 @@ def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     from transformers import AutoModel
 
     run = tmp_path / "run"
-    assert pretrain(small_data, run, f"{name}-tiny", **FEW_ROWS.get(name, {})) == 0
+    few = {"max_steps": 4, "warmup_steps": 1, "logging_steps": 2, "eval_steps": 4}
+    assert pretrain(small_data, run, f"{name}-tiny", **few | FEW_ROWS.get(name, {})) == 0
     for kind in ("train", "valid"):
         last = records(run, kind)[-1]
         assert LOSSES[name] <= last.keys(), kind
