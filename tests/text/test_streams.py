@@ -24,7 +24,7 @@ PARTS = [
     for seed in range(3)
 ]
 TEXT = b"".join(PARTS)
-LONG = "".join(random.Random(0).choices("abcdefgh \n", k=2_000_000)).encode()
+LONG = random.Random(0).randbytes(2_500_000)
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data, mtime=0),
     ".bz2": bz2.compress,
