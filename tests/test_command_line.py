@@ -203,7 +203,7 @@ def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     """-q leaves warnings, errors and results; -v adds the traceback and keeps the status."""
     text = tmp_path / "a.txt"
     text.write_text("\n\n".join(f"word{i} and more words" for i in range(60)))
-    words = ["prepare", str(text), "--vocab-size", "100", "--output-dir"]
+    words = ["prepare", str(text), "--vocab-size", "100", "--workers", "1", "--output-dir"]
     assert cli.main([*words, str(tmp_path / "loud")]) == 0
     assert "training a wordpiece vocabulary" in capsys.readouterr().err
     assert cli.main(["-q", *words, str(tmp_path / "quiet")]) == 0
