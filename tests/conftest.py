@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.thread import BrokenThreadPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from electrify.cores import wait_briefly
 from electrify.progress import show_progress
+from electrify.text import workers
 
 # The same examples on every machine: a red run can be repeated. A slow machine is not a failure.
 settings.register_profile("electrify", deadline=None, derandomize=True, max_examples=50)
@@ -33,8 +37,36 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 # cut, is provoked in processes of their own alone, which wait as users' processes do.
 os.fsync = lambda file: os.fstat(file if isinstance(file, int) else file.fileno()) and None
 
+
+class OneThread(ThreadPoolExecutor):
+    """A worker of `prepare` in this process, with what the workers of other processes have."""
+
+    lost = BrokenThreadPool
+    ahead = 2
+
+    def __init__(self, start: workers.Start, argument: Any) -> None:
+        super().__init__(1)
+        workers._handle = workers._handler(start, argument)
+
+
+# To start a process takes longer than all that the single worker of a small corpus does. Two and
+# more are processes, as users have them.
+Processes = workers.Processes
+workers.Processes = lambda count, start, argument: (  # type: ignore[assignment, misc]
+    OneThread(start, argument) if count == 1 else Processes(count, start, argument)
+)
+
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")
+
+
+@pytest.fixture
+def without_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs write no Hugging Face folders: to write, load and compare them is a third of a short
+    run."""
+    from electrify.train import run
+
+    monkeypatch.setattr(run, "export_run", lambda *given, **named: {})
 
 
 @pytest.fixture(scope="session")

@@ -213,24 +213,6 @@ def torchrun(words: Sequence[str], folder: Path, *, processes: int = 2) -> Proce
     return Process(["-m", "electrify", *words], folder / "stderr.txt", prefix=prefix)
 
 
-def stop_at(
-    words: list[str],
-    run: Path,
-    folder: Path,
-    *,
-    step: int,
-    number: signal.Signals,
-    delay: float = 0.0,
-    **variables: str,
-) -> Done:
-    """Starts a run and sends it a signal `delay` seconds after `step` has appeared in its log."""
-    process = Process(words, folder / "stderr.txt", variables=variables)
-    assert process.wait_for(lambda: logged_step(run) >= step), process.end().err
-    time.sleep(delay)
-    process.signal(number)
-    return process.end()
-
-
 def signalled(patch: pytest.MonkeyPatch, *, step: int, number: signal.Signals) -> None:
     """Runs in this process get the signal in this update, between its gradients and its
     optimiser."""

@@ -70,9 +70,7 @@ def test_the_evidence_is_that_of_the_committed_lines(budget: float) -> None:
     ("flops", "like", "share"),
     [(1e13, "bert-tiny", 0.0), (3e14, "bert-modernbert-tiny", 0.0), (1e15, "corrective-tiny", 0.4)],
 )
-def test_the_updates_spend_the_budget(
-    flops: float, like: str, share: float, small_data: Path, tmp_path: Path
-) -> None:
+def test_the_updates_spend_the_budget(flops, like, share, small_data, tmp_path):
     data, found = auto(str(small_data), tmp_path / "run", {"seed": 3}, flops=flops, minutes=None)
     assert data == small_data
     assert flops_of(found, data) == pytest.approx(flops, rel=1e-3)
@@ -97,12 +95,7 @@ def budgets(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Recipe]:
     return lambda budget: rows[budget][0].load()
 
 
-def test_a_run_by_flops(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_by_flops(small_data, tmp_path, monkeypatch, capsys, without_exports):
     """config.yaml holds plain numbers, and the same command finds the run finished."""
     recipe_of = budgets(monkeypatch)
     folder = tmp_path / "run"
@@ -120,12 +113,7 @@ def test_a_run_by_flops(
     assert "holds another run (objective" in said
 
 
-def test_a_run_by_minutes(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_by_minutes(small_data, tmp_path, monkeypatch, capsys, without_exports):
     """The rate of this machine decides which recipe it is; a run that has begun keeps it."""
     recipe_of = budgets(monkeypatch)
     vocab_size = Corpus(small_data, "train").manifest.vocab_size

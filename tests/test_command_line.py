@@ -21,39 +21,27 @@ MISTAKES = [
     ("pretrian data", "pretrain"),
     ("pretrain", "DATA"),
     ("pretrain data", "--output-dir"),
-    ("pretrain data more --output-dir run", "more"),
     ("pretrain data --output-dir run --max-stepz 5", "--max-steps"),
     ("pretrain data --output-dir run --lr 1e-4", "--learning-rate"),
-    ("pretrain data --output-dir run --batch-size 8", "--train-batch-size"),
     ("pretrain data --output-dir run --epochs 3", "--max-steps"),
     ("pretrain data --output-dir run --vocab-size 100", "prepare"),
     ("pretrain data --output-dir run --max-steps", "--max-steps"),
     ("pretrain data --output-dir run --max-steps five", "--max-steps"),
     ("pretrain data --output-dir run --mask-rate 1.5", "--mask-rate"),
-    ("pretrain data --output-dir run --mask-rate nan", "--mask-rate"),
     ("pretrain data --output-dir run --objective rdt", "'rtd'"),
-    ("pretrain data --output-dir run --tie embedings", "'embeddings'"),
     ("pretrain data --output-dir run --recipe electra-tinny", "'electra-tiny'"),
-    ("pretrain data --output-dir run --recipe nowhere.yaml", "nowhere.yaml"),
     ("pretrain data --output-dir run --mlm-share 0.4", "corrective"),
     ("pretrain data --output-dir run --num-attention-heads 3", "--hidden-size"),
-    ("pretrain data --output-dir run --recipe bert-tiny --generator-size 0.5", "--generator-size"),
     ("pretrain data --output-dir run --train-minutes 5 --max-steps 5", "--train-minutes"),
-    ("pretrain data --output-dir run --resume maybe", "--resume"),
-    ("prepare text --output-dir data --tokenizer wordpeice", "'wordpiece'"),
     ("prepare text --output-dir data --vocab-size 3", "--vocab-size"),
     ("prepare text --output-dir data --preset cod", "'code'"),
-    ("prepare text --output-dir data --chunk-length 4", "--chunk-length"),
     ("finetune model --output-dir out", "--task"),
     ("finetune model --output-dir out --task cola --train-file a.csv", "--task"),
-    ("finetune model --output-dir out --task cola --dropout 1", "--dropout"),
     ("embed model texts.txt --output-file out.txt", ".npy"),
     ("predict model texts.txt --overwrite", "--output-file"),
     ("compare data --output-dir out --recipes a --budgets 0 --tasks cola", "--budgets"),
-    ("compare data --output-dir out --budgets 1e14 --tasks cola", "--recipes"),
     ("flops electra-tiny:max_stepz=4", "'max_steps'"),
     ("detect model text --file a.txt", "--file"),
-    ("export run", "--output-dir"),
     ("recipes electra-tinny", "'electra-tiny'"),
 ]
 
@@ -215,7 +203,7 @@ def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     """-q leaves warnings, errors and results; -v adds the traceback and keeps the status."""
     text = tmp_path / "a.txt"
     text.write_text("\n\n".join(f"word{i} and more words" for i in range(60)))
-    words = ["prepare", str(text), "--vocab-size", "100", "--output-dir"]
+    words = ["prepare", str(text), "--vocab-size", "100", "--workers", "1", "--output-dir"]
     assert cli.main([*words, str(tmp_path / "loud")]) == 0
     assert "training a wordpiece vocabulary" in capsys.readouterr().err
     assert cli.main(["-q", *words, str(tmp_path / "quiet")]) == 0

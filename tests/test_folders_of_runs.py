@@ -33,7 +33,9 @@ def run(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-def test_folders_hold_relative_paths_only(small_data, finished, tmp_path, monkeypatch):
+def test_folders_hold_relative_paths_only(
+    small_data, finished, tmp_path, monkeypatch, without_exports
+):
     """Also of the folders that a run starts from; and it continues wherever it is called from."""
     for part in ("discriminator", "generator"):
         shutil.copytree(finished / part, tmp_path / "models" / part)
@@ -58,7 +60,9 @@ def test_folders_hold_relative_paths_only(small_data, finished, tmp_path, monkey
     assert parameters_sha256(folder, 4) == parameters_sha256(tmp_path / "whole", 4)
 
 
-def test_a_run_and_its_start_may_be_moved(small_data, finished, tmp_path, capsys, monkeypatch):
+def test_a_run_and_its_start_may_be_moved(
+    small_data, finished, tmp_path, capsys, monkeypatch, without_exports
+):
     """The start is known again by its content, and not needed any more where it is gone."""
     monkeypatch.chdir(tmp_path)
     start = Path(shutil.copytree(finished / "discriminator", "start"))

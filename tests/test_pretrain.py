@@ -159,7 +159,7 @@ def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_p
     assert (tmp_path / "run" / "discriminator" / "model.safetensors").is_file()
 
 
-def test_a_text_file_is_prepared_for_the_start(capsys, finished, tmp_path):
+def test_a_text_file_is_prepared_for_the_start(capsys, finished, tmp_path, without_exports):
     """With the tokenizer of the folder from which the run starts: ids of a new vocabulary would
     stand for other words. A run that is continued needs neither that folder nor its tokenizer."""
     text = write_text(tmp_path / "text.txt", size=30_000, seed=3)
@@ -227,7 +227,9 @@ def test_init_from_the_folders_of_a_run(capsys, small_data, finished, tmp_path):
     )
 
 
-def test_a_run_continues_without_the_folders_that_it_started_from(small_data, finished, tmp_path):
+def test_a_run_continues_without_the_folders_that_it_started_from(
+    small_data, finished, tmp_path, without_exports
+):
     """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody
     stopped."""
     for part in ("discriminator", "generator"):
@@ -334,7 +336,9 @@ def test_other_data_in_the_folder(capsys, finished, tmp_path):
     assert listing(finished) == before
 
 
-def test_resume_must_and_damaged_checkpoints(capsys, finished, small_data, tmp_path):
+def test_resume_must_and_damaged_checkpoints(
+    capsys, finished, small_data, tmp_path, without_exports
+):
     must = pretrain_words(small_data, tmp_path / "run", **SHORT, resume="must")
     assert "has no checkpoint" in mistake(capsys, *must)
     assert not list(tmp_path.iterdir())
@@ -387,7 +391,7 @@ def test_which_folders_are_refused(tmp_path, names, resume, says):
 # ------------------------------------------------------------------ numbers that cannot work
 
 
-def test_a_disk_that_fills_up(capsys, finished, small_data, tmp_path):
+def test_a_disk_that_fills_up(capsys, finished, small_data, tmp_path, without_exports):
     """The sentence names the last checkpoint; with room again, the same command ends as if nothing
     had been."""
     run = tmp_path / "run"
@@ -436,17 +440,17 @@ def test_how_a_batch_is_cut(given, world, want):
 # ------------------------------------------------------------------ trouble while training
 
 
-def test_warnings_reach_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_warnings_reach_the_log(capsys, tmp_path, without_exports):
     """A corpus of a few rows is seen more than 40 times: said once, as an event and on stderr."""
-    source = write_text(tmp_path / "tiny.txt", size=3000)
+    source = write_text(tmp_path / "tiny.txt", size=1000)
     words = ["prepare", source, "--output-dir", tmp_path / "data", "--workers", "1"]
     assert electrify(*words, "--vocab-size", "300", "--valid-fraction", "0") == 0
-    few = {"max_steps": 180, "train_batch_size": 16, "logging_steps": 5, "recipe": "bert-tiny"}
+    few = {"max_steps": 66, "train_batch_size": 16, "logging_steps": 5, "recipe": "bert-tiny"}
     assert pretrain(tmp_path / "data", tmp_path / "run", **few) == 0
     events = [r for r in log.read(tmp_path / "run" / "metrics.jsonl") if r["kind"] == "event"]
     assert len(events) == 1
     # At the first line of the log beyond 40:
-    assert "the corpus has been seen 41.2 times" in events[0]["warning"]
+    assert "the corpus has been seen 41.6 times" in events[0]["warning"]
     err = capsys.readouterr().err
     assert err.count(f"warning: {events[0]['warning']}") == 1
     assert "nothing is validated" in err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -70,7 +69,7 @@ def test_by_hand() -> None:
     assert (config.train.warmup_steps, config.train.generator_warmup_steps) == (5, 9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     seconds=st.floats(0.01, 1e6), per_slot=st.floats(1e-6, 1.0), every=st.sampled_from([0, 7, 100])
 )
@@ -88,7 +87,7 @@ def test_the_most_updates_that_fit(seconds: float, per_slot: float, every: int) 
 
 
 def test_a_run_of_a_measured_time_is_the_run_of_its_number_of_updates(
-    small_data, tmp_path, monkeypatch, capsys
+    small_data, tmp_path, monkeypatch, capsys, without_exports
 ):
     """What was measured leaves no trace in the weights; the same command continues the run."""
     found = []
@@ -153,7 +152,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch)
     )
 
 
-def test_an_interrupted_run_keeps_its_number(small_data, tmp_path, monkeypatch):
+def test_an_interrupted_run_keeps_its_number(small_data, tmp_path, monkeypatch, without_exports):
     measured_as(monkeypatch, PER_SLOT)
     folder = tmp_path / "run"
     short = recipe(max_minutes=1e-9)
@@ -167,9 +166,7 @@ def test_an_interrupted_run_keeps_its_number(small_data, tmp_path, monkeypatch):
     assert result.summary.step == 88
 
 
-def test_a_warmup_longer_than_the_run_is_shortened(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warmup_longer_than_the_run_is_shortened(small_data, tmp_path, capsys, without_exports):
     """Only where the user gave the length of the run and no warm-up."""
     config = override(recipe(), {"max_steps": 20, "warmup_steps": 200})
     run = pretrain(small_data, output_dir=tmp_path / "run", config=config, given=["max_steps"])

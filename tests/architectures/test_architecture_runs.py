@@ -106,7 +106,7 @@ def bert(case: Case, small_data: Path, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def test_a_run_that_goes_on_to_the_bit(case, small_data, electra, tmp_path):
+def test_a_run_that_goes_on_to_the_bit(case, small_data, electra, tmp_path, without_exports):
     line = words(case, small_data, tmp_path / "run", "electra", **DROPOUT)
     assert cli.main([*line, "--max-minutes", "1e-9"]) == 75, "stopped after an update"
     assert cli.main(line) == 0

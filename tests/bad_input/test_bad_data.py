@@ -46,6 +46,12 @@ def other_tokenizer(data: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace('"the"', '"eth"'), encoding="utf-8")
 
 
+def flipped_validation(data: Path) -> None:
+    path = next(data.glob("tokens-valid-*"))
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+
+
 def edited_manifest(data: Path) -> None:
     path = data / "manifest.json"
     path.write_text(path.read_text().replace('"vocab_size": ', '"vocab_size": 1'))
@@ -55,6 +61,7 @@ CASES: list[tuple[Callable[[Path], None], str]] = [
     (cut, "it is truncated"),
     (missing, "has 0 bytes where the manifest says"),
     (pickled_documents, "documents-train-00000.npy does not have the hash"),
+    (flipped_validation, "tokens-valid-00000.bin does not have the hash"),
     (other_tokenizer, "tokenizer.json does not have the hash in the manifest"),
     (edited_manifest, "manifest.json is damaged or was edited"),
 ]

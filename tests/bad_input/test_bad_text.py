@@ -1,15 +1,16 @@
 """Corpora that are not corpora: encodings, rows, archives, things that are not files. Each ends in
-one sentence, or in the documents that are there."""
+one sentence and leaves nothing behind, or in the documents that are there."""
 
 from __future__ import annotations
 
 import gzip
-import random
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,26 +22,59 @@ from texts import read, write
 TEXT = "".join(f"the quick brown fox jumps over the lazy dog, number {i}.\n\n" for i in range(60))
 
 
-def refused(capsys: pytest.CaptureFixture[str], file: Path | str, folder: Path) -> str:
-    """The sentence about a corpus; nothing is left."""
-    out = folder / "out"
-    sentence = mistake(capsys, "prepare", str(file), "--output-dir", str(out), "--workers", "1")
-    assert not (out / "manifest.json").exists()
-    return sentence
+LINES = b'{"text": "one two three"}\n{"text": "four five six"}\n'
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (TEXT.encode("utf-16-le"), "is a binary file"),
-        (TEXT.encode("utf-16-be"), "is a binary file"),
-        (TEXT.encode("utf-32"), "is UTF-32 text"),
-        (TEXT.encode() + "café\n".encode("latin-1") + TEXT.encode(), "line 121, is not UTF-8"),
-    ],
-    ids=["UTF-16-LE", "UTF-16-BE", "UTF-32", "mixed"],
-)
-def test_encodings(capsys, tmp_path, data, says):
-    assert says in refused(capsys, write(tmp_path, "a.txt", data), tmp_path)
+def cut(data: bytes) -> bytes:
+    return data[: len(data) * 2 // 3]
+
+
+CORPORA: list[tuple[str, bytes | None, str]] = [
+    ("nowhere.txt", None, "no such file or folder"),
+    ("empty.txt", b"", "empty"),
+    ("blank.txt", b"\n \n\t\n\n", "empty"),
+    ("bom.txt", b"\xef\xbb\xbf", "empty"),
+    ("program.txt", b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 20, "binary"),
+    ("utf-16.txt", TEXT.encode("utf-16-le"), "is a binary file"),
+    ("utf-32.txt", TEXT.encode("utf-32"), "is UTF-32 text"),
+    ("latin.txt", "déjà vu\n".encode("latin-1") * 50, "not UTF-8"),
+    ("mixed.txt", TEXT.encode() + "café\n".encode("latin-1"), "line 121, is not UTF-8"),
+    ("cut.txt.gz", cut(gzip.compress(os.urandom(20_000).hex().encode(), mtime=0)), "truncated"),
+    ("cut.txt.zst", cut(zstandard.compress(os.urandom(20_000).hex().encode())), "truncated"),
+    ("no.txt.gz", b"this is not an archive", "gz"),
+    ("nothing.txt.gz", b"", "truncated"),
+    ("gzip.txt.xz", gzip.compress(TEXT.encode()), "is damaged or not a .xz file"),
+    ("torn.jsonl", LINES + b'{"text": "sev\n' + LINES, "line 3"),
+    ("keyless.jsonl", LINES + b'{"body": "seven"}\n', "line 3"),
+    ("number.jsonl", LINES + b'{"text": NaN}\n', "line 3: 'text' must be a text, not nan"),
+    ("list.jsonl", LINES + b"[1, 2]\n", "line 3"),
+    ("latin.jsonl", LINES + b'{"text": "\xe9t\xe9"}\n', "line 3"),
+    ("keyless.csv", b"a,b\n1,2\n", "--text-column"),
+    ("ragged.csv", b"text,b\none,2\ntwo\n", "line 3"),
+    ("quote.csv", b'text,b\n"never closes, 1\n' + b"x,y\n" * 1000, "line 1002: broken CSV"),
+    ("cut.parquet", b"PAR1" + bytes(100), "parquet"),
+    ("picture.png", b"\x89PNG\r\n\x1a\n", "not of a known kind"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "says"), CORPORA, ids=[row[0] for row in CORPORA])
+def test_bad_corpora(capsys, tmp_path, name, data, says):
+    file = tmp_path / name
+    if data is not None:
+        file.write_bytes(data)
+    before = sorted(tmp_path.iterdir())
+    sentence = mistake(capsys, "prepare", file, "--output-dir", tmp_path / "out", "--workers", "1")
+    assert says in sentence
+    assert name in sentence
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_pretrain_prepares_a_text_and_says_what_is_wrong_with_it(capsys, tmp_path):
+    file = tmp_path / "torn.jsonl"
+    file.write_bytes(LINES + b"[1, 2]\n")
+    words = ["pretrain", file, "--output-dir", tmp_path / "out", "--recipe", "electra-tiny"]
+    assert "torn.jsonl, line 3" in mistake(capsys, *words)
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @given(data=st.binary(max_size=200))
@@ -60,20 +94,6 @@ def test_any_bytes_are_documents_or_one_sentence(tmp_path: Path, name: str, data
             said = str(e)
         assert all(doc.strip() and doc.encode("utf-8") for doc in docs)
         assert not said or (name in said and "\n" not in said)
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "says"),
-    [
-        ("a.jsonl", '{"text": NaN}\n', "line 1: 'text' must be a text, not nan"),
-        ("a.csv", 'text,b\n"never closes, 1\n' + "x,y\n" * 1000, "line 1002: broken CSV"),
-        ("a.txt", gzip.compress(random.Random(0).randbytes(3000)), "is a binary file"),
-        ("a.txt.xz", gzip.compress(TEXT.encode()), "is damaged or not a .xz file"),
-    ],
-    ids=["NaN", "open quote", "gzip", "another archive"],
-)
-def test_rows_and_archives(capsys, tmp_path, name, data, says):
-    assert says in refused(capsys, write(tmp_path, name, data), tmp_path)
 
 
 MEASURED = """

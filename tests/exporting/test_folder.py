@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,7 +22,7 @@ from runs import (
     write_run,
 )
 from safetensors import safe_open
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, ElectraForPreTraining, pipeline
 
 from electrify.architectures.architecture import ExportedModel
 from electrify.architectures.keys import to_ours, to_theirs
@@ -267,43 +263,33 @@ def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     assert set(export_run(run, write_run(run, override(RTD, fields)))) == {"discriminator"}
 
 
-# ------------------------------------------------------------------ without electrify
-
-WITHOUT_ELECTRIFY = """
-import sys
-sys.modules["electrify"] = None
-import torch
-from transformers import AutoModel, AutoTokenizer, ElectraForPreTraining, pipeline
-for half in sys.argv[1:3]:
-    tokenizer = AutoTokenizer.from_pretrained(half)
-    inputs = tokenizer("the chef ate the meals", "a cat sat", return_tensors="pt")
-    assert inputs["input_ids"][0, 0] == 2 and inputs["token_type_ids"].max() == 1, inputs
-    print(tuple(AutoModel.from_pretrained(half)(**inputs).last_hidden_state.shape))
-model, info = ElectraForPreTraining.from_pretrained(sys.argv[1], output_loading_info=True)
-assert not info["missing_keys"] and not info["unexpected_keys"], info
-inputs = AutoTokenizer.from_pretrained(sys.argv[1])("the cat ran", return_tensors="pt")
-torch.save(model(**inputs).logits, sys.argv[3])
-print(sorted(pipeline("fill-mask", model=sys.argv[2], top_k=1)("the [MASK] ate")[0]))
-"""
+# ------------------------------------------------------------------ by the library alone
 
 
-def test_a_process_without_electrify_uses_both_folders(rtd_run, tmp_path):
+def test_both_folders_are_read_as_any_of_the_library(rtd_run):
+    """(In a process that cannot import electrify: finetuning/test_without_electrify.py.)"""
     _, built, folders = rtd_run
-    arguments = [sys.executable, "-I", "-c", WITHOUT_ELECTRIFY, *map(str, folders.values())]
-    arguments.append(str(tmp_path / "logits.pt"))
-    how: dict[str, Any] = {"capture_output": True, "text": True, "cwd": tmp_path}
-    done = subprocess.run(arguments, env=os.environ | {"HF_HUB_OFFLINE": "1"}, check=False, **how)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == [
-        "(1, 12, 16)",
-        "(1, 12, 8)",
-        "['score', 'sequence', 'token', 'token_str']",
-    ]
+    shapes = {}
+    for part, folder in folders.items():
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        inputs = tokenizer("the chef ate the meals", "a cat sat", return_tensors="pt")
+        assert inputs["input_ids"][0, 0] == 2
+        assert inputs["token_type_ids"].max() == 1
+        states = AutoModel.from_pretrained(folder)(**inputs).last_hidden_state
+        shapes[part] = tuple(states.shape)
+    assert shapes == {"discriminator": (1, 12, 16), "generator": (1, 12, 8)}
+    fill = pipeline("fill-mask", model=str(folders["generator"]), top_k=1)
+    assert fill("the [MASK] ate")[0].keys() == {"score", "sequence", "token", "token_str"}
+    place = folders["discriminator"]
+    model, info = ElectraForPreTraining.from_pretrained(place, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
     half = built.discriminator
     ids = [2, WORDS.index("the"), WORDS.index("cat"), WORDS.index("ran"), 3]
     with torch.no_grad():
+        theirs = model(**AutoTokenizer.from_pretrained(place)("the cat ran", return_tensors="pt"))
         own = half.head(half.encoder.eval()(from_sequences([ids], row_length=5, pad=0)))
-    torch.testing.assert_close(own[None], torch.load(tmp_path / "logits.pt"), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(own[None], theirs.logits, atol=1e-5, rtol=1e-5)
 
 
 # ------------------------------------------------------------------ the tables

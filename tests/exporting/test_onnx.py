@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from electrify.finetuning.model import load_encoder, save, with_fresh_head
 from electrify.onnx_models import OnnxModel, batches, padded
 from electrify.recipe import Recipe
 
-pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+# Not imported here, which takes a second of every process that collects tests.
+absent = [name for name in ("onnxruntime", "onnxscript") if find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(absent), reason=f"{absent} is not installed")
 TEXTS = ["the chef cooked a meal", "a cat", "the dog sat on the mat very fast and ran . " * 5]
 KINDS = {
     "classification": ("bad", "good", "fair"),

@@ -78,7 +78,7 @@ def test_a_run_its_export_and_what_is_said_of_them(toy, small_data, tmp_path, ca
 
 
 @pytest.mark.parametrize("toy", TOYS)
-def test_accumulation_gives_the_same_numbers(toy: str, small_data: Path, tmp_path: Path) -> None:
+def test_accumulation_gives_the_same_numbers(toy, small_data, tmp_path, without_exports):
     exact = {"dropout": 0, "attention_dropout": 0}
     assert run(*words(small_data, tmp_path / "whole", toy, **exact)) == 0
     parts = words(small_data, tmp_path / "parts", toy, **exact, per_device_train_batch_size=2)

@@ -134,6 +134,7 @@ def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_it
     late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
     summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)
     stopped = Result(tmp_path, summary, {DISCRIMINATOR: tmp_path})
+    monkeypatch.setattr(demo, "documents", lambda path: [])
     monkeypatch.setattr(demo, "prepare", lambda config: None)
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
     monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)

@@ -3,14 +3,13 @@ command continues."""
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import breaking
 import pytest
 from breaking import SHORT, UPDATE, variables
 
-from small import TORCHRUN, Process, logged_step, pretrain_words, same_ending, steps_of, torchrun
+from small import TORCHRUN, Process, pretrain_words, same_ending, steps_of, torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -64,18 +63,4 @@ def test_one_hangs(small_data: Path, pair: Path, tmp_path: Path) -> None:
     assert 'electrify/cli.py", line' not in done.err, done.err
     assert steps_of(tmp_path / "run") == [7, 14]
     assert torchrun(words, tmp_path).end().status == 0
-    same_ending(pair, tmp_path / "run", step=24)
-
-
-def test_torchrun_starts_again_by_itself(small_data: Path, pair: Path, tmp_path: Path) -> None:
-    """--max-restarts: a process dies, all are started again and continue without anybody's help."""
-    prefix = (*TORCHRUN, "--max-restarts", "1")
-    words = pretrain_words(small_data, tmp_path / "run", **SHORT)
-    process = Process(["-m", "electrify", *words], tmp_path / "stderr.txt", prefix=prefix)
-    assert process.wait_for(lambda: logged_step(tmp_path / "run") >= 12)
-    (worker,) = (p for p in process.family() if p.environ().get("RANK") == "1")
-    worker.send_signal(signal.SIGKILL)
-    done = process.end()
-    assert done.status == 0, done.err
-    assert "continuing after step" in done.err
     same_ending(pair, tmp_path / "run", step=24)

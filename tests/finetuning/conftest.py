@@ -8,10 +8,24 @@ from pathlib import Path
 import pytest
 from zoo import zoo_in
 
+from electrify.finetuning import run
+
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return zoo_in(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture
+def pictures() -> None:
+    """Runs of the test draw their report."""
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not otherwise: the picture takes longer than a short run."""
+    if "pictures" not in request.fixturenames:
+        monkeypatch.setattr(run, "write_plot", lambda report, path: None)
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ COUNTS = {
 }  # fmt: skip
 
 
-LARGE = ("conll2003", "wikiann", "ud")
+LARGE = ("conll2000", "conll2003", "wikiann", "ud")
 EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in COUNTS]
 
 

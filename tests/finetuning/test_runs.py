@@ -49,7 +49,7 @@ def records(out: Path) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ resuming
 
 
-def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypatch):
+def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypatch, pictures):
     """The records, predictions and saved models are those of a command that was not."""
     more = {"random_baseline": True, "seeds": 2, "save_model": True, "baselines": True}
     whole = finetune(options(zoo, reviews, tmp_path / "whole", **more))

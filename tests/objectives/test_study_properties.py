@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,14 +24,17 @@ from variants import VARIANTS
 
 EVERY: dict[str, tuple[str, dict[str, Any]]] = {name: (f"{name}-tiny", {}) for name in SYSTEMS}
 EVERY |= VARIANTS
-OBJECTIVES: dict[str, Any] = {
-    name: built(recipe, **{"mask_rate": 0.4} | fields).objective
-    for name, (recipe, fields) in EVERY.items()
-}
-WEIGHTS = {
-    name: tiny(recipe, **fields).objective.term_weights for name, (recipe, fields) in EVERY.items()
-}
-TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
+
+
+@cache
+def objective_of(name: str) -> Any:
+    recipe, fields = EVERY[name]
+    return built(recipe, **{"mask_rate": 0.4} | fields).objective
+
+
+@cache
+def towers() -> Any:
+    return built("electric-tiny", init="bert").objective.corruptor
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -39,7 +43,7 @@ TOWERS: Any = built("electric-tiny", init="bert").objective.corruptor
 def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
     """Empty rows, sequences of one token or of specials only: losses are finite and not negative
     (but for REINFORCE), counts are known before, weights name them, and rates carry no graph."""
-    objective, draws = OBJECTIVES[name].train(), draws_of(tokens, seed=seed)
+    objective, draws = objective_of(name).train(), draws_of(tokens, seed=seed)
     terms, counts = outcome(objective, tokens, draws)
     assert whole(counts) == {n: int(terms[n].count) for n in counts}
     for n in counts:
@@ -48,7 +52,9 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
         assert int(counts[n]) > 0 or value(terms[n].sum) == 0
     assert not any(t.sum.requires_grad for n, t in terms.items() if n not in counts)
     objective.zero_grad(set_to_none=True)
-    weighted(terms, WEIGHTS[name], counts).backward()
+    recipe, fields = EVERY[name]
+    weights = tiny(recipe, **fields).objective.term_weights
+    weighted(terms, weights, counts).backward()
     assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
 
 
@@ -58,7 +64,7 @@ def test_any_text(name: str, tokens: Tokens, seed: int) -> None:
 def test_what_stands_in_padding_is_in_no_loss(
     name: str, tokens: Tokens, seed: int, other: int
 ) -> None:
-    objective, draws = OBJECTIVES[name].eval(), draws_of(tokens, seed=seed)
+    objective, draws = objective_of(name).eval(), draws_of(tokens, seed=seed)
     pads = ~tokens.real_T
     assume(bool(pads.any()))
     with torch.no_grad():
@@ -79,8 +85,8 @@ def test_the_towers_are_blind_to_the_token_itself(tokens: Tokens, data: st.DataO
         st.sampled_from([x for x in (SPECIAL.unk, 9, 30, 47) if x != int(tokens.ids_T[i])])
     )
     with torch.no_grad():
-        before_TD = TOWERS.context(tokens)
-        after_TD = TOWERS.context(
+        before_TD = towers().context(tokens)
+        after_TD = towers().context(
             tokens.with_ids(tokens.ids_T.index_fill(0, torch.tensor([i]), other))
         )
     moved_T = (after_TD - before_TD).abs().amax(1) > 1e-6

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -96,7 +97,7 @@ def tagger(small_data: Path, out: Path) -> str:
     folder = out / "conll2000"
     folder.mkdir()
     sentences = {
-        "train.txt": "the D B-NP\ncat N I-NP\nsees V B-VP\n\n" * 40,
+        "train.txt": "the D B-NP\ncat N I-NP\nsees V B-VP\n\n" * 16,
         "dev.txt": "a D B-NP\ncat N I-NP\n\nthe D B-NP\ndog N I-NP\nsees V B-VP\n\n",
         "test.txt": "the D B-NP\nfilm N I-NP\nsees V B-VP\n\n",
     }
@@ -111,7 +112,7 @@ def tagger(small_data: Path, out: Path) -> str:
 def test_a_task_is_measured_as_the_command_measures_it(way, layers, small_data, tmp_path):
     """But evaluated once: what `finetune` shows on the way costs time and changes nothing."""
     model = tagger(small_data, tmp_path)
-    asked = options(small_data, data_dir=str(tmp_path), tasks=("conll2000",))
+    asked = options(small_data, data_dir=str(tmp_path), tasks=("conll2000",), task_seeds=1)
     measure = measure_named(f"conll2000:{way}", str(tmp_path))
     found = measured(measure, Path(model), asked, tmp_path / "study")
     settings = FinetuneSettings(frozen_encoder=layers, device="cpu")
@@ -122,12 +123,12 @@ def test_a_task_is_measured_as_the_command_measures_it(way, layers, small_data, 
         output_dir=str(tmp_path / "verb"),
         task=("conll2000",),
         data_dir=str(tmp_path),
-        seeds=2,
+        seeds=1,
         settings=settings,
     )
     assert found["scores"] == [float(r["scores"]["f1"]) for r in finetune(theirs).records]
     lines = (tmp_path / "study" / SCORES).read_text().splitlines()
-    assert [len(json.loads(text)["curve"]) for text in lines] == [1, 1]
+    assert [len(json.loads(text)["curve"]) for text in lines] == [1]
 
 
 def test_tasks_without_an_encoder(
@@ -235,8 +236,17 @@ def folders(out: Path) -> list[Path]:
     return sorted((out / "encoders").iterdir())
 
 
+def here(folder: Path, config: CompareConfig, slot: int | None, **work: Any) -> Mock:
+    """`spawn`, in this process: the encoder is done when it returns."""
+    folder.mkdir(parents=True)
+    pretrain_and_measure(folder, config=asdict(config), **work)
+    return Mock(returncode=0)
+
+
 def test_a_curve_of_two_budgets(small_data, tmp_path, monkeypatch, capsys):
     fast(monkeypatch)
+    monkeypatch.setattr(run_module, "spawn", here)
+    monkeypatch.setattr(run_module, "POLL_S", 0)
     out = tmp_path / "out"
     study = words(small_data, out, "--budgets", "2e8,1e8", "--seeds", "1", "--no-baselines")
 
@@ -260,7 +270,7 @@ def test_a_curve_of_two_budgets(small_data, tmp_path, monkeypatch, capsys):
     # The short run began where the long one has kept a checkpoint.
     a, b = (next(c for c in folders(out) if f"-{x}-" in c.name) for x in ("2e+08", "1e+08"))
     assert (a / "run" / f"checkpoint-{short['starts_at']}").is_dir()
-    assert f"continuing after step {short['starts_at']}" in (b / "log.txt").read_text()
+    assert f"continuing after step {short['starts_at']}" in done.err
     assert max(r["step"] for r in records(b / "run")) == short["updates"]
 
     again = said()

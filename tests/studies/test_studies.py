@@ -38,9 +38,8 @@ def test_a_study_can_be_planned(command: str, tmp_path: Path) -> None:
     config = cli.read("compare", words[1:])
     entries = entries_of(config)
     cost = Cost(8192, lambda length, _: 14_000_000 // length, config.convention, config.equal)
-    seeds = range(config.seeds)
-    planned = [t for e in entries for t in trials_of(e, config.budgets, seeds, cost, "wsd")]
-    assert len(planned) == len(entries) * len(config.budgets) * config.seeds
+    least = [min(config.budgets)]  # where a warm-up may be longer than the run
+    assert len([t for e in entries for t in trials_of(e, least, [0], cost, "wsd")]) == len(entries)
     for task in config.tasks:
         measure_named(task, str(tmp_path))
 

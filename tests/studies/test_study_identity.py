@@ -183,7 +183,7 @@ def test_how_the_work_is_done_is_not_a_part_of_it(name: str, value: Any) -> None
     assert identity_of("electra-tiny", **{name: value}) == identity_of("electra-tiny")
 
 
-def test_an_untrained_encoder_has_its_first_weights(small_data: Path, tmp_path: Path) -> None:
+def test_an_untrained_encoder_has_its_first_weights(small_data, tmp_path, without_exports):
     study = plan_study(config(small_data, tmp_path))
     weights = []
     for trial in (t for t in study.trials if t.entry in UNTRAINED and t.seed == 0):

@@ -283,8 +283,6 @@ def test_the_report(tmp_path: Path) -> None:
     assert known["score"] == "mean rank over the tasks"
     assert "mean rank" in text(table)
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
-    for against in ("tokens", "seconds"):
-        assert drawn(table, against=against)
 
 
 def test_one_budget_and_one_seed_have_no_intervals() -> None:
@@ -419,8 +417,7 @@ def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
     assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]
 
 
-@pytest.mark.parametrize("against", ["flops", "seconds", "tokens"])
-@pytest.mark.parametrize("number", [2, 7])
+@pytest.mark.parametrize(("against", "number"), [("flops", 7), ("seconds", 2)])
 def test_a_panel_without_a_trained_point_is_drawn(against: str, number: int) -> None:
     """The first recipe failed a task everywhere, so that no rank has a second one; only the
     untrained row has another task."""

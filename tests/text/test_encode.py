@@ -43,7 +43,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=12).map("".join)), max_size=5

@@ -208,6 +208,3 @@ def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:
     assert platform.node() not in text
     assert str(Path.home()) + "/" not in text
     assert str(Path(__file__).parents[2]) not in text
-
-
-# --- commit

@@ -42,18 +42,8 @@ def test_a_healthy_run_is_silent() -> None:
         "rtd_detection_auc": 0.8,
     }
     assert monitor.watch(valid(**good)) == []
-    assert (
-        monitor.watch(
-            {
-                "kind": "train",
-                "step": 1,
-                "tokens": LATE,
-                "epoch": 39.9,
-                "generator_loss_masked": 6.5,
-            }
-        )
-        == []
-    )
+    line = {"kind": "train", "step": 1, "tokens": LATE, "epoch": 39.9, "generator_loss_masked": 6.5}
+    assert monitor.watch(line) == []
     assert monitor.state() == []
 
 
@@ -100,13 +90,8 @@ def test_a_discriminator_that_says_original_everywhere() -> None:
     assert "calls every token original" in text
     assert "0.4%" in text
     assert Monitor(unigram_entropy=6.0).watch(valid(rtd_detection_recall=0.01)) == []
-    # Where nothing is replaced there is nothing to find.
-    assert (
-        Monitor(unigram_entropy=6.0).watch(
-            valid(rtd_detection_recall=0.0, rtd_detection_replaced=0.0)
-        )
-        == []
-    )
+    nothing_to_find = valid(rtd_detection_recall=0.0, rtd_detection_replaced=0.0)
+    assert Monitor(unigram_entropy=6.0).watch(nothing_to_find) == []
 
 
 def test_a_discriminator_that_says_replaced_everywhere() -> None:
@@ -114,15 +99,10 @@ def test_a_discriminator_that_says_replaced_everywhere() -> None:
     wrongly, 7 % are spared; at 100, none."""
     figures = {"rtd_chosen_detection_replaced": 0.87, "rtd_chosen_detection_recall": 1.0}
     assert spared_share(0.87 / 0.87, 0.87 / 0.99, 0.87) == pytest.approx(1 - 12 / 13)
-    assert (
-        Monitor(unigram_entropy=6.0).watch(
-            valid(**figures, rtd_chosen_detection_precision=0.87 / 0.99)
-        )
-        == []
-    )
-    (text,) = texts(
-        Monitor(unigram_entropy=6.0), valid(**figures, rtd_chosen_detection_precision=0.87)
-    )
+    spares = valid(**figures, rtd_chosen_detection_precision=0.87 / 0.99)
+    assert Monitor(unigram_entropy=6.0).watch(spares) == []
+    spares_none = valid(**figures, rtd_chosen_detection_precision=0.87)
+    (text,) = texts(Monitor(unigram_entropy=6.0), spares_none)
     assert "calls every token replaced" in text
     assert spared_share(1.0, 1.0, 1.0) == spared_share(0.0, 0.0, 0.2) == 1.0
 
@@ -140,17 +120,10 @@ def test_a_corpus_seen_too_often() -> None:
 def test_each_warning_once_and_again_after_recovery() -> None:
     monitor = Monitor(unigram_entropy=6.0)
     losses = (6.0, 6.1, 5.0, 5.0, 6.0, 6.0)
-    assert [len(monitor.watch(valid(generator_loss_masked=loss))) for loss in losses] == [
-        1,
-        0,
-        0,
-        0,
-        1,
-        0,
-    ]
-    assert (
-        len(monitor.watch(valid(rtd_detection_recall=0.0))) == 1
-    )  # another trouble is another warning
+    said = [len(monitor.watch(valid(generator_loss_masked=loss))) for loss in losses]
+    assert said == [1, 0, 0, 0, 1, 0]
+    another_trouble = valid(rtd_detection_recall=0.0)
+    assert len(monitor.watch(another_trouble)) == 1
 
 
 # -------------------- rates of a run, with a clock of the test's own

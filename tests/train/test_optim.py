@@ -85,9 +85,6 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
     ]
 
 
-# ---------------------------------------------------------------- saving and continuing
-
-
 # -------------------- what the generator has of its own in the optimiser
 
 

@@ -58,7 +58,7 @@ def test_the_same_bytes_as_from_scratch(
 
 
 def test_two_stages_start_from_no_other_run_and_keep_no_milestone_of_the_first(
-    small_data, tmp_path
+    small_data, tmp_path, exports
 ):
     sizes = {"generator_steps": 6, "max_steps": 6, "save_steps": 2, "save_total_limit": 1}
     config = override(load("two-stage-tiny"), SMALL | sizes)

@@ -100,6 +100,3 @@ def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
         config = json.loads((folder / "config.json").read_text())
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == theta
         assert config["global_rope_theta"] == theta
-
-
-# ---------------------------------------------------------------- as long as the recipes

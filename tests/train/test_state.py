@@ -46,6 +46,3 @@ def test_saved_and_loaded_continues_to_the_bit(before, after):
             window.add({n: scalar(*t) for n, t in terms.items()})
     assert resumed.save() == unbroken.save()
     assert resumed.means() == unbroken.means()
-
-
-# ---------------------------------------------------------------- validation
