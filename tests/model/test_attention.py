@@ -164,11 +164,11 @@ def slow_varlen(
 def test_the_kernel_for_packed_sequences_has_a_gradient(width: int) -> None:
     """Of every operand, whatever the width of a head; without data, as no CPU has the kernel."""
     starts = torch.empty(5, dtype=torch.int32, device="meta")
-    given = [torch.empty(32, 2, width, device="meta", requires_grad=True) for _ in range(3)]
-    mixed = attention.varlen(*given, starts, 16, window=3, dropout=0.1)
+    q, k, v = (torch.empty(32, 2, width, device="meta", requires_grad=True) for _ in range(3))
+    mixed = attention.varlen(q, k, v, starts, 16, window=3, dropout=0.1)
     assert mixed.shape == (32, 2, width)
     mixed.sum().backward()
-    assert [x.grad.shape for x in given if x.grad is not None] == 3 * [mixed.shape]
+    assert [x.grad.shape for x in (q, k, v) if x.grad is not None] == 3 * [mixed.shape]
 
 
 # ---------------------------------------------------------------- windows and positions
