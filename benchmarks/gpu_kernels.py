@@ -239,7 +239,7 @@ def main() -> None:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("size", help="tiny, small, base, ..., modernbert-small, ...")
+    p.add_argument("size", help="tiny, small, ..., modernbert-small, ..., or a recipe")
     p.add_argument("batch", metavar="ROWSxLENGTH")
     p.add_argument("--layers", type=int, help="of the discriminator and the generator")
     p.add_argument("--vocab-size", type=int, default=30_522)
