@@ -39,9 +39,11 @@ from torch._inductor import config as inductor
 from torch._inductor import output_code
 from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import NonOwningLayout
+from torch._inductor.memory import prepare_planning_info
 from torch._inductor.scheduler import ForeachKernelSchedulerNode, FusedMixOrderReductions
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils, _triton
+from torch.utils._ordered_set import OrderedSet
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -81,6 +83,8 @@ class Work:
 
     launches: int = 0
     bytes: int = 0
+    peak: int = 0
+    """Memory, of compiled code: without the parameters, with what the other pass needs."""
 
 
 class Outside(TorchDispatchMode):
@@ -201,6 +205,14 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
             parts = node.snodes if isinstance(node, ForeachKernelSchedulerNode) else [node]
             work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in parts)
         work[part].bytes += 2 * sum(partial)  # written and read
+        scheduler, names = graph.scheduler, OrderedSet(graph.get_output_names())
+        work[part].peak, _ = prepare_planning_info(
+            scheduler.nodes,
+            scheduler.name_to_buf,
+            scheduler.name_to_fused_node,
+            OrderedSet(graph.graph_inputs),
+            names,
+        )
         if folder is not None:
             (folder / f"{part}.py").write_text(code, encoding="utf-8")
         outputs: list[Any] = [
@@ -252,9 +264,15 @@ def main() -> None:
     case = Case(a.size, rows, length, a.vocab_size, a.dropout, device, layers=a.layers)
     pretend()
     work = count(case, a.code)
-    cells = [[part, f"{w.launches:,}", f"{w.bytes / 1e9:.2f}"] for part, w in work.items()]
+    cells = [
+        [part, f"{w.launches:,}", f"{w.bytes / 1e9:.2f}", f"{w.peak / 1e9:.2f}"]
+        for part, w in work.items()
+    ]
     layers = case.config().model.num_hidden_layers
-    print(table([f"{case.name}, {layers} layers", "launches", "GB"], cells) + "\n")
+    print(
+        table([f"{case.name}, {layers} layers", "launches", "GB moved", "GB at its peak"], cells)
+        + "\n"
+    )
     found = {"case": case.name, "layers": layers, "torch": torch.__version__}
     found |= {part: asdict(w) for part, w in work.items()}
     print(json.dumps(found))

@@ -54,8 +54,8 @@ WARM = 5  # updates that compile, and grow the memory
 
 @dataclass(frozen=True)
 class Case:
-    """What the sides run. size: of a recipe of electra (tiny, ..., large, modernbert-small, ...), the
-    name of another recipe, or quick."""
+    """What the sides run. size: of a recipe electra-SIZE (tiny, ..., large, modernbert-small, ...),
+    the name of another recipe, or quick."""
 
     size: str
     rows: int
