@@ -70,9 +70,8 @@ def test_the_bits_of_the_loop(
         for run in (loops, graph):
             run.update(run.batch(step))
     assert graph.graphs is not None
-    shapes = len(graph.graphs.seen)
-    assert len(graph.graphs.captured) == shapes
-    assert max(graph.graphs.seen.values()) == WARM + 1
+    assert len(graph.graphs.captured) == 1
+    assert min(graph.graphs.seen.values()) > WARM
     verdicts = [run.state.guard._unread for run in (loops, graph)]
     assert {bool(figures[0]) for _, figures in verdicts[0]} == {False, True}
     for (step, figures), (at, others) in zip(*verdicts, strict=True):

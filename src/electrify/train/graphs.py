@@ -6,6 +6,7 @@ that an update changes stays where it is (`Run.compute`). There is one for each 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,14 +52,21 @@ class Graphs:
         self.device = device
         self.failed = False
         """Whether a capture has failed, after which nothing is captured any more."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Called when something that the graphs change lies in other memory now."""
         self.seen: Counter[str] = Counter()
+        self.drop()
+
+    def drop(self) -> None:
+        """Gives the memory of the graphs back; each is captured again when it is needed."""
+        if self.seen and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # one may be running
         self.captured: dict[str, tuple[list[Tensor], Callable[[], Done]]] = {}
         # All graphs share one memory, for nothing in it outlives an update.
         self.pool: Any = None
+
+    def forget(self) -> None:
+        """Called when something that the graphs change lies in other memory now."""
+        self.drop()
+        self.seen.clear()
 
     def replayed(self, batch: Batch) -> Done | None:
         """Runs the update as a graph. None, and nothing is done, if there is none for this shape
@@ -67,6 +75,8 @@ class Graphs:
         if shape not in self.captured:
             self.seen[shape] += 1
             if self.seen[shape] <= WARM:
+                if self.captured:
+                    self.drop()  # an ordinary update needs as much memory
                 return None
             own: Batch = mapped(batch, lambda t: t.to(self.device, copy=True))
             try:
@@ -92,6 +102,7 @@ class Graphs:
         # The loader's thread may pin memory meanwhile, which the strictest mode forbids.
         how: dict[str, Any] = {"pool": self.pool, "capture_error_mode": "thread_local"}
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        gc.collect()  # what is left of an earlier backward pass would bring its stream along
         try:
             # A capture that fails leaves its stream the current one, and the generator in a state
             # that belongs to it.

@@ -439,8 +439,14 @@ class Run:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
             signalled = any_across(stop.requested)
+        self.give_back()
         used = state.tokens_seen(), state.meter.seconds()
         return Summary(self.step, not stopped, state.validation, *used, signalled)
+
+    def give_back(self) -> None:
+        """Ends the graphs. Their memory would else be held until this run is collected."""
+        if self.graphs:
+            self.graphs.drop()
 
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
         """Runs updates until max_steps, until it must stop (then it returns True), or until the run

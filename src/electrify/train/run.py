@@ -681,6 +681,7 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
             if dist.any_across(run.step >= enough and now - began >= limit_s):
                 break
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
+        run.give_back()
     whole = run.flops(longest) - run.flops(0)
     eval_rows, _ = run.data.validated(run.config.eval_rows, processes=job.world.size)
     return per_flop * whole / planned.loader.phases.slots(longest), eval_rows
