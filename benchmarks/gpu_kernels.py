@@ -7,9 +7,10 @@ Runs the update of `electrify pretrain --torch-compile` with CUDA tensors that h
 pretended H100. The compiler writes its code, which nothing compiles or runs. Needs g++ and triton
 (`pip install --no-deps triton`). Two layers take a minute, twelve take ten.
 
-Launches are the calls in that code. Outside the compiled graphs each operator counts as one launch,
-also one that works on a list of tensors. Bytes are those of the buffers that a kernel reads or
-writes, each counted once.
+Launches are the calls in that code. Outside of it (`rest`) each operator counts as one launch, also
+one that works on a list of tensors. Bytes are those of the buffers that a kernel reads or writes,
+each counted once. From the fourth update on all of these are one CUDA graph. `host` is what the
+host then starts: copies of the batch and of the learning rates, the graph, the sums for the log.
 
 On a GPU three things are decided by timing or by the hardware. Here they are fixed: attention with
 a mask uses the memory-efficient kernel, matrix products are not padded, nothing is autotuned.
@@ -38,9 +39,11 @@ from torch._inductor import config as inductor
 from torch._inductor import output_code
 from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import NonOwningLayout
+from torch._inductor.memory import prepare_planning_info
 from torch._inductor.scheduler import ForeachKernelSchedulerNode, FusedMixOrderReductions
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _foreach_utils, _triton
+from torch.utils._ordered_set import OrderedSet
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -48,6 +51,7 @@ from electrify.model import relative
 from electrify.objectives.objective import Objective
 from electrify.recipe import Recipe
 from electrify.train import loop
+from electrify.train.graphs import WARM, on_device
 
 LAUNCH = re.compile(
     r"^ +(?:\w+ = )?(?:triton_\w+\.run|(?:extern_kernels|torch\.ops|aten)\.[\w.]+)\(", re.MULTILINE
@@ -55,6 +59,7 @@ LAUNCH = re.compile(
 # The sum over what the blocks of a kernel have added up in float32: another launch.
 PARTIAL = re.compile(r"workspace_\w+\[.*\.view\((\d+), (\d+)\)\.sum\(")
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
+LIBRARY = torch.library.Library("aten", "IMPL", "Meta")
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,17 @@ class Work:
 
     launches: int = 0
     bytes: int = 0
+    peak: int = 0
+    """Memory, of compiled code: without the parameters, with what the other pass needs."""
 
 
 class Outside(TorchDispatchMode):
-    """Counts the operators on the device that run outside the compiled graphs."""
+    """Counts the operators on the device that run outside the compiled code. captured: whether a
+    CUDA graph is made of them, so nothing may come from the host."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, captured: bool = False) -> None:
         super().__init__()
+        self.captured = captured
         self.work = Work()
 
     @classmethod
@@ -100,17 +109,19 @@ class Outside(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if func.is_view or name.startswith("empty") or name in ("_unsafe_view", "device"):
             return out
-        read = on_device((args, kwargs))
-        made = [t for t in on_device(out) if all(t is not r for r in read)]
+        read = tensors_on_device((args, kwargs))
+        here = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.is_cpu]
+        assert not (self.captured and any(t.ndim for t in here)), f"{func} reads the host's memory"
+        made = [t for t in tensors_on_device(out) if all(t is not r for r in read)]
         arguments = func._schema.arguments
         given = dict(zip((a.name for a in arguments), args, strict=False)) | kwargs
-        changed = on_device([given.get(a.name) for a in arguments if a.is_write])
+        changed = tensors_on_device([given.get(a.name) for a in arguments if a.is_write])
         self.work.launches += bool(read or made)
         self.work.bytes += sum(t.nbytes for t in (*read, *made, *changed))
         return out
 
 
-def on_device(tree: Any) -> list[Tensor]:
+def tensors_on_device(tree: Any) -> list[Tensor]:
     """The CUDA tensors in nested arguments."""
     return [t for t in tree_leaves(tree) if isinstance(t, Tensor) and t.device.type == "cuda"]
 
@@ -132,6 +143,8 @@ def pretend() -> None:
     replace(inductor, compile_threads=1, force_disable_caches=True, shape_padding=False)
     replace(inductor, joint_graph_constant_folding=False)
     replace(output_code, cudagraph_partition_post_compile=lambda *_: None)
+    # For Adam with the learning rate as a tensor, torch 2.13 has no kernel without data.
+    LIBRARY.impl("_fused_adamw_.tensor_lr", lambda *_, **__: None)
     replace(loop, place=place)
     replace(relative, scale_of=lambda width: (relative.TERMS * width) ** -0.5)  # of a real tensor
     replace(sides, Run=WithoutData)
@@ -170,7 +183,8 @@ class WithoutData(loop.Run):
 
 
 def count(case: Case, folder: Path | None) -> dict[str, Work]:
-    """The work of the forward graph, of the backward graph, and outside of both.
+    """The work of the forward pass, of the backward pass, of the rest of the update's CUDA graph,
+    and of the host.
 
     folder: where the generated code is written, as forward.py and backward.py.
     """
@@ -191,6 +205,14 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
             parts = node.snodes if isinstance(node, ForeachKernelSchedulerNode) else [node]
             work[part].bytes += sum(n.get_read_write_buffers_sizes() for n in parts)
         work[part].bytes += 2 * sum(partial)  # written and read
+        scheduler, names = graph.scheduler, OrderedSet(graph.get_output_names())
+        work[part].peak, _ = prepare_planning_info(
+            scheduler.nodes,
+            scheduler.name_to_buf,
+            scheduler.name_to_fused_node,
+            OrderedSet(graph.graph_inputs),
+            names,
+        )
         if folder is not None:
             (folder / f"{part}.py").write_text(code, encoding="utf-8")
         outputs: list[Any] = [
@@ -209,18 +231,27 @@ def count(case: Case, folder: Path | None) -> dict[str, Work]:
     with tempfile.TemporaryDirectory() as data:
         run = sides.Ours(case, Path(data), compiled=True).run
         batch = run.batch(0)
+        assert run.graphs
         with FAKE:
             run.update(batch)  # compiles
-            with Outside() as outside:
+            parts = on_device(batch, case.device)
+            with Outside(captured=True) as rest:
+                done = run.compute(parts)
+            replace(run.graphs, record=lambda _: lambda: done)
+            for _ in range(WARM):
                 run.update(batch)
-    return work | {"outside": outside.work}
+            with Outside() as host:
+                run.update(batch)
+    assert run.graphs.captured
+    host.work.launches += 1
+    return work | {"rest": rest.work, "host": host.work}
 
 
 def main() -> None:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("size", help="tiny, small, base, ..., modernbert-small, ...")
+    p.add_argument("size", help="tiny, small, ..., modernbert-small, ..., or a recipe")
     p.add_argument("batch", metavar="ROWSxLENGTH")
     p.add_argument("--layers", type=int, help="of the discriminator and the generator")
     p.add_argument("--vocab-size", type=int, default=30_522)
@@ -233,9 +264,15 @@ def main() -> None:
     case = Case(a.size, rows, length, a.vocab_size, a.dropout, device, layers=a.layers)
     pretend()
     work = count(case, a.code)
-    cells = [[part, f"{w.launches:,}", f"{w.bytes / 1e9:.2f}"] for part, w in work.items()]
+    cells = [
+        [part, f"{w.launches:,}", f"{w.bytes / 1e9:.2f}", f"{w.peak / 1e9:.2f}"]
+        for part, w in work.items()
+    ]
     layers = case.config().model.num_hidden_layers
-    print(table([f"{case.name}, {layers} layers", "launches", "GB"], cells) + "\n")
+    print(
+        table([f"{case.name}, {layers} layers", "launches", "GB moved", "GB at its peak"], cells)
+        + "\n"
+    )
     found = {"case": case.name, "layers": layers, "torch": torch.__version__}
     found |= {part: asdict(w) for part, w in work.items()}
     print(json.dumps(found))

@@ -29,7 +29,7 @@ from electrify.data.phases import phases_of
 from electrify.flop_counts import recipe_flops
 from electrify.model.heads import HeadKind
 from electrify.model.shape import Shape
-from electrify.recipe import Recipe, load, override
+from electrify.recipe import Recipe, load, names, override
 from electrify.special import SpecialIds
 from electrify.text.corpus import Corpus
 from electrify.train.dist import World
@@ -54,8 +54,8 @@ WARM = 5  # updates that compile, and grow the memory
 
 @dataclass(frozen=True)
 class Case:
-    """What the sides run. size: of a recipe (tiny, ..., large,
-    modernbert-small, ...), or quick."""
+    """What the sides run. size: of a recipe electra-SIZE (tiny, ..., large, modernbert-small, ...),
+    the name of another recipe, or quick."""
 
     size: str
     rows: int
@@ -86,7 +86,8 @@ class Case:
 
     def config(self, **fields: Any) -> Recipe:
         shape = QUICK if self.size == "quick" else {}
-        recipe = load(f"electra-{'small' if self.size == 'quick' else self.size}")
+        size = "small" if self.size == "quick" else self.size
+        recipe = load(size if size in names() else f"electra-{size}")
         own = {
             "train_batch_size": self.rows,
             "max_seq_length": self.length,

@@ -116,6 +116,7 @@ def recipe(max_steps: int, *, threads: str) -> Recipe:
         "eval_steps": max(1, max_steps // 10),
         "logging_steps": 25,
         "threads": threads,
+        "torch_compile": False,  # it would take longer than the demo's updates
     }
     # A run of a single update has no second part.
     return override(config, fields | {"mlm_share": MLM_SHARE * (max_steps > 1)})

@@ -342,8 +342,9 @@ class Train:
     fsdp: Literal["no_shard", "full_shard"] = "no_shard"
     """full_shard: each process holds only its share of parameters, gradients and optimiser state.
     The numbers are the same."""
-    torch_compile: bool = False
-    """Compile the model. Use it on GPUs."""
+    torch_compile: bool | None = None
+    """Compile the model, and on a single GPU run each update as a CUDA graph [default: on GPUs that
+    torch's compiler supports, without fsdp full_shard]."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"

@@ -137,9 +137,17 @@ def test_where_runs_begin_by_hand() -> None:
 
 
 def slow_varlen(
-    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int, window: int | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts: Tensor,
+    longest: int,
+    *,
+    window: int | None,
+    dropout: float,
 ) -> Tensor:
     """What the kernel for packed sequences computes, one run after the other."""
+    assert not dropout
     out = torch.zeros_like(v)
     for a, b in pairwise(starts.tolist()):
         assert b - a <= longest
@@ -150,6 +158,17 @@ def slow_varlen(
         weights = scores.softmax(-1)
         out[a:b] = torch.einsum("hqk,khw->qhw", weights, v[a:b])
     return out
+
+
+@pytest.mark.parametrize("width", [4, 8, 64])
+def test_the_kernel_for_packed_sequences_has_a_gradient(width: int) -> None:
+    """Of every operand, whatever the width of a head; without data, as no CPU has the kernel."""
+    starts = torch.empty(5, dtype=torch.int32, device="meta")
+    q, k, v = (torch.empty(32, 2, width, device="meta", requires_grad=True) for _ in range(3))
+    mixed = attention.varlen(q, k, v, starts, 16, window=3, dropout=0.1)
+    assert mixed.shape == (32, 2, width)
+    mixed.sum().backward()
+    assert [x.grad.shape for x in (q, k, v) if x.grad is not None] == 3 * [mixed.shape]
 
 
 # ---------------------------------------------------------------- windows and positions

@@ -329,6 +329,26 @@ def test_a_run_goes_on_as_it_began_on_another_machine(small_data, tmp_path, mach
     same_ending(tmp_path / "whole", tmp_path / "run", step=4)
 
 
+@pytest.mark.parametrize(
+    ("fields", "begun", "compiles"),
+    [
+        ({}, None, True),
+        ({}, False, False),
+        ({"torch_compile": False}, None, False),
+        ({"torch_compile": True}, False, True),
+        ({"fsdp": "full_shard"}, None, False),
+    ],
+)
+def test_what_is_compiled_on_a_gpu(monkeypatch, fields, begun, compiles):
+    """By default every run that can be, but for those that were begun without."""
+    monkeypatch.setattr(machine_module, "can_compile", lambda device: device.type == "cuda")
+    config = override(load("electra-tiny"), fields)
+    for device, wanted in (("cuda", compiles), ("cpu", fields.get("torch_compile", False))):
+        world = World(0, 1, torch.device(device))
+        made = machine_module.with_compiler(config, world, begun=begun)
+        assert made.train.torch_compile is wanted
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_products_of_float32_on_a_gpu_use_tf32(machine, device):
     machine(True)

@@ -27,6 +27,7 @@ from ..model.costs import Share
 from ..tokens import SpecialIds, Tokens, WordEdges, per_sequence
 
 P = TypeVar("P", bound="Plan")
+V = TypeVar("V")
 
 # A list of fixed length has SPARE times the expected number of places, STEP times as many if a
 # batch needs them, and always a multiple of WHOLE.
@@ -61,22 +62,26 @@ class Plan:
         return replace(self, counts=self.counts | counts)
 
     def to(self: P, device: torch.device | str) -> P:
-        return _moved(self, lambda t: t.to(device, non_blocking=True))
+        return mapped(self, lambda t: t.to(device, non_blocking=True))
 
     def pin(self: P) -> P:
         """In memory from which a copy to a GPU runs by itself."""
-        return _moved(self, lambda t: t.pin_memory())
+        return mapped(self, lambda t: t.pin_memory())
 
 
-def _moved(plan: P, move: Callable[[Tensor], Tensor]) -> P:
+def mapped(value: V, change: Callable[[Tensor], Any]) -> V:
+    """The same dataclass, list, tuple or dict with each tensor in it changed."""
+
     def one(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: one(v) for key, v in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(one, value))
         if is_dataclass(value) and not isinstance(value, type):
             return replace(value, **{f.name: one(getattr(value, f.name)) for f in fields(value)})
-        return move(value) if isinstance(value, Tensor) else value
+        return change(value) if isinstance(value, Tensor) else value
 
-    return one(plan)
+    return one(value)
 
 
 def positions(chosen_T: Tensor, *, fixed_for: float | None) -> tuple[Tensor, Tensor | None]:

@@ -95,11 +95,7 @@ class AttentionContext:
         self.length = tokens.row_length
         self.dropout = dropout
         self.backend: Backend = backend
-        if (
-            backend == "auto"
-            and packed_kernel(tokens, dtype, direction=direction, dropout=dropout)
-            and (self.window is None or kernel_has_windows())
-        ):
+        if backend == "auto" and packed_kernel(tokens, dtype, direction=direction):
             self.backend = "varlen"
         # On every device: a masked row of a window would need memory for the square of its length.
         if self.backend == "auto" and self.window and pays(self.window, self.length):
@@ -122,7 +118,8 @@ class AttentionContext:
         qkv_T3HW = qkv_TX.view(len(qkv_TX), 3, heads, -1)
         q_THW, k_THW, v_THW = qkv_T3HW.unbind(1) if self.turn is None else self.turn.split(qkv_T3HW)
         if self.backend == "varlen":
-            return varlen(q_THW, k_THW, v_THW, self.where, self.length, self.window).flatten(1)
+            how = {"window": self.window, "dropout": self.dropout}
+            return varlen(q_THW, k_THW, v_THW, self.where, self.length, **how).flatten(1)
         if self.blocks is not None:
             q_PHBW, k_PHKW, v_PHKW = (
                 self.blocks.queries(q_THW),
@@ -201,30 +198,17 @@ class ContextsByKind(_Contexts):
         }
 
 
-def packed_kernel(
-    tokens: Tokens, dtype: torch.dtype, *, direction: Direction, dropout: float
-) -> bool:
-    """Whether the fused kernel for packed sequences can be used. It does not support dropout, and
-    needs bfloat16 on an A100 or later."""
+def packed_kernel(tokens: Tokens, dtype: torch.dtype, *, direction: Direction) -> bool:
+    """Whether the fused kernel for packed sequences can be used. It needs bfloat16 on an A100 or
+    later."""
     if (
         direction != "both"
-        or dropout
         or tokens.runs is None
         or dtype not in (torch.bfloat16, torch.float16)
         or tokens.ids_T.device.type != "cuda"
     ):
         return False
     return torch.cuda.get_device_capability(tokens.ids_T.device) >= (8, 0)
-
-
-# Asked here, and not of the kernel's signature: a compiler cannot look at that, and to tell it so
-# would import the compiler, which takes 1.7 s.
-_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
-
-
-def kernel_has_windows() -> bool:
-    """Whether torch's kernel for packed sequences takes a window: from torch 2.11 on."""
-    return _VERSION >= (2, 11)
 
 
 def run_starts(tokens: Tokens) -> Tensor:
@@ -249,17 +233,28 @@ def varlen(
     v_THW: Tensor,
     starts_S: Tensor,
     longest: int,
+    *,
     window: int | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """[T, H, W]: attention inside each run by torch's kernel for packed sequences, whose window,
-    too, includes the keys at its edges."""
-    from torch.nn.attention.varlen import varlen_attn
+    too, includes the keys at its edges. dropout: on the attention weights.
 
-    edges: dict[str, Any] = {} if window is None else {"window_size": (window, window)}
-    runs = (starts_S, starts_S, longest, longest)
-    mixed = varlen_attn(q_THW, k_THW, v_THW, *runs, **edges)
-    assert isinstance(mixed, Tensor)
-    return mixed
+    torch's own function for it, `varlen_attn`, has no dropout. This is the operator that it calls,
+    which also has a gradient.
+    """
+    width = q_THW.shape[-1]
+    if spare := -width % 8:  # the kernel takes widths that are multiples of 8
+        q_THW, k_THW, v_THW = (F.pad(x, (0, spare)) for x in (q_THW, k_THW, v_THW))
+    edge = -1 if window is None else window
+    mixed_THW = torch.ops.aten._flash_attention_forward(
+        *(q_THW, k_THW, v_THW, starts_S, starts_S, longest, longest),
+        *(dropout, False, False),  # not causal, without the weights
+        scale=1 / math.sqrt(width),
+        window_size_left=edge,
+        window_size_right=edge,
+    )[0]
+    return mixed_THW[..., :width]
 
 
 def attend(

@@ -16,7 +16,7 @@ from ..recipe import RECIPES, Entry, Recipe, entries, load, override
 from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
 from . import CONFIG, dist
-from .machine import pick_device, with_precision
+from .machine import pick_device, with_compiler, with_precision
 from .run import LONGEST_S, MARGIN, SHARE, Job, facts_of, measured
 from .start import starts_of
 
@@ -89,6 +89,7 @@ def probe(data: Path, folder: Path, config: Recipe, *, limit_s: float) -> tuple[
     world = dist.start(pick_device(config.train.device), timeout_s=config.train.ddp_timeout)
     try:
         config = with_precision(config, world, begun=None)
+        config = with_compiler(config, world, begun=None)
         return measured(Job(data, folder, config, world, starts_of(config)), limit_s=limit_s)
     finally:
         dist.stop()

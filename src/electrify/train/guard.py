@@ -51,19 +51,21 @@ class Guard:
         self.sigmas = c.spike_sigmas
         self.world = world
         self._unread: list[tuple[int, Tensor]] = []
-        self.expect_another_loss()
+        # The losses of the last accepted updates, NaN in the places not yet filled; always in the
+        # same memory.
+        self.losses_U = torch.full((LOSSES,), torch.nan, device=world.device)
 
     def expect_another_loss(self) -> None:
         """Called before the first update of a period in which the objective asks for something
         else, or the rows have another length: its loss is not to be compared with those before."""
-        # The losses of the last accepted updates, NaN in the places not yet filled.
-        self.losses_U = torch.full((LOSSES,), torch.nan, device=self.world.device)
+        self.losses_U.fill_(torch.nan)
 
-    def judge(self, step: int, loss: Tensor, norm: Tensor) -> Tensor:
-        """A 0-dim float32: 1 if the update is refused, else 0; the same on all ranks.
+    def judge(self, loss: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """A 0-dim float32, 1 if the update is refused, else 0, the same on all ranks; and the
+        figures of the verdict, for `remember`.
 
-        step: number of the update, counted from 1. loss: this rank's share of the loss; the shares
-        of all ranks add up to it. norm: norm of the whole gradient.
+        loss: this rank's share of the loss; the shares of all ranks add up to it. norm: norm of the
+        whole gradient.
         """
         bad = 1.0 - (loss.isfinite() & norm.isfinite()).float()
         loss = loss.detach().clone()
@@ -78,10 +80,13 @@ class Guard:
         spike = loss > mean + self.sigmas * deviation
         refused = bad if self.policies["spike"] == "warn" else bad | spike
         with_it_U = torch.cat([self.losses_U[1:], loss.reshape(1)])
-        self.losses_U = torch.where(refused, self.losses_U, with_it_U)
+        self.losses_U.copy_(torch.where(refused, self.losses_U, with_it_U))
         figures = torch.stack([bad.float(), spike.float(), loss, mean, deviation])
+        return refused.float(), figures
+
+    def remember(self, step: int, figures: Tensor) -> None:
+        """Keeps a verdict until it is read. step: number of the update, counted from 1."""
         self._unread.append((step, figures))
-        return refused.float()
 
     def settle(self) -> list[Verdict]:
         """The verdicts on updates that went wrong since the last call, the same on all ranks.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..corruption.choosing import Plan, enough
 from ..data.loader import prefetch
@@ -26,10 +26,11 @@ from ..terms import Term, weighted
 from ..tokens import Tokens
 from . import checkpoint
 from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
+from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
 from .log import MetricsLog
 from .meter import shown_rate
-from .monitor import evaluate, monitor_of, shown
+from .monitor import arranged, evaluate, monitor_of, numbers_of, shown
 from .optim import beta2_of, clip, clip_groups, planned
 from .signals import Stop
 from .state import MetricSums, RunContext, RunState, TrainingData
@@ -52,26 +53,44 @@ class Summary:
     too late for the run, not for what would follow."""
 
 
-Batch = list[tuple[Tokens, Plan]]
-"""This rank's share of one update: micro-batches, each with its plan."""
+class Forward(nn.Module):
+    """The forward pass of a micro-batch: its loss; the names of its terms; and their sums and
+    counts."""
+
+    def __init__(self, objective: Objective, weights: dict[str, float]) -> None:
+        super().__init__()
+        self.step = Step(objective)
+        self.weights = weights
+
+    def forward(
+        self, tokens: Tokens, plan: Plan, counts: dict[str, Tensor]
+    ) -> tuple[Tensor, list[str], Tensor]:
+        terms = self.step(tokens, plan)
+        loss = weighted(terms, self.weights, counts)
+        nothing = torch.zeros((), device=loss.device)
+        terms = terms | {"tokens": Term(tokens.real_T.sum(), nothing)}
+        return loss, list(terms), numbers_of(terms)
 
 
-def wrapped(objective: Objective, config: Train, world: World, *, graphs: bool) -> Any:
-    """The objective as the loop calls it: compiled if the recipe says so, and with gradients
-    averaged over the ranks if each rank holds the whole model."""
-    module: Any = Step(objective)
+def wrapped(
+    objective: Objective, weights: dict[str, float], config: Train, world: World, *, graphs: bool
+) -> Any:
+    """The forward pass as the loop calls it: compiled if the recipe says so, and with gradients
+    averaged over the ranks if each rank holds the whole model. graphs: whether the compiler makes
+    CUDA graphs of it and of its backward pass."""
+    module: Any = Forward(objective, weights)
     if config.torch_compile:
-        module = torch.compile(
-            module, dynamic=False, options=compiler_options() if graphs else None
-        )
+        on_gpu = world.device.type == "cuda"
+        options = compiler_options(graphs=graphs) if on_gpu else None
+        module = torch.compile(module, dynamic=False, options=options)
     whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
     return averaging(module, config.reduce_dtype) if whole else module
 
 
-def compiler_options() -> dict[str, Any]:
+def compiler_options(*, graphs: bool) -> dict[str, Any]:
     """Options of torch's compiler for a GPU, without those that this version does not have."""
     wanted = {
-        "triton.cudagraphs": True,
+        "triton.cudagraphs": graphs,
         # Small kernels side by side in one launch: the casts of 200 parameters, sums of gradients.
         "combo_kernels": True,
         # One kernel for all gradients of a LayerNorm. By default only for at least 5 * 2^20
@@ -80,6 +99,13 @@ def compiler_options() -> dict[str, Any]:
     }
     known = torch._inductor.list_options()
     return {name: value for name, value in wanted.items() if name in known}
+
+
+def capturable(config: Train, data: TrainingData, world: World) -> bool:
+    """Whether an update does the same on the device each time that its batch has the same shape:
+    one process, one micro-batch, and an optimiser that takes its learning rate as a tensor."""
+    one = max(phase.batch_rows for phase in data.loader.phases.all) <= data.micro_rows
+    return one and world.size == 1 and config.optim != "muon"
 
 
 class Run:
@@ -105,12 +131,18 @@ class Run:
         on_gpu = context.world.device.type == "cuda"
         # Whether lists are padded to one of a few lengths, so that compiled graphs fit every batch.
         self.fixed = config.torch_compile or on_gpu
-        self.graphs = config.torch_compile and on_gpu
         self.objective = place(objective, config, context.world)
         self.objective.train()
         self.encoders = encoders_of(self.objective)
         self.row_length: int | None = None  # of the last update
-        self.module = wrapped(self.objective, config, context.world, graphs=self.graphs)
+        # Whole updates become CUDA graphs; where they cannot, the compiler makes graphs of the
+        # forward and of the backward pass.
+        whole = on_gpu and bool(config.torch_compile) and capturable(config, data, context.world)
+        self.graphs = Graphs(self.compute, context.world.device) if whole else None
+        self.compiler_graphs = on_gpu and bool(config.torch_compile) and not whole
+        self.module = wrapped(
+            self.objective, weights, config, context.world, graphs=self.compiler_graphs
+        )
         # The matrix products of the model, padding included, whatever the machine actually does
         # (see flop_counts.py).
         self.periods = flops_of_periods(
@@ -130,6 +162,8 @@ class Run:
             flops=self.flops,
         )
         self.clipped = clip_groups(self.state.named, discriminator, apart=config.clip == "apart")
+        if self.graphs:
+            self.rates_as_tensors()
 
     @property
     def step(self) -> int:
@@ -171,63 +205,75 @@ class Run:
     def counts(self, parts: Batch) -> dict[str, Tensor]:
         """The number of tokens in each loss of this update, over all micro-batches and ranks. The
         plans give it before any forward pass."""
-        plans = [plan for _, plan in parts]
-        total = {
-            name: torch.stack([p.counts[name] for p in plans]).sum().double()
-            for name in plans[0].counts
-        }
-        sum_across(list(total.values()))
-        return {name: t.float() for name, t in total.items()}
+        each = [torch.stack(list(plan.counts.values())) for _, plan in parts]
+        total_N = torch.stack(each).sum(0).double()
+        sum_across([total_N])
+        return dict(zip(parts[0][1].counts, total_N.float().unbind(), strict=True))
 
     def update(self, batch: Batch) -> None:
         """Forward, backward, clipping, optimiser. The loss is sum / global count, so any split of
         the batch gives the same gradient. If the guard refuses the update, optimiser and sums
         change nothing."""
-        device, phases = self.world.device, self.data.loader.phases
+        phases = self.data.loader.phases
         phase = phases.at(self.batch_number(self.step))
         if phase.row_length != self.row_length:
             self.row_length = phase.row_length
             for_rows(self.encoders, phase.row_length)
-        parts = [(tokens.to(device), plan.to(device)) for tokens, plan in batch]
         self.seed_dropout()
         self.set_rates(phase.slots)
-        found, total = self.accumulate(parts)
         if self.step in phases.length_changes | {p.first for p in self.periods[1:]}:
             self.state.guard.expect_another_loss()
+        done = self.graphs.replayed(batch) if self.graphs else None
+        if self.graphs and self.graphs.failed:
+            self.graphs = None
+            self.state.optimizer.zero_grad(set_to_none=True)
+            self.seed_dropout()
+        if done is None:
+            done = self.compute(on_device(batch, self.world.device))
+        self.state.guard.remember(self.step + 1, done.verdict)
+        self.state.sums.add_numbers(done.names, done.numbers_N2)
+        self.state.step += 1
+
+    def compute(self, parts: Batch) -> Done:
+        """What an update does on the device, without asking it for a number. Everything that it
+        changes stays in the same memory."""
+        names, numbers_N2, total = self.accumulate(parts)
         norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
-        one = torch.ones((), device=device)
-        share = self.world.size
+        refused, verdict = self.state.guard.judge(total, norm)
         # Every rank has the same norm, so each adds an equal share of it.
-        found.add({"grad_norm": Term(norm / share, one / share)})
-        refused = self.state.guard.judge(self.step + 1, total, norm)
-        self.state.sums.merge(found, unless=refused)
+        share_2 = torch.stack([norm, torch.ones_like(norm)]) / self.world.size
+        every = sorted([*names, "grad_norm"])
+        numbers_N2 = torch.cat([numbers_N2, share_2.double()[None]])
+        numbers_N2 = arranged([*names, "grad_norm"], numbers_N2, every)
+        # Those of a refused update may be NaN or infinite.
+        numbers_N2 = numbers_N2.masked_fill(refused > 0, 0.0)
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
         self.state.optimizer.step()
         self.state.optimizer.zero_grad(set_to_none=True)
-        self.state.step += 1
+        return Done(every, numbers_N2, verdict)
 
-    def accumulate(self, parts: Batch) -> tuple[MetricSums, Tensor]:
-        """Runs the forward and backward passes of an update. Returns the sums of the terms, and
-        this rank's share of the loss."""
+    def accumulate(self, parts: Batch) -> tuple[list[str], Tensor, Tensor]:
+        """Runs the forward and backward passes of an update. Returns the names, sums and counts of
+        the terms, and this rank's share of the loss."""
         device = self.world.device
         counts = self.counts(parts)
-        if self.graphs:
+        if self.compiler_graphs:
             # The outputs of the last update have been read. The gradients of this update's passes
             # add up.
             torch.compiler.cudagraph_mark_step_begin()
-        found = MetricSums(device)
+        names: list[str] = []
+        found = torch.zeros((), dtype=torch.float64, device=device)
         total = torch.zeros((), device=device)
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
                 with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.config.bf16)):
-                    terms = self.module(tokens, plan)
-                loss = weighted(terms, self.weights, counts)
+                    loss, names, numbers_N2 = self.module(tokens, plan, counts)
                 # Gradients are averaged over the ranks, but we need their sum.
                 (loss * self.world.size).backward()
                 total += loss.detach()
-            found.add(terms | {"tokens": Term(tokens.real_T.sum(), torch.zeros((), device=device))})
-        return found, total
+            found = found + numbers_N2
+        return names, found, total
 
     def seed_dropout(self) -> None:
         drawn = hashed(self.config.seed, self.batch_number(self.step), self.world.rank)
@@ -243,7 +289,16 @@ class Run:
         betas = self.config.adam_beta1, beta2_of(self.config, tokens)
         for group in self.state.optimizer.param_groups:
             factor = planned(self.config, self.step, generator=group["generator"])
-            group |= {"lr": group["peak_lr"] * factor, "betas": betas}
+            rate, lr = group["peak_lr"] * factor, group["lr"]
+            group |= {"lr": lr.fill_(rate) if isinstance(lr, Tensor) else rate, "betas": betas}
+
+    def rates_as_tensors(self) -> None:
+        """Graphs read the learning rates from the device. Adam lets itself be captured only with
+        `capturable`, and warns where it is not."""
+        optimizer = self.state.optimizer
+        optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
+        for group in optimizer.param_groups:
+            group |= {"lr": torch.zeros((), device=self.world.device), "capturable": True}
 
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""
@@ -306,6 +361,8 @@ class Run:
             tensors, facts = found[1:] if found else checkpoint.load(path)
         state.load(tensors, facts, rank=self.world.rank)
         state.guard.refused, meter.seconds_before, state.left_out = kept
+        if self.graphs:
+            self.graphs.forget()  # the optimiser's state lies elsewhere now
         meter.went_back(step=step, tokens=state.tokens_seen())
 
     # ------------------------------------------------------------------ the log
@@ -382,8 +439,14 @@ class Run:
             while self.step < c.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
             signalled = any_across(stop.requested)
+        self.give_back()
         used = state.tokens_seen(), state.meter.seconds()
         return Summary(self.step, not stopped, state.validation, *used, signalled)
+
+    def give_back(self) -> None:
+        """Ends the graphs. Their memory would else be held until this run is collected."""
+        if self.graphs:
+            self.graphs.drop()
 
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
         """Runs updates until max_steps, until it must stop (then it returns True), or until the run

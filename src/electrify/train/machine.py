@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,6 +78,25 @@ def with_precision(config: Recipe, world: World, *, begun: bool | None) -> Recip
             "which is slow; a run that begins with --bf16 false is many times as fast here"
         )
     return config if bf16 == config.train.bf16 else override(config, {"bf16": bf16})
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether it is a GPU for which torch's compiler writes kernels: from Volta on, and with the
+    package triton and a C compiler, which builds what starts them."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (7, 0):
+        return False
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return bool(compiler) and find_spec("triton") is not None
+
+
+def with_compiler(config: Recipe, world: World, *, begun: bool | None) -> Recipe:
+    """The recipe with `torch_compile` true or false: as it says, as the run began, or as every
+    device can. begun: as for `with_precision`."""
+    if config.train.torch_compile is not None:
+        return config
+    sharded = config.train.fsdp == "full_shard"
+    able = can_compile(world.device) and not sharded if begun is None else begun
+    return override(config, {"torch_compile": not any_across(not able)})
 
 
 def describe(device: torch.device) -> dict[str, Any]:

@@ -3,7 +3,7 @@ for every run; and a watch on it for the ways in which a run can quietly learn n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,45 +52,64 @@ BLIND = {
 }
 
 
+def numbers_of(terms: Terms) -> Tensor:
+    """[N, 2] float64: the sum and the count of each term, of scalars."""
+    rows = [torch.stack([t.sum.detach().double(), t.count.double()]) for t in terms.values()]
+    return torch.stack(rows)
+
+
+def arranged(names: Sequence[str], numbers_N2: Tensor, wanted: Sequence[str]) -> Tensor:
+    """The rows of numbers in another order; zeros for names without a row."""
+    rows = dict(zip(names, numbers_N2, strict=True))
+    nothing = numbers_N2.new_zeros(2)
+    return torch.stack([rows.get(name, nothing) for name in wanted])
+
+
 class MetricSums:
     """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
     exactly, so the log of a resumed run equals that of an uninterrupted one."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.sums: Terms = {}
+        self.names: list[str] = []
+        self.numbers_N2 = torch.zeros(0, 2, dtype=torch.float64, device=device)
+        self.histograms: Terms = {}
 
     def add(self, terms: Terms) -> None:
-        for name, term in terms.items():
-            total = term.sum.detach().double()
-            count = term.count.detach().double()
-            if name in self.sums:
-                self.sums[name].sum.add_(total)
-                self.sums[name].count.add_(count)
-            else:
-                self.sums[name] = Term(total.clone(), count.clone(), term.kind)
+        scalars = {name: term for name, term in terms.items() if term.kind == "mean"}
+        if scalars:
+            self.add_numbers(list(scalars), numbers_of(scalars))
+        for name in terms.keys() - scalars.keys():
+            term, had = terms[name], self.histograms.get(name)
+            total, count = term.sum.detach().double(), term.count.double()
+            if had:
+                total, count = had.sum + total, had.count + count
+            self.histograms[name] = Term(total, count, term.kind)
 
-    def merge(self, other: MetricSums, *, unless: Tensor) -> None:
-        """Adds the sums of `other`, or zeros if `unless` is 1, because the sums may then be NaN or
-        infinite. unless: 0-dim, on the device."""
-        bad = unless > 0
-        self.add(
-            {
-                name: replace(
-                    term, sum=term.sum.masked_fill(bad, 0.0), count=term.count.masked_fill(bad, 0.0)
-                )
-                for name, term in other.sums.items()
-            }
-        )
+    def add_numbers(self, names: list[str], numbers_N2: Tensor) -> None:
+        """Adds scalar terms as `numbers_of` gives them: one operation, if the names are those that
+        are there, in their order."""
+        if names != self.names:
+            every = sorted({*names, *self.names})
+            numbers_N2 = arranged(names, numbers_N2, every)
+            if self.names:
+                self.numbers_N2 = arranged(self.names, self.numbers_N2, every)
+            else:
+                self.numbers_N2 = torch.zeros_like(numbers_N2)
+            self.names = every
+        self.numbers_N2 += numbers_N2
 
     def across(self) -> Terms:
         """The sums over all ranks (a copy)."""
+        numbers_N2 = self.numbers_N2.clone()
         copies = {
             name: replace(term, sum=term.sum.clone(), count=term.count.clone())
-            for name, term in sorted(self.sums.items())
+            for name, term in self.histograms.items()
         }
-        sum_across([t for term in copies.values() for t in (term.sum, term.count)])
-        return copies
+        sum_across([numbers_N2, *(t for term in copies.values() for t in (term.sum, term.count))])
+        scalars = zip(self.names, numbers_N2.cpu(), strict=True)
+        copies |= {name: Term(total, count) for name, (total, count) in scalars}
+        return dict(sorted(copies.items()))
 
     def means(self) -> dict[str, float]:
         return summarise(self.across())
@@ -102,13 +121,9 @@ class MetricSums:
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
         """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
         because all ranks must add up the same list."""
-
-        def number(x: float) -> Tensor:
-            return torch.tensor(x if rank == 0 else 0.0, dtype=torch.float64, device=self.device)
-
-        self.sums = {
-            name: Term(number(total), number(count)) for name, (total, count) in saved.items()
-        }
+        self.names = list(saved)
+        numbers_N2 = torch.tensor(list(saved.values()), dtype=torch.float64).view(-1, 2)
+        self.numbers_N2 = (numbers_N2 if rank == 0 else 0 * numbers_N2).to(self.device)
 
 
 @torch.no_grad()

@@ -51,6 +51,7 @@ from .machine import (
     describe,
     keep_memory,
     pick_device,
+    with_compiler,
     with_precision,
 )
 from .meter import machine_peak
@@ -173,11 +174,12 @@ def pretrain(
         with dist.companions():
             with dist.together():
                 must_be_free(folder, resume)
-                begun = [folder, folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
-                earlier = next(filter(None, map(facts_of, begun)), None)
+                places = [folder, folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
+                earlier = next(filter(None, map(facts_of, places)), None)
             config = with_shorter_warmup(config, given, world)
-            bf16 = earlier["recipe"]["bf16"] if earlier else None
-            config = with_precision(config, world, begun=bf16)
+            begun = earlier["recipe"] if earlier else {}
+            config = with_precision(config, world, begun=begun.get("bf16"))
+            config = with_compiler(config, world, begun=begun.get("torch_compile"))
             with dist.together():
                 config, _ = split_batch(config, world.size)
                 starts = starts_of(config)
@@ -666,18 +668,20 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
     planned = plan(replace(job, config=override(job.config, {"max_steps": longest})))
     with computing_with(threads_of(planned, None)):
         run, _ = assembled(planned, fresh=True)
+        first = FIRST + (run.graphs is not None)  # the next one is captured
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
             if run.world.device.type == "cuda":
                 torch.cuda.synchronize(run.world.device)
             now = time.monotonic()
-            if run.step == FIRST:
+            if run.step == first:
                 start = now
-            enough = FIRST + (FEWEST if now - began < SLOW_S else 1)
+            enough = first + (FEWEST if now - began < SLOW_S else 1)
             if dist.any_across(run.step >= enough and now - began >= limit_s):
                 break
-        per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(FIRST))
+        per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
+        run.give_back()
     whole = run.flops(longest) - run.flops(0)
     eval_rows, _ = run.data.validated(run.config.eval_rows, processes=job.world.size)
     return per_flop * whole / planned.loader.phases.slots(longest), eval_rows
