@@ -23,7 +23,7 @@ import torch
 
 from electrify.data.examples import pack, sequences
 from electrify.data.loader import Loader
-from electrify.data.phases import one_phase
+from electrify.data.phases import Phase, Phases
 from electrify.text.corpus import Corpus
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
@@ -74,7 +74,7 @@ def batches(
     opened = time.perf_counter()
     loader = Loader(
         corpus,
-        phases=one_phase(row_length=max_seq_length, batch_rows=batch_rows),
+        phases=Phases(Phase(0, max_seq_length, batch_rows)),
         num_segments=num_segments,
         seed=1,
     )

@@ -14,7 +14,7 @@ from torch import Tensor
 from electrify.architectures import architecture_named
 from electrify.build import Built, Vocabulary, build
 from electrify.corruption.choosing import Chooser
-from electrify.data.phases import one_phase
+from electrify.data.phases import Phase, Phases
 from electrify.draws import Draws, draws_for, hashed
 from electrify.model.encoder import Encoder
 from electrify.model.shape import Shape
@@ -37,6 +37,11 @@ _EDGES = WordEdges(
     torch.zeros(VOCAB, dtype=torch.int8),
 )
 VOCABULARY = Vocabulary(VOCAB, SPECIAL, edges=_EDGES, counts_V=1000 // (1 + torch.arange(VOCAB)))
+
+
+def one_phase(*, row_length: int, batch_rows: int) -> Phases:
+    return Phases(Phase(0, row_length, batch_rows))
+
 
 TINY: dict[str, Any] = {
     "num_hidden_layers": 2,

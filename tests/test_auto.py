@@ -12,7 +12,7 @@ from electrify.errors import UserError
 from electrify.flop_counts import recipe_flops
 from electrify.recipe import Entry, Recipe, load, override, values_of
 from electrify.studies.report import DECLARED, table_of
-from electrify.studies.statistics import Score
+from electrify.studies.score import Score
 from electrify.studies.study import read_results
 from electrify.text.corpus import Corpus
 from electrify.train import auto as module
@@ -108,7 +108,7 @@ def test_a_run_by_flops(small_data, tmp_path, monkeypatch, capsys, without_expor
     assert flops_of(found, small_data) == pytest.approx(2e8, rel=0.05)
     asked = override(recipe_of(1e8), {"seed": 5, "max_steps": found.train.max_steps})
     differ = {n for n, v in values_of(asked).items() if values_of(found)[n] != v}
-    assert differ <= {"bf16"}, "which the machine decides"
+    assert differ <= {"bf16", "torch_compile"}, "which the machine decides"
     said = mistake(capsys, *words, "--flops", "2e9", "--seed", "5")
     assert "holds another run (objective" in said
 

@@ -92,8 +92,8 @@ def test_a_run(finished: Path, small_data: Path) -> None:
 def test_the_log_counts_what_was_trained_on(finished: Path, small_data: Path) -> None:
     """Tokens of the log against the batches themselves; the learning rate against the recipe's
     schedule."""
+    from batches import one_phase
     from electrify.data.loader import Loader
-    from electrify.data.phases import one_phase
 
     recipe = load("electra-tiny")
     loader = Loader(

@@ -430,12 +430,6 @@ def is_untaught(recipe: Recipe) -> bool:
     return recipe.objective.term_weights.get("generator") == 0
 
 
-def network_names() -> tuple[str, ...]:
-    """The folders to which a run of a shipped objective and corruptor may export."""
-    rows = [*OBJECTIVES.values(), *CORRUPTORS.values()]
-    return (DISCRIMINATOR, *dict.fromkeys(name for row in rows for name in row.leaves))
-
-
 def asked_of(o: ObjectiveSection) -> str:
     """What the encoder was trained for, as its model card puts it. Empty if nothing."""
     texts = [text for loss, text in o.row.asked.items() if o.term_weights.get(loss)]

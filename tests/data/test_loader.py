@@ -12,8 +12,9 @@ from corpora import SPECIAL, lognormal_lengths, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batches import one_phase
 from electrify.data.loader import Loader, Rows, prefetch
-from electrify.data.phases import Phases, one_phase, phases_of
+from electrify.data.phases import Phases, phases_of
 from electrify.errors import UserError
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus
@@ -108,7 +109,7 @@ def test_no_token_is_lost_and_documents_keep_their_order(
     pieces = [text for tokens in rows.sequential(num_rows) for text, _ in texts(tokens)]
     # Ids count upwards through the corpus, so sorted pieces stand in the order of the corpus.
     assert [t for piece in sorted(pieces) for t in piece] == np.concatenate(corpus.tokens).tolist()
-    assert len(pieces) == rows.num_sequences
+    assert len(pieces) == len(rows.sequences)
 
 
 def test_layout_by_hand(tmp_path):
@@ -246,7 +247,7 @@ def test_limit_is_a_fair_sample(tmp_path):
     )
     (sample,) = rows.sequential(rows.num_rows // 5, limit=rows.num_rows // 5)
     per_row = sample.seq_T.reshape(-1, 128).amax(1).double()
-    assert abs(per_row.mean() - rows.num_sequences / rows.num_rows) < 4 * per_row.std() / np.sqrt(
+    assert abs(per_row.mean() - len(rows.sequences) / rows.num_rows) < 4 * per_row.std() / np.sqrt(
         len(per_row)
     )
     assert len(list(rows.sequential(10, limit=25))) == 3

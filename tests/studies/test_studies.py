@@ -14,7 +14,7 @@ from electrify import cli
 from electrify.studies.budgets import Cost, trials_of
 from electrify.studies.measures import measure_named
 from electrify.studies.report import markdown, table_of
-from electrify.studies.statistics import SCORE
+from electrify.studies.score import MEAN_RANK
 from electrify.studies.study import STUDY, entries_of, read_results
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
@@ -58,6 +58,6 @@ def test_a_report_is_that_of_its_results(folder: Path) -> None:
     table = table_of(
         results, recipes=recipes, tasks=tuple(plan["tasks"]), equal=plan.get("equal", "flops")
     )  # the score of all these is the mean rank
-    assert plan["score"] == SCORE
+    assert plan["score"] == MEAN_RANK
     assert table.rows
     assert markdown(table) == (folder / "report.md").read_text()

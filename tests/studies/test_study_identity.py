@@ -19,7 +19,7 @@ from electrify.recipe import entry, load, override
 from electrify.studies.budgets import UNTRAINED, Cost, trials_of
 from electrify.studies.measures import digest_of, measure_named, network_of
 from electrify.studies.options import CompareConfig
-from electrify.studies.statistics import read_score
+from electrify.studies.score import read_score
 from electrify.studies.study import (
     PRETRAIN,
     RESULTS,

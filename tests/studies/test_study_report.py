@@ -17,7 +17,6 @@ from electrify.studies.report import (
     DECLARED,
     HELD_OUT,
     PLAIN,
-    SCORE,
     WON,
     Row,
     Table,
@@ -29,7 +28,8 @@ from electrify.studies.report import (
     text,
     write_report,
 )
-from electrify.studies.statistics import Interval, Score
+from electrify.studies.score import MEAN_RANK, Score
+from electrify.studies.statistics import Interval
 from electrify.studies.study import Result
 
 BUDGETS = (1e14, 4e14, 1e15)
@@ -74,15 +74,15 @@ def test_the_numbers() -> None:
     assert point.difference.value == pytest.approx(0.035)
     half = 2.776 * ((0.002**2 + 0.003**2) / 2 * 2 / 3) ** 0.5
     assert point.difference.high - point.difference.value == pytest.approx(half, rel=1e-3)
-    ranks = {b: [row(table, n, b, SCORE).mean for n in ("first", "late")] for b in BUDGETS}
+    ranks = {b: [row(table, n, b, MEAN_RANK).mean for n in ("first", "late")] for b in BUDGETS}
     assert ranks == {
         1e14: [exactly(1.5), exactly(1.5)],
         4e14: [exactly(1.5), exactly(1.5)],
         1e15: [exactly(2.0), exactly(1.0)],
     }
-    assert row(table, "late", 1e15, SCORE).difference == exactly(-1.0)
-    assert row(table, "late", 1e15, SCORE).lead == 1.0
-    for task in ("a", SCORE):
+    assert row(table, "late", 1e15, MEAN_RANK).difference == exactly(-1.0)
+    assert row(table, "late", 1e15, MEAN_RANK).lead == 1.0
+    for task in ("a", MEAN_RANK):
         assert row(table, "first", 1e15, task).difference is None
 
 
@@ -96,10 +96,10 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
     results = [result("first", 1e14, seed, a=0.5, b=0.5) for seed in range(4)]
     results += [result("other", 1e14, seed, a=0.6, b=0.6 - 0.2 * (seed == 2)) for seed in range(3)]
     table = table_of(results, recipes=["first", "other"], tasks=["a", "b"])
-    other = row(table, "other", 1e14, SCORE)
+    other = row(table, "other", 1e14, MEAN_RANK)
     assert other.by_seed == {0: 1.0, 1: 1.0, 2: 1.5}
     assert other.mean.value == pytest.approx((1 + 1 + 1.5) / 3)
-    assert row(table, "first", 1e14, SCORE).mean.value == pytest.approx((2 + 2 + 1.5) / 3)
+    assert row(table, "first", 1e14, MEAN_RANK).mean.value == pytest.approx((2 + 2 + 1.5) / 3)
     assert other.difference is not None
     assert other.difference.value == pytest.approx((-1 - 1 + 0) / 3)
     # Student's quantile of two degrees of freedom times the error of -1, -1, 0.
@@ -111,8 +111,8 @@ def test_a_rank_has_an_interval_over_the_seeds_that_all_recipes_have() -> None:
 def test_a_rank_without_a_seed_that_all_have_is_that_of_the_means() -> None:
     results = [result("first", 1e14, 0, a=0.5), result("other", 1e14, 1, a=0.6)]
     table = table_of(results, recipes=["first", "other"], tasks=["a"])
-    other = row(table, "other", 1e14, SCORE)
-    assert (other.mean.value, row(table, "first", 1e14, SCORE).mean.value) == (1.0, 2.0)
+    other = row(table, "other", 1e14, MEAN_RANK)
+    assert (other.mean.value, row(table, "first", 1e14, MEAN_RANK).mean.value) == (1.0, 2.0)
     assert other.difference is None
     assert math.isinf(other.mean.high)
 
@@ -228,8 +228,8 @@ def test_tasks_won_do_not_depend_on_other_recipes() -> None:
         assert (won.mean, won.lead, won.metric) == (exactly(1.5), 0.0, "of 3")
         assert table.row("first", 1e14, WON) is None
     assert row(beside, "between", 1e14, WON).by_seed == {0: 1.5, 2: 1.5}
-    assert row(alone, "late", 1e14, SCORE).difference == exactly(0.0)
-    difference = row(beside, "late", 1e14, SCORE).difference
+    assert row(alone, "late", 1e14, MEAN_RANK).difference == exactly(0.0)
+    difference = row(beside, "late", 1e14, MEAN_RANK).difference
     assert difference is not None
     assert difference.value == pytest.approx(-1 / 3)
 
@@ -252,7 +252,7 @@ def test_a_budget_is_written_exactly(budget: float, written: str) -> None:
     results = [replace(result(name, budget, 0, a=0.5), validation={"mlm": 3.0}) for name in names]
     table = table_of(results, recipes=names, tasks=["a"])
     found = list(csv.DictReader(io.StringIO(in_csv(table))))
-    assert {row["task"] for row in found} == {"a", SCORE, HELD_OUT}
+    assert {row["task"] for row in found} == {"a", MEAN_RANK, HELD_OUT}
     assert {row["budget"] for row in found} == {written}
     assert float(written) == budget
 

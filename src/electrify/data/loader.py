@@ -53,10 +53,6 @@ class Rows:
         return len(self.first_R) - 1
 
     @property
-    def num_sequences(self) -> int:
-        return len(self.sequences)
-
-    @property
     def num_tokens(self) -> int:
         """The number of slots with a token, [CLS] and [SEP] included."""
         return int(self.sequences.slots_N.sum(dtype=np.int64))

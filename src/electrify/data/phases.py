@@ -81,10 +81,6 @@ class Phases:
         return {p.row_length: p.batch_rows for p in self.all}
 
 
-def one_phase(*, row_length: int, batch_rows: int) -> Phases:
-    return Phases(Phase(0, row_length, batch_rows))
-
-
 def phases_of(config: Recipe) -> Phases:
     """The phases of a recipe. A schedule gives shares of all updates, in its order; the remaining
     updates have the recipe's own row length and batch size."""

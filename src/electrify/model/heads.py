@@ -44,7 +44,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def paper_flops(self, row_length: int) -> float:
-        """The same in the paper's convention (flops/)."""
+        """The same in the paper's convention (flop_counts.py)."""
 
     def inputs(self, states_TD: Tensor, tokens: Tokens) -> Tensor:
         """[T, D] what the head reads of each token, from the states of all: the token's own state,

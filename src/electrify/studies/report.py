@@ -24,10 +24,9 @@ from ..finetuning.report import markdown_table
 from ..progress import aligned, say
 from .budgets import BASELINES, RANDOM
 from .options import UNITS, Equal, with_unit
+from .score import MEAN_RANK, Score
 from .statistics import (
-    SCORE,
     Interval,
-    Score,
     crossing,
     difference,
     holm,
@@ -55,8 +54,8 @@ Value = tuple[tuple[str, float, str, str], int, float]
 @dataclass(frozen=True)
 class Row:
     """A recipe at a budget: on a task (scores are fractions, each the median over the seeds of the
-    task), in a mean over the tasks (MEANS), in ranks (task SCORE, 1 the best), in tasks won against
-    the first recipe (task WON), or in a figure of pre-training on the validation set (task
+    task), in a mean over the tasks (MEANS), in ranks (task MEAN_RANK, 1 the best), in tasks won
+    against the first recipe (task WON), or in a figure of pre-training on the validation set (task
     HELD_OUT)."""
 
     recipe: str
@@ -79,12 +78,12 @@ class Row:
         if self.task == WON:
             return self.mean.value - int(self.metric.removeprefix("of ")) / 2
         value = self.difference.value if self.difference else 0.0
-        return -value if self.task == SCORE else value
+        return -value if self.task == MEAN_RANK else value
 
     def shown(self, *, marks: bool) -> str:
         """`67.1 ± 1.2` of a fraction, `1.67 ± 0.72` of a rank, `5.8 ± 1.2 of 9`. marks: bold where
         it is significantly better than the first recipe, italic where it is worse."""
-        scale, digits = {SCORE: (1, 2), WON: (1, 1)}.get(self.task, (100, 1))
+        scale, digits = {MEAN_RANK: (1, 2), WON: (1, 1)}.get(self.task, (100, 1))
         half = scale * (self.mean.high - self.mean.low) / 2
         text = f"{scale * self.mean.value:.{digits}f}"
         text += f" ± {half:.{digits}f}" if math.isfinite(half) else ""
@@ -298,7 +297,7 @@ def _ranked(rows: Sequence[Row], budget: float, first: str) -> Iterator[Row]:
         lead = None if recipe == first else paired(own, theirs)
         average = mean(list(own.values()) or [rank])
         certain = lead is not None and lead.excludes(0)
-        yield Row(recipe, budget, SCORE, "rank", own, average, lead, significant=certain)
+        yield Row(recipe, budget, MEAN_RANK, "rank", own, average, lead, significant=certain)
         if recipe != first and first in scores:
             pair = ({t: row.by_seed for t, row in scores[n].items()} for n in (recipe, first))
             if len(won := tasks_won(*pair)) > 1:  # of one seed it would look like a result
@@ -374,7 +373,7 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
 def in_json(table: Table) -> str:
     """Every number of the report. Infinite bounds are null."""
     costs = [{"recipe": r, "budget": b} | cost for (r, b), cost in table.costs.items()]
-    score = asdict(table.score) if table.score else SCORE
+    score = asdict(table.score) if table.score else MEAN_RANK
     return json_text(asdict(table) | {"costs": costs, "score": score}, indent=1) + "\n"
 
 
@@ -436,7 +435,7 @@ def markdown(table: Table) -> str:
 def _named(table: Table) -> str:
     """The score that decides, as text."""
     if table.score is None:
-        return f"{SCORE} (1 is the best)"
+        return f"{MEAN_RANK} (1 is the best)"
     families = "; ".join(f"{n} ({', '.join(of)})" for n, of in table.score.families.items())
     return f"mean over families of (score - floor) / (ceiling - floor): {families}"
 
@@ -472,7 +471,7 @@ def tables(table: Table, *, marks: bool) -> list[tuple[str, list[list[str]]]]:
     means = [mean for mean in MEANS if any(row.task == mean for row in table.rows)]
     columns = [*means, *table.tasks]
     head = ["recipe", *means, *(f"{task} ({table.metric(task)})" for task in table.tasks)]
-    every, shown, found = [*columns, SCORE, WON], table.shown, []
+    every, shown, found = [*columns, MEAN_RANK, WON], table.shown, []
     for budget in reversed(table.budgets):
         rows = [
             [shown[recipe], *cells(recipe, budget, every), minutes(recipe, budget)]

@@ -41,7 +41,7 @@ from .budgets import (
 )
 from .measures import Measure, digest_of, measure_named, network_of
 from .options import CompareConfig
-from .statistics import DECLARED, SCORE, Score, read_score
+from .score import DECLARED_FILE, MEAN_RANK, Score, read_score
 
 STUDY = "study.yaml"
 HEADER = "# The plan of a study, written by electrify compare before its first run.\n"
@@ -106,7 +106,7 @@ def plan_study(config: CompareConfig) -> Study:
         raise UserError("studies need scipy and scikit-learn: pip install 'electrify[eval]'")
     out, corpus = Path(config.output_dir), Path(config.data)
     manifest = Corpus(corpus, "train").manifest
-    score = read_score(Path(config.score_file) if config.score_file else DECLARED)
+    score = read_score(Path(config.score_file) if config.score_file else DECLARED_FILE)
     config = replace(config, tasks=config.tasks or tuple(score.tasks))
     measures = [measure_named(name, config.data_dir) for name in config.tasks]
     names = [measure.name for measure in measures]
@@ -182,7 +182,7 @@ def _must_agree(out: Path, fixed: Mapping[str, Any], score: Score | None) -> Non
     if not path.exists():
         return
     had = yaml.safe_load(path.read_text(encoding="utf-8"))
-    now = {**fixed, "score": asdict(score) if score else SCORE}
+    now = {**fixed, "score": asdict(score) if score else MEAN_RANK}
     for name in now:
         if had.get(name) != now[name]:
             what = f"--{name.replace('_', '-')} {had.get(name)}, not {now[name]}"
@@ -194,7 +194,7 @@ def _must_agree(out: Path, fixed: Mapping[str, Any], score: Score | None) -> Non
 def write_study(study: Study) -> None:
     """Writes study.yaml, which names the score before anything is run."""
     plan = study.fixed | {
-        "score": asdict(study.score) if study.score else SCORE,
+        "score": asdict(study.score) if study.score else MEAN_RANK,
         "tasks": study.tasks,
         "recipes": [asdict(entry) for entry in study.entries],
         "budgets": list(study.config.budgets),

@@ -3,7 +3,7 @@
 A checkpoint is written into a hidden folder and renamed once, so that a kill leaves the old ones or
 the new one. state.json holds the hashes of the tensor files and of its own fields, because no
 tensor format notices a flipped bit: a damaged checkpoint is named and passed over. The code knows
-tensors, JSON and folders, and nothing about models.
+tensors, JSON and folders, and nothing about models: what a checkpoint holds is in state.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 gloo on CPU, nccl on CUDA. Each holds the whole model and gradients are averaged, or each holds a
 share of it (FSDP2).
 
-Every function does nothing at world size 1. All ranks must call them in the same order. A process
+At world size 1 nothing is sent. All ranks must call the functions in the same order. A process
 that waits for another one gives up after `--ddp-timeout`; torchrun ends the others of a dead one.
 """
 
