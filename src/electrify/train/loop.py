@@ -247,6 +247,7 @@ class Run:
         numbers_N2 = arranged([*names, "grad_norm"], numbers_N2, every)
         # Those of a refused update may be NaN or infinite.
         numbers_N2 = numbers_N2.masked_fill(refused > 0, 0.0)
+        # Where it is 1, torch's fused optimisers change nothing, and neither does Muon (optim.py).
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
         self.state.optimizer.step()
         self.state.optimizer.zero_grad(set_to_none=True)
