@@ -59,7 +59,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
     "serve": ("serving.options:ServeConfig", "Serve models over HTTP, with a page"),
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
-    "score": ("scoring.options:ScoreConfig", "Score how well texts fit a model"),
+    "score": (
+        "scoring.options:ScoreConfig",
+        "Score how well texts fit a model (nats, higher is better)",
+    ),
     "rerank": ("scoring.options:RerankConfig", "Rerank n-best lists, with word error rates"),
     "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
     "compare": ("studies.options:CompareConfig", "Compare recipes at equal budgets"),
@@ -477,12 +480,14 @@ class Export(Options):
     output_dir: str
     """Folder to write: new, empty, or an earlier export, which is replaced."""
     part: str = DISCRIMINATOR
-    """Network of a run: discriminator (of a bert run too), generator, corrector or selector."""
+    """Network of a run: discriminator (the encoder, whatever it was trained for), generator,
+    corrector or selector."""
     format: typing.Literal["hf", "onnx", "sentence-transformers"] = "hf"
     """hf: config.json, model.safetensors (float32), tokenizer files, README.md. onnx: model.onnx,
     for detect, predict and onnxruntime. sentence-transformers: hf with mean pooling."""
     quantize: typing.Literal["none", "int8"] = "none"
-    """--format onnx: weights of matrix products in int8. The loss is measured and printed."""
+    """--format onnx: weights of matrix products in int8. How far outputs move is measured and
+    printed."""
     step: Natural | None = None
     """Checkpoint of a run to export [default: the newest complete one]."""
 

@@ -288,8 +288,8 @@ class OnNewTexts(Options):
     """Model, by its folder, that of a run or of `finetune`, or a Hub id."""
     files: Positional[tuple[str, ...]]
     """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
-    ffn), smi. All but parquet may be compressed. predict also reads columns (conll, conllu, txt)
-    for tagging, and SQuAD's json for questions."""
+    ffn), smi. All but parquet may be compressed. `predict` alone also reads columns of words
+    (conll, conllu, txt) and SQuAD's json."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     text_column: str | None = None
@@ -297,9 +297,9 @@ class OnNewTexts(Options):
     overwrite: bool = False
     """Replace an existing output file."""
     max_seq_length: Annotated[int, Ge(16)] | None = None
-    """Tokens per text [default: that of the model's fine-tuning; for vectors the model's maximum,
-    at most 512; for scores its maximum]. Longer texts are truncated; longer sentences, contexts and
-    scored texts are read in windows."""
+    """Tokens per text [default: of predict that of the model's fine-tuning, of embed the model's
+    maximum, at most 512, of score its maximum]. predict and embed truncate longer texts. score, and
+    predict for tags and questions, read them in windows."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"

@@ -140,7 +140,7 @@ class RerankConfig(Options):
     """Other lists, with references: weight and length bonus are those with the fewest word errors
     here."""
     weight: NotNegative | None = None
-    """Weight of the model's score, to which the score of the first pass is added."""
+    """What the model's score is multiplied by, before it is added to that of the first pass."""
     length_bonus: float = 0.0
     """Added for each word."""
     output_file: str | None = None

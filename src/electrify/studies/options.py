@@ -35,7 +35,7 @@ class CompareConfig(Options):
     recipe_file: str | None = None
     """YAML file with more recipes: a name for each, under it `recipe` and its changes."""
     budgets: tuple[Positive, ...]
-    """Budgets of pre-training in FLOPs, or in what --equal says, e.g. 1e14,4e14."""
+    """Budgets of pre-training, e.g. 1e14,4e14: FLOPs, or the unit of --equal."""
     equal: Equal = "flops"
     """Unit of the budgets: flops, tokens of text (first stages included), or epochs."""
     seeds: Seeds = 3
@@ -57,8 +57,8 @@ class CompareConfig(Options):
     substitution in the validation text) are zero-shot, with :mlm by the masked language model of a
     run, with :best by that one where there is one."""
     score_file: str | None = None
-    """YAML file with the families, ceilings and floors of the score that decides
-    [default: the declared one, if the tasks hold all of its tasks]."""
+    """YAML file with the families, ceilings and floors of the score that decides [default: the
+    declared one if all of its tasks are measured, otherwise the mean rank]."""
     data_dir: str | None = None
     """Folder with the tasks' folders, itself or in glue, tagging, squad, babylm and blimp."""
     task_seeds: Seeds = 3
