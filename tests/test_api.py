@@ -136,8 +136,12 @@ def test_nothing_is_printed_unless_asked(
     electrify.prepare(TEXTS, output_dir=tmp_path / "data", **PREPARED)
     assert capfd.readouterr() == ("", "")
     electrify.show_progress()
-    electrify.prepare(TEXTS, output_dir=tmp_path / "other", **PREPARED)
+    data = electrify.prepare(TEXTS, output_dir=tmp_path / "other", **PREPARED)
     assert "training a wordpiece vocabulary" in capfd.readouterr().err
+    fields = {k: v for k, v in SMALL.items() if k != "train_batch_size"}
+    fields |= {"per_device_train_batch_size": 8, "max_steps": 1}
+    electrify.pretrain(data, output_dir=tmp_path / "run", **fields)
+    assert "train_batch_size is 64; per_device_train_batch_size only" in capfd.readouterr().err
 
 
 def test_flops() -> None:

@@ -198,6 +198,10 @@ def pretrain(
             width = config.model.hidden_size
             if world.is_main and world.device.type == "cpu" and width > WIDEST_ON_CPU:
                 say(f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`")
+            batch = given & {"train_batch_size", *SPLIT}
+            if world.is_main and batch == {"per_device_train_batch_size"}:
+                rows = job.config.train.train_batch_size
+                say(f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it")
             if t.generator_steps:
                 return two_stages(job)
             planned = plan(job)
