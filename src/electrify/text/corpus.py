@@ -292,12 +292,12 @@ def prepared(data: str, run: Path, *, tokenizer: str | None = None) -> Path:
     """The prepared folder: `data` itself, or RUN-data made from the corpus `data` with the defaults
     of `electrify prepare`. tokenizer: the one to use instead of training one: a folder, or a Hub
     id. Raises UserError."""
+    if is_prepared(data):
+        return Path(data)
     from .options import PrepareConfig
     from .prepare import prepare
     from .sources import resolve
 
-    if is_prepared(data):
-        return Path(data)
     if is_unfinished(Path(data)):
         raise UserError(
             f"{data} is a prepared corpus that was never finished. Repeat its `electrify prepare`, "
