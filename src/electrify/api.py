@@ -68,7 +68,9 @@ def rows_of(data: Any) -> Iterator[Any]:
     mapping, such as a data set of several splits."""
     if isinstance(data, Mapping):
         parts = ", ".join(map(str, data))
-        raise UserError(f"this is a mapping with {parts:.80}. Give one of its parts, or rows")
+        raise UserError(
+            f"this is a mapping with {parts:.80}. Give one of its parts, or a list of rows"
+        )
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         yield from data.to_dict("records")
     else:
@@ -245,6 +247,7 @@ def pretrain(
     from .train.auto import auto
     from .train.run import pretrain as trained
 
+    # The last three are for the hint: `resume_from_checkpoint` means resume.
     must_know("pretrain", fields, {*SECTION_OF, "recipe", "resume", "train_minutes"})
     need(resume in ("auto", "never", "must"), f"resume is auto, never or must, not {resume!r}")
     if train_minutes is not None and "max_steps" in fields:

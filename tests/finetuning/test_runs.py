@@ -412,6 +412,20 @@ def test_the_grid_by_hand() -> None:
             search_grid(text, given)
 
 
+def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -> None:
+    """Not beside the published protocol or another probe, which its settings would contradict."""
+    for settings, probes in (
+        (FinetuneSettings(learning_rate=1e-3, eval_steps=2), 1),
+        (FinetuneSettings(protocol="published"), 0),
+        (FinetuneSettings(frozen_encoder="all"), 0),
+    ):
+        asked = options(zoo, reviews, tmp_path, settings=settings, baselines=True)
+        runs = list(command.planned(asked, command.read_asked(asked)))
+        frozen = [run.settings for run in runs if run.model.startswith("frozen:")]
+        assert [s.frozen_encoder for s in frozen] == ["last"] * probes
+        assert all(s.learning_rate is None for s in frozen)
+
+
 def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
     def run(task: str, model: str, **scores: float) -> dict[str, Any]:
         return record(model, 0, 0.0, task=task, scores=scores)

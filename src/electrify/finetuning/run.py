@@ -110,7 +110,8 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
         plan = list(planned(options, tasks))
         done = read_records(out)
         todo = [run for run in plan if not is_done(run, done.get(run.key))]
-        todo.sort(key=lambda run: -is_baseline(run.model) - is_quick(run.model))
+        # Baselines first, and then the probes: they take seconds.
+        todo.sort(key=lambda run: (not is_baseline(run.model), not is_quick(run.model)))
         for run in todo:
             if run.save_to is not None:
                 must_be_ours(run.save_to, METADATA)
@@ -154,7 +155,8 @@ def models_of(options: FinetuneConfig) -> list[str]:
         names += [RANDOM + name for name in own]
     if options.adds_baselines:
         names += [MAJORITY, TFIDF, OVERLAP]
-        if options.settings.frozen_encoder == "none":
+        settings = options.settings
+        if settings.frozen_encoder == "none" and settings.protocol == "electrify":
             names += [FROZEN + name for name in options.models if not name.startswith(PREFIXES)]
     return list(dict.fromkeys(names))
 
@@ -185,10 +187,17 @@ def is_quick(model: str) -> bool:
 
 def probing(settings: FinetuneSettings) -> FinetuneSettings:
     """The settings of a probe on the last layer, from those of fine-tuning."""
-    its = dict.fromkeys(("learning_rate", "num_train_epochs", "min_train_steps", "eval_steps"))
-    its |= dict.fromkeys(("layerwise_lr_decay", "early_stopping_patience"))
-    how: Any = its | {"frozen_encoder": "last", "load_best_model_at_end": False}
-    return dataclasses.replace(settings, **how)
+    return dataclasses.replace(
+        settings,
+        frozen_encoder="last",
+        learning_rate=None,
+        layerwise_lr_decay=None,
+        num_train_epochs=None,
+        min_train_steps=None,
+        eval_steps=None,
+        load_best_model_at_end=False,
+        early_stopping_patience=None,
+    )
 
 
 def divided(model: str) -> tuple[str, str]:
