@@ -117,14 +117,15 @@ class OnnxModel:
         *,
         after: Callable[[float], None],
     ) -> list[Array]:
-        """The logits of each row, [C] or [L, C], in batches of similar length. types: of the
-        tokens, for a graph that reads them. after: called with the share of the rows after each
-        batch."""
+        """The logits of each row, [C] or [L, C], in batches of similar length; those of starts and
+        ends side by side. types: of the tokens, for a graph that reads them. after: called with the
+        share of the rows after each batch."""
         found: list[Any] = [None] * len(rows)
         for batch in batches(list(map(len, rows))):
             ids_BL, mask_BL = padded([rows[k] for k in batch], self.tokenizer.pad_token_id)
             types_BL = padded([types[k] for k in batch], 0)[0] if self.segments else None
-            (logits,) = self.outputs(ids_BL, mask_BL, types_BL)
+            outputs = self.outputs(ids_BL, mask_BL, types_BL)
+            logits = outputs[0] if len(outputs) == 1 else np.stack(outputs, -1)
             for k, of_row in zip(batch, logits, strict=True):
                 found[k] = of_row
             after(len(batch) / len(rows))

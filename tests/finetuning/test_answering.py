@@ -15,7 +15,8 @@ from torch import Tensor
 from toy import CPU, THOROUGH, answering, reader_of
 from zoo import predict
 
-from electrify.finetuning.answering import NEVER, Answering, Guess
+from electrify.finetuning.answering import Answering
+from electrify.finetuning.spans import NEVER, Guess
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one

@@ -266,8 +266,8 @@ inputs = {{put.name: found[put.name].astype("int64") for put in session.get_inpu
 print(session.run(None, inputs))
 ```
 
-`electrify detect` (discriminators) and `electrify predict` (fine-tuned models, except those for
-questions) run such folders without PyTorch: `pip install 'electrify[onnx]'`.
+`electrify detect` (discriminators) and `electrify predict` (fine-tuned models) run such folders
+without PyTorch: `pip install 'electrify[onnx]'`.
 """
 
 

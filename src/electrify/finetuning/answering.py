@@ -1,8 +1,6 @@
-"""Questions whose answer is a piece of a context: contexts longer than a sequence are read through
-windows, and answers go back to its characters.
+"""Fine-tuning on questions whose answer is a piece of a context, with spans.py's rows and answers.
 
-A window begins `doc_stride` tokens after the one before it (BERT's meaning of the word). In
-training a window without the answer says that there is none where the task has unanswerable
+In training a window without the answer says that there is none where the task has unanswerable
 questions (SQuAD 2.0), and is left out if the task has none (1.1). "No answer" is the class token as
 start and end, as in BERT: its score is its sum of logits minus that of the best span.
 
@@ -13,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,48 +20,28 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import need
-from ..exporting.loading import quiet
 from .loop import Answered, Batch, Outputs
 from .metrics import answer_scores, score_answers, silenced, threshold_of
 from .model import Reading
-from .tasks import Answer, Question, TaskData
+from .spans import (
+    DOC_STRIDE,
+    LONGEST_ANSWER,
+    N_BEST,
+    NEVER,
+    Guess,
+    Spans,
+    answerless,
+    best_spans,
+    firsts,
+    guesses_of,
+    rows_of_questions,
+    tokens_of,
+)
+from .tasks import Question, TaskData
 from .texts import Problem
 
-# ELECTRA's values for SQuAD (google-research/electra, configure_finetuning.py).
-DOC_STRIDE = 128
-N_BEST = 20
-LONGEST_ANSWER = 30
-# Longer questions are truncated (BERT's max_query_length), and to half of a short sequence.
-QUESTION_TOKENS = 64
-NEVER = -1e30
-"""A logit that vanishes in a softmax, but gives no NaN if all logits are equal to it."""
-Places = Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A piece of a context that may be the answer. score: a logit or a log-probability, the higher
-    the better."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Window:
-    """Tokens [begin, end) of a question's context; the first of them stands at `start` in the row.
-    offsets: characters of the context's tokens."""
-
-    question: int
-    begin: int
-    end: int
-    start: int
-    offsets: Places
-
-    def characters(self, first: int, last: int) -> tuple[int, int]:
-        """Where in the context the tokens at these places of the row are."""
-        shift = self.begin - self.start
-        return self.offsets[first + shift][0], self.offsets[last + shift][1]
+COLUMNS = ("scores", "starts", "ends")
+"""Outputs of each window: its best spans, [B, K]. Beside them is null [B]."""
 
 
 @dataclass
@@ -87,46 +65,31 @@ class Answering(Problem):
     def rows(self, examples: Sequence[Question], *, learning: bool = False) -> Any:
         """targets: start, end, and whether the question has no answer. spots: the Window of each
         row. places: the tokens that an answer may begin or end with."""
-        texts = list({text: None for q in examples for text in (q.context, q.question)})
-        with quiet():  # contexts longer than a sequence are what windows are for
-            found = self.reader.tokenizer(
-                texts, add_special_tokens=False, return_offsets_mapping=True, padding=False
-            )
-        both = zip(found["input_ids"], found["offset_mapping"], strict=True)
-        tokens = dict(zip(texts, both, strict=True))
+        reader = self.reader
         rows = list[Any]()
-        for number, question in enumerate(examples):
-            rows += self._windows(number, question, tokens, learning=learning)
+        for ids, types, window in rows_of_questions(
+            reader.tokenizer, reader.pair, examples, self.max_seq_length, stride=self.doc_stride
+        ):
+            question = examples[window.question]
+            target = [len(ids) - 1 if reader.last else 0] * 2  # no answer
+            if learning:
+                true = None
+                if question.answers:
+                    true = tokens_of(question.answers[0], question.context, window.offsets)
+                    if true is None:  # characters that are in no token: nothing to point at
+                        continue
+                if true and window.begin <= true[0] and true[1] < window.end:
+                    target = [window.start - window.begin + k for k in true]
+                elif not (self.answerless or self.published):
+                    continue
+            stop = len(ids) if self.published else window.stop
+            places = [int(window.start <= k < stop) for k in range(len(ids))]
+            rows.append((ids, types, places, [*target, int(not question.answers)], window))
         fact = f"no training answer fits into {self.max_seq_length} tokens. Raise --max-seq-length"
         need(bool(rows), fact)
         ids, types, places, targets, spots = zip(*rows, strict=True)
         targets = torch.tensor(targets, dtype=torch.int32)
         return self.as_rows(ids, types, targets, places=places, spots=spots)
-
-    def _windows(
-        self, number: int, question: Question, tokens: dict[str, Any], *, learning: bool
-    ) -> Iterator[tuple[list[int], list[int], list[int], list[int], Window]]:
-        """Ids, types, places, targets and Window of every row of a question."""
-        frame = self.reader.pair
-        asked = tokens[question.question][0][: min(QUESTION_TOKENS, self.max_seq_length // 2)]
-        context, offsets = tokens[question.context]
-        true = None
-        if learning and question.answers:
-            true = tokens_of(question.answers[0], question.context, offsets)
-            if true is None:  # characters that are in no token: nothing to point at
-                return
-        room = self.max_seq_length - frame.room - len(asked)
-        for begin, end in windows_over(len(context), room, self.doc_stride):
-            held = true is not None and begin <= true[0] and true[1] < end
-            if learning and not (held or self.answerless or self.published):
-                continue
-            ids, types, (_, start) = frame.around(asked, context[begin:end])
-            last = len(ids) if self.published else start + end - begin
-            places = [int(start <= k < last) for k in range(len(ids))]
-            null = len(ids) - 1 if self.reader.last else 0
-            first, final = (start - begin + k for k in true) if true and held else (null, null)
-            targets = [first, final, int(not question.answers)]
-            yield ids, types, places, targets, Window(number, begin, end, start, offsets)
 
     # -------------------------------------------------------------- loss and outputs
 
@@ -150,45 +113,22 @@ class Answering(Problem):
         at_B1 = class_tokens(batch, last=self.reader.last)[:, None]
         null_B = (start_BL.gather(1, at_B1) + end_BL.gather(1, at_B1))[:, 0]
         assert batch.places_BL is not None
-        start_BL, end_BL = (x.masked_fill(~batch.places_BL, NEVER) for x in (start_BL, end_BL))
-        length = start_BL.shape[1]
-        at_L = torch.arange(length, device=start_BL.device)
-        far_LL = at_L[None, :] - at_L[:, None]
-        may_LL = (far_LL >= 0) & (far_LL < self.longest_answer)
-        scores_BLL = (start_BL[:, :, None] + end_BL[:, None, :]).masked_fill(~may_LL, NEVER)
-        scores_BK, at_BK = best(scores_BLL.flatten(1), self.n_best)
-        starts_BK, ends_BK = at_BK // length, at_BK % length
-        return {"scores": scores_BK, "starts": starts_BK, "ends": ends_BK, "null": null_B}
+        logits = (x.masked_fill(~batch.places_BL, NEVER).cpu().numpy() for x in (start_BL, end_BL))
+        spans = best_spans(*logits, longest=self.longest_answer, keep=self.n_best)
+        columns = map(torch.from_numpy, spans)
+        return dict(zip(COLUMNS, columns, strict=True)) | {"null": null_B}
 
     # -------------------------------------------------------------- answers
 
     def guesses(self, held: Answered) -> list[list[Guess]]:
-        """The `n_best` best different answers to each question over all of its windows, best
-        first."""
-        found: list[dict[str, float]] = [{} for _ in held.examples]
-        columns = (held.outputs[name].tolist() for name in ("scores", "starts", "ends"))
-        for window, *spans in zip(held.rows.spots, *columns, strict=True):
-            context = held.examples[window.question].context
-            mine = found[window.question]
-            for score, first, last in zip(*spans, strict=True):
-                if score > NEVER / 10 and window.begin < window.end:
-                    begin, end = window.characters(first, last)
-                    text = context[begin:end].strip()
-                    if text:  # tokens of nothing but blanks are not an answer
-                        mine[text] = max(score, mine.get(text, score))
-        ranked = (sorted(its.items(), key=lambda item: -item[1]) for its in found)
-        return [[Guess(*item) for item in its[: self.n_best]] for its in ranked]
+        """The `n_best` best different answers to each question, best first."""
+        spans = Spans(*(held.outputs[name].numpy() for name in COLUMNS))
+        return guesses_of(held.examples, held.rows.spots, spans, n_best=self.n_best)
 
     def best(self, held: Answered) -> tuple[list[list[Guess]], list[float]]:
-        """The guesses for each question, and how much speaks for no answer: the less, the better
-        the answer."""
-        guesses = self.guesses(held)
-        null = [math.inf] * len(guesses)
-        for window, value in zip(held.rows.spots, held.outputs["null"].tolist(), strict=True):
-            null[window.question] = min(value, null[window.question])
-        if not self.published:
-            null = [x - (g[0].score if g else 0.0) for x, g in zip(null, guesses, strict=True)]
-        return guesses, null
+        """The guesses for each question, and how much speaks for no answer."""
+        guesses, null_B = self.guesses(held), held.outputs["null"].tolist()
+        return guesses, answerless(guesses, held.rows.spots, null_B, alone=self.published)
 
     def score(self, task: TaskData, held: Answered) -> dict[str, float]:
         guesses, none = self.best(held)
@@ -227,34 +167,6 @@ class Answering(Problem):
         return found | {"no_answer_threshold": max(threshold, NEVER)}
 
 
-def firsts(guesses: Sequence[Sequence[Guess]]) -> list[str]:
-    """The best guess for each question, "" if there is none."""
-    return [found[0].text if found else "" for found in guesses]
-
-
-def tokens_of(answer: Answer, context: str, offsets: Places) -> tuple[int, int] | None:
-    """The first and the last token that contain a character of the answer, if any do. The blank
-    with which some tokenizers begin a word does not count: an answer that ends in a blank would
-    hold the next word."""
-    end = answer.start + len(answer.text.rstrip())
-    start = end - len(answer.text.strip())
-    inside = []
-    for k, (a, b) in enumerate(offsets):
-        a += len(context[a:b]) - len(context[a:b].lstrip())
-        if a < end and start < b:
-            inside.append(k)
-    return (inside[0], inside[-1]) if inside else None
-
-
-def windows_over(length: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """[begin, end) of each window: one every `stride` tokens, until the end is reached."""
-    found = [(0, min(room, length))]
-    while found[-1][1] < length:
-        begin = found[-1][0] + min(stride, room)
-        found.append((begin, min(begin + room, length)))
-    return found
-
-
 def class_tokens(batch: Batch, *, last: bool) -> Tensor:
     """The position of the class token in each row, [B]."""
     lengths_B = batch.lengths_B.long()
@@ -265,11 +177,3 @@ def with_class_token(batch: Batch, *, last: bool) -> Tensor:
     """[B, L]: the places of the batch and the class token."""
     assert batch.places_BL is not None
     return batch.places_BL.scatter(1, class_tokens(batch, last=last)[:, None], True)
-
-
-def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The `keep` largest values and their positions, padded with impossible ones if there are
-    fewer."""
-    found = scores_BN.topk(min(keep, scores_BN.shape[1]), dim=1)
-    short = keep - found.values.shape[1]
-    return F.pad(found.values, (0, short), value=NEVER), F.pad(found.indices, (0, short))

@@ -32,6 +32,16 @@ from .new_texts import (
     write_results,
 )
 from .options import PredictConfig
+from .spans import (
+    LONGEST_ANSWER,
+    N_BEST,
+    NEVER,
+    Spans,
+    answerless,
+    best_spans,
+    guesses_of,
+    rows_of_questions,
+)
 from .tasks import KEY, MAX_SEQ_LENGTH, Example, Kind, Question, Sentence, config_of, kind_of
 
 USED_BY = {
@@ -66,8 +76,6 @@ class Predictor:
         must_be_for(options, self.kind)
         if self.bf16:
             computing_in_bf16(self.net.encoder)
-        none = options.no_answer_threshold
-        self.none_above = self.reading.get("no_answer_threshold") if none is None else none
         wanted = options.max_seq_length or self.reading.get("max_seq_length")
         length = self.reader.fitting(wanted, MAX_SEQ_LENGTH[self.kind])
         how: dict[str, Any] = {"max_seq_length": length, "device": self.device}
@@ -77,6 +85,12 @@ class Predictor:
         self.problem: Any = made(self.reader, self.kind, self.labels, **how)
         self.examples = 0
         self.truncation = Truncation(self.reader, length)
+
+    @property
+    def none_above(self) -> float | None:
+        """Above it a question has no answer; None: each has one."""
+        given = self.options.no_answer_threshold
+        return self.reading.get("no_answer_threshold") if given is None else given
 
     def __call__(self, examples: list[Any], after: After = lambda _: None) -> list[Prediction]:
         """A prediction for each example, whose label or tags are ignored."""
@@ -125,7 +139,7 @@ class Predictor:
 
 
 class OnnxPredictor(Predictor):
-    """A fine-tuned graph: examples -> predictions, except answers of questions."""
+    """A fine-tuned graph: examples -> predictions."""
 
     def __init__(self, options: PredictConfig) -> None:
         """Loads the graph. Raises UserError if that fails, or for an option of another kind."""
@@ -135,10 +149,6 @@ class OnnxPredictor(Predictor):
         self.options, self.device = options, None
         self.reader = graph = OnnxModel.of(name, options.threads)
         self.kind = kind_of(name, graph.config)
-        need(
-            self.kind != "answering",
-            f"{name} answers questions, which predict reads from Hugging Face folders only",
-        )
         must_be_for(options, self.kind)
         names = graph.config["id2label"]
         self.labels = tuple(names[str(k)] for k in range(len(names)))
@@ -151,6 +161,8 @@ class OnnxPredictor(Predictor):
     def _predicted(self, examples: list[Any], full: list[Any], after: After) -> list[Prediction]:
         if self.kind == "tagging":
             return self._tagged(examples, full, after)
+        if self.kind == "answering":
+            return self._answered(full, after)
         ids, types = rows_of_texts(self.reader, examples, self.length)
         logits_NC = np.stack(self.reader.logits(ids, types, after=after))
         self.truncation.add(examples, list(map(len, ids)))
@@ -178,6 +190,26 @@ class OnnxPredictor(Predictor):
             for _, start, stop in row.words
         )
         return [{"predicted_tags": [next(tags) for _ in s.words]} for s in sentences]
+
+    def _answered(self, questions: list[Question], after: After) -> list[Prediction]:
+        """The class token as start and end is no answer, as in `Answering`."""
+        tokenizer = self.reader.tokenizer
+        frame = Frame.of(tokenizer, "a", "b")
+        ids, types, windows = zip(
+            *rows_of_questions(tokenizer, frame, questions, self.length), strict=True
+        )
+        logits = self.reader.logits(ids, types, after=after)
+        spans = []
+        for window, logits_L2 in zip(windows, logits, strict=True):
+            masked = np.full((2, 1, len(logits_L2)), NEVER, np.float32)
+            inside = slice(window.start, window.stop)
+            masked[:, 0, inside] = logits_L2[inside].T
+            spans.append(best_spans(*masked, longest=LONGEST_ANSWER, keep=N_BEST))
+        guesses = guesses_of(
+            questions, windows, Spans(*map(np.concatenate, zip(*spans, strict=True)))
+        )
+        null = [float(logits_L2[0].sum()) for logits_L2 in logits]
+        return list(map(self._answer, guesses, answerless(guesses, windows, null)))
 
 
 def predictor_of(options: PredictConfig) -> Predictor:

@@ -33,9 +33,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .answering import NEVER, Answering, Guess, Places, best, class_tokens, with_class_token
+from .answering import Answering, class_tokens, with_class_token
 from .loop import Answered, Batch, Outputs
 from .model import Reader
+from .spans import NEVER, Guess, Places
 from .tasks import Example, Kind
 from .texts import Texts
 
@@ -217,6 +218,14 @@ class ElectraQuestions(Answering):
         top = scores_NK.topk(min(self.n_best, scores_NK.shape[1]), dim=1)
         kept = {name: outputs[name].gather(1, top.indices) for name in ("starts", "ends")}
         return super().guesses(held._replace(outputs={"scores": top.values, **kept}))
+
+
+def best(scores_BN: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """The `keep` largest values and their positions, padded with impossible ones if there are
+    fewer."""
+    found = scores_BN.topk(min(keep, scores_BN.shape[1]), dim=1)
+    short = keep - found.values.shape[1]
+    return F.pad(found.values, (0, short), value=NEVER), F.pad(found.indices, (0, short))
 
 
 def owned(windows: Places) -> list[tuple[int, int]]:
