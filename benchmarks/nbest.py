@@ -5,7 +5,10 @@ spelled alike (at most two edits of letters), as a recogniser confuses words tha
 first-pass score is minus the edits of letters, with noise, so that the right sentence is often not
 the first. Half of the lists tune weight and length bonus, the other half is reported:
 
-    python benchmarks/nbest.py held-out.txt run-bert-0/discriminator run-bert-1/discriminator ...
+    python benchmarks/nbest.py held-out.txt bert-0/discriminator electra-0/discriminator --data data
+
+With --data also the share of pairs from the held-out part of that corpus of which a model prefers
+the sentence without a replaced word.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import extract
 
 import electrify
+from electrify.scoring.word_substitution import planted_pairs
 
 SENTENCE = re.compile(r"[A-Z][a-z]*(?:,? [a-z]+){5,19}\.")
 EDITS = 2
@@ -74,6 +78,13 @@ def lists_of(text: str, *, count: int, hypotheses: int, noise: float, seed: int)
     return lists
 
 
+def preferred(model: str, data: Path) -> float:
+    """The percentage of pairs of which a model gives the right sentence the higher score."""
+    pairs = planted_pairs(data).pairs
+    found = electrify.score(model, [text for pair in pairs for text in (pair.good, pair.bad)])
+    return 100 * fmean(good > bad for good, bad in zip(found[::2], found[1::2], strict=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("text", type=Path)
@@ -82,6 +93,7 @@ def main() -> None:
     parser.add_argument("--hypotheses", type=int, default=20)
     parser.add_argument("--noise", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=Path, help="prepared corpus of the word-substitution pairs")
     parser.add_argument("--out", type=Path, help="JSON lines, one a model")
     given = parser.parse_args()
     text = given.text.read_text(encoding="utf-8")
@@ -89,7 +101,7 @@ def main() -> None:
         text, count=given.lists, hypotheses=given.hypotheses, noise=given.noise, seed=given.seed
     )
     half = len(lists) // 2
-    rates = defaultdict(list)
+    rates, substitutions = defaultdict(list), defaultdict(list)
     for model in given.models:
         found = electrify.rerank(model, lists[half:], tune_lists=lists[:half])
         recipe = re.sub(r"-\d+$", "", Path(model).parent.name or model)
@@ -101,6 +113,9 @@ def main() -> None:
             "bonus": found.length_bonus,
         }
         line |= {name: rate.percent for name, rate in found.rates.items()}
+        if given.data:
+            line["pairs"] = preferred(model, given.data)
+            substitutions[recipe].append(line["pairs"])
         print(json.dumps(line))
         if given.out:
             with given.out.open("a", encoding="utf-8") as stream:
@@ -113,6 +128,9 @@ def main() -> None:
             fmean(one[name].percent for one in several) for name in ("before", "oracle")
         )
         print(f"{recipe}: {before:.2f} -> {fmean(after):.2f}{spread}, oracle {oracle:.2f}")
+    for recipe, several in substitutions.items():
+        each = ", ".join(f"{share:.1f}" for share in several)
+        print(f"{recipe}: {fmean(several):.1f} of 100 pairs ({each})")
 
 
 if __name__ == "__main__":

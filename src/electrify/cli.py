@@ -454,16 +454,19 @@ class Recipes(Options):
     """The shipped recipes."""
 
     name: tyro.conf.Positional[str | None] = None
-    """Recipe to print with all its values [default: a table of all recipes]."""
+    """Recipe to print with all its values, or a part of the names to list, such as tiny [default: a
+    table of all recipes]."""
 
     def __call__(self) -> int:
-        if self.name is not None:
+        listed = [name for name in recipe.names() if self.name and self.name in name]
+        if self.name is not None and (self.name in listed or not listed):
             values = recipe.dump(recipe.load(self.name))
             known = recipe.about(self.name).items()
             show("".join(f"# {key}: {said}\n" for key, said in known) + values)
             return 0
         width = max(shutil.get_terminal_size().columns, 120)
         head, *rows = recipe.listing()
+        rows = [row for row in rows if not listed or row[0] in listed]
         lines = aligned([head[:-1], *(row[:-1] for row in rows)], names=1)
         for line, row in zip(lines, [head, *rows], strict=True):
             show(f"{line}  {shorten(row[-1], width - len(line) - 2, placeholder=' ...')}".rstrip())

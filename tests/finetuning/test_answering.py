@@ -16,11 +16,11 @@ from toy import CPU, THOROUGH, answering, reader_of
 from zoo import predict
 
 from electrify.finetuning.answering import Answering
-from electrify.finetuning.spans import NEVER, Guess
 from electrify.finetuning.loop import Answered, Batch
 from electrify.finetuning.model import load_finetuned
 from electrify.finetuning.one_run import finetune_one
 from electrify.finetuning.published import ElectraHead, ElectraQuestions, owned
+from electrify.finetuning.spans import NEVER, Guess
 from electrify.finetuning.tasks import Answer, Question
 
 CONTEXT = "it was one film the plot was bad and the film was good"

@@ -449,9 +449,16 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         "b: run is 30.0 points better than the best baseline in ece: 10.0, baseline:majority 40.0",
         "c: run is as good as the best baseline in accuracy: 50.0, baseline:majority 50.0",
         (
-            "c: a linear layer on the frozen encoder is better (70.0). Fine-tune longer, or use "
-            "--frozen-encoder last"
+            "c: a linear layer on the frozen encoder is better (70.0). Try other "
+            "--num-train-epochs, a lower --learning-rate or --load-best-model-at-end: a frozen "
+            "encoder's layer is not saved"
         ),
     ]
     assert report.cells()[0] == ["task", "metric", "model", "score"]
+    one = report_of([r for r in records if r["task"] == "a"], metrics, settings={})
+    assert one.cells() == [
+        ["model", "accuracy", "f1"],
+        *(["baseline:b", "90.0", "10.0"], ["other", "80.0", "10.0"], ["run", "70.0", "10.0"]),
+        ["random:run", "50.0", "90.0"],
+    ]
     assert "std" not in report.markdown().partition("Settings")[0]

@@ -81,6 +81,7 @@ def check_place(path: str) -> None:
     else:
         inside = [d.parent for d in folder.glob("*/config.json")]
         kept = next((d for d in inside if d.name in ("discriminator", "encoder")), None)
+        kept = kept or next((d.parent for d in sorted(folder.glob("*/finetune.json"))), None)
         raise UserError(
             f"{path}: the folder holds no config.json, so it is not a Hugging Face model"
             + (f"; did you mean {kept}?" if kept else "")

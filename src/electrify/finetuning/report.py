@@ -106,8 +106,11 @@ class Report:
         return list(dict.fromkeys(said + chosen))
 
     def cells(self) -> list[list[str]]:
-        """The table as text, header first, scores times 100. One seed has no spread."""
+        """The table as text, header first, scores times 100. One seed has no spread; on one task it
+        has a line for each model, the best first."""
         if all(row.seeds == 1 for row in self.rows):
+            if len({row.task for row in self.rows}) == 1:
+                return self._by_model()
             rows = [[r.task, r.metric, r.model, percent(r.median)] for r in self.rows]
             return [["task", "metric", "model", "score"], *rows]
         head = ["task", "metric", "model", "median", "mean", "std", "best", "worst", "seeds"]
@@ -121,15 +124,42 @@ class Report:
         ]
         return [[*head, "trained on"], *rows]
 
+    @property
+    def names(self) -> int:
+        """The columns of the table that are no numbers."""
+        return self.cells()[0].index("model") + 1
+
+    def _by_model(self) -> list[list[str]]:
+        by_model: dict[str, dict[str, Row]] = {}
+        for row in self.rows:
+            by_model.setdefault(row.model, {})[row.metric] = row
+        metrics = list(dict.fromkeys(row.metric for row in self.rows))
+        named = [f"{m} (lower is better)" if is_lower_better(m) else m for m in metrics]
+        sign = 1 if is_lower_better(metrics[0]) else -1
+        best_first = sorted(by_model, key=lambda model: sign * by_model[model][metrics[0]].median)
+        return [["model", *named]] + [
+            [model, *(percent(its[m].median) if m in its else "" for m in metrics)]
+            for model, its in ((model, by_model[model]) for model in best_first)
+        ]
+
     def table(self) -> str:
-        """The table for a terminal or a log."""
+        """The table for a terminal or a log, without the notes on tasks, which were printed before
+        the first run."""
         averages = [
             f"{name} average of {model}: {100 * value:.1f}"
             for name in AVERAGES
             for model, value in self.averages(name).items()
         ]
-        notes = [n if n.startswith("warning: ") else f"note: {n}" for n in self.notes()]
-        return "\n".join([*aligned(self.cells(), names=3), *averages, *self.verdicts(), *notes])
+        of_models = tuple(f"{row.task}: {row.model}: " for row in self.rows)
+        notes = [f"note: {n}" for n in self.notes() if n.startswith(of_models)]
+        sizes = {
+            f"{row.task}: {row.train_examples:,} training and {row.validation_examples:,} "
+            "validation examples": None
+            for row in self.rows
+            if not row.model.startswith(COMPARED)
+        }
+        table = aligned(self.cells(), names=self.names)
+        return "\n".join([*table, *sizes, *averages, *self.verdicts(), *notes])
 
     def verdicts(self) -> Iterator[str]:
         """For each task a sentence on the best model and the best baseline, random weights among
@@ -154,7 +184,9 @@ class Report:
             if own and probes and sign * probes[0].median > sign * own[0].median:
                 yield (
                     f"{task}: a linear layer on the frozen encoder is better "
-                    f"({percent(probes[0].median)}). Fine-tune longer, or use --frozen-encoder last"
+                    f"({percent(probes[0].median)}). Try other --num-train-epochs, a lower "
+                    "--learning-rate or --load-best-model-at-end: a frozen encoder's layer is not "
+                    "saved"
                 )
 
     def write(self, folder: Path) -> None:
@@ -178,7 +210,7 @@ class Report:
         spread = " std is over seeds." * any(row.seeds > 1 for row in self.rows)
         blocks = [
             "# Fine-tuning",
-            markdown_table(self.cells(), names=3),
+            markdown_table(self.cells(), names=self.names),
             f"Scores times 100 on the validation examples {when}.{spread}",
             *self._published(),
             "\n".join(f"- {inert(note)}" for note in self.notes()),

@@ -236,8 +236,8 @@ def kind_of(model: str, config: Mapping[str, Any]) -> Kind:
     }
     part = metadata_of(model).get("part", TRAINED)
     what = f"the {part} of a run" if part != TRAINED else name or "a model without a head"
-    fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune "
-    need(part == TRAINED and bool(kinds), f"{fact}--save-model` saves it")
+    fact = f"{model} is {what}. Predictions need a fine-tuned model, as `electrify finetune` "
+    need(part == TRAINED and bool(kinds), f"{fact}saves it")
     for kind, problem in kinds.items():
         if problem in (None, config.get("problem_type")):
             return kind

@@ -227,6 +227,10 @@ def show_detection(
         for piece in pieces:
             replaced = "yes" if piece.probability >= threshold else "no"
             out.write(f"{harmless(piece.token)}\t{piece.probability:.4f}\t{replaced}\n")
+        highest = max(pieces, key=lambda piece: piece.probability)
+        if highest.probability < threshold:
+            named = f"{harmless(highest.token)!r} ({highest.probability:.2f})"
+            say(f"no {unit} reaches {threshold:g}: the highest is {named}")
     out.flush()
 
 

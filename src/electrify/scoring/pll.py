@@ -274,10 +274,11 @@ def load_scorer(
     if missing and not named and known and reader is None:
         # As Microsoft publishes DeBERTa: the folder does not say how its weights are named.
         loaded, missing = load_weights(network, model, known.as_read(config))
+    head = "replaced-token head" if reader or detects else "language-model head"
     need(
         not missing,
         f"{model}: the folder lacks {len(missing)} weights ({', '.join(missing[:1])}, ...). It has "
-        f"no {'replaced-token head' if reader else 'language-model head'}, or not all of it",
+        f"no {head}, or not all of it",
         "take the discriminator/ or the generator/ folder of a run",
     )
     tokenizer = load_tokenizer(model, vocab_size=config.vocab_size)

@@ -148,6 +148,7 @@ class Clock:
 
     def ends(self, step: str) -> None:
         now = time.perf_counter()
+        self.seconds.pop("total", None)  # it stands last
         self.seconds |= {step: now - self._last, "total": now - self._first}
         self._last = now
 
