@@ -65,7 +65,7 @@ def commands() -> str:
 
 def listing() -> str:
     """All shipped recipes as a table."""
-    rows = recipes()
+    rows = [{"recipe": name, **row} for name, row in recipes().items()]
     lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
     lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
     return "# Recipes\n\n`electrify recipes` prints this table.\n\n" + "\n".join(lines) + "\n"

@@ -98,7 +98,8 @@ def test_an_encoder_that_stays_loaded(run: electrify.PretrainedRun) -> None:
     logs = [math.log(1 - token.probability) for token in found.tokens]
     assert encoder.score("the cat") == pytest.approx(sum(logs), abs=1e-4)
     assert encoder.score(["the cat", "the cat"]) == [encoder.score("the cat")] * 2
-    assert [word.token for word in found] == ["the", "cat"]
+    assert [word.word for word in found] == ["the", "cat"]
+    assert [word.score for word in found] == [word.probability for word in found.words]
     own = electrify.Encoder.from_pretrained(run).encode(["the cat", "a house"])
     assert encoder.similarity(vector, own)[0] == pytest.approx([1, vector @ own[1] / norm(own[1])])
     with pytest.raises(UserError, match="no such folder"):
@@ -177,7 +178,7 @@ def test_a_comparison(corpus, tmp_path, monkeypatch):
 def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> None:
     done = electrify.finetune(
         run.discriminator,
-        train_file=EXAMPLES,
+        train_dataset=EXAMPLES,  # as the Trainer of transformers has it
         output_dir=tmp_path / "out",
         seeds=2,
         num_train_epochs=1,
@@ -192,6 +193,20 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     both = electrify.predict(done.model, ["cat 3", "house"])
     assert both[0] == one
     assert electrify.load(done).predict("cat 3") == one
+    assert done.metrics["accuracy"] == float(done.scores["accuracy"])
+    assert str(done) == done.table
+    done.save_pretrained(tmp_path / "copy")
+    electrify.load(tmp_path / "copy").save_pretrained(tmp_path / "again")
+    assert electrify.predict(tmp_path / "again", "cat 3") == one
+
+
+def test_pairs_of_sentences_and_lists_without_scores(run: electrify.PretrainedRun) -> None:
+    pairs = [("the cat is here", "the cat are here"), ("a house", "a houses")]
+    (found,) = electrify.evaluate(run, pairs).values()
+    liked = [good > bad for good, bad in (electrify.score(run, list(pair)) for pair in pairs)]
+    assert found["overall"] == sum(liked) / 2
+    best = electrify.rerank(run, [list(pair) for pair in pairs])
+    assert list(best.chosen) == [int(not good) for good in liked]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +224,8 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
         (lambda: electrify.finetune("m", trainfile=EXAMPLES), "did you mean 'train_file'"),
         (lambda: electrify.finetune("m", epochs=1), "did you mean 'num_train_epochs'"),
         (lambda: electrify.finetune("m", eval_data=EXAMPLES), "did you mean 'validation_file'"),
-        (lambda: electrify.finetune("m", train_file="x.csv", task="cola"), "exclude each other"),
+        (lambda: electrify.finetune("m", train_file="x.csv", task="cola"), "task is for known"),
+        (lambda: electrify.pretrain("electra-tiny", "data", output_dir="x"), "is a recipe"),
         (lambda: electrify.prepare(["absent.txt", "b.txt.gz"], output_dir="x"), "no such file"),
         (lambda: electrify.finetune("m", train_file=[("a",) * 4]), "row 1 is"),
     ],
@@ -220,7 +236,7 @@ def test_mistakes(call: Any, says: str) -> None:
 
 
 def test_recipes() -> None:
-    found = {row["recipe"]: row for row in electrify.recipes()}
+    found = electrify.recipes()
     assert found["electra-small"]["layers"] == 12
     assert found["electra-small"]["FLOPs"] == pytest.approx(1.2e18, rel=0.05)
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest, need
+from .progress import show_where_looked_at
 from .values import kinds
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .recipe import Recipe
     from .scoring.rerank import Reranked
 
+show_where_looked_at()
 Name = str | os.PathLike[str]
 TEXT = "text"
 FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
@@ -216,9 +219,9 @@ class PretrainedRun:
 
 def pretrain(
     data: Any,
+    recipe: str | Recipe = "electra-small",
     *,
     output_dir: Name,
-    recipe: str | Recipe = "electra-small",
     resume: Literal["auto", "never", "must"] = "auto",
     train_minutes: float | None = None,
     flops: float | None = None,
@@ -229,9 +232,9 @@ def pretrain(
     Args:
         data: What `prepare` returned, its folder, or text as `prepare` takes it, which is prepared
             first, into the folder OUTPUT_DIR-data.
-        output_dir: The folder of the run.
         recipe: A shipped name (see `recipes`), a .yaml file, a `Recipe`, or auto: the one for
             `flops` or `train_minutes`, of those measured.
+        output_dir: The folder of the run.
         resume: auto resumes from the newest checkpoint if there is one, must fails without one,
             never refuses a folder that holds a run.
         train_minutes: Train for about this many minutes: throughput is measured, then max_steps is
@@ -242,13 +245,16 @@ def pretrain(
     Raises:
         UserError: For a mistake, with one sentence.
     """
-    from .recipe import SECTION_OF, override
+    from .recipe import SECTION_OF, names, override
     from .recipe import load as load_recipe
     from .train.auto import auto
     from .train.run import pretrain as trained
 
-    # The last three are for the hint: `resume_from_checkpoint` means resume.
-    must_know("pretrain", fields, {*SECTION_OF, "recipe", "resume", "train_minutes"})
+    # Others than fields are for the hint: `resume_from_checkpoint` means resume.
+    own = {"data", "recipe", "output_dir", "resume", "train_minutes", "flops"}
+    must_know("pretrain", fields, own | SECTION_OF.keys())
+    swapped = isinstance(data, str) and data in names() and not Path(data).exists()
+    need(not swapped, f"{data} is a recipe: pretrain(data, {data!r}, output_dir=...)")
     need(resume in ("auto", "never", "must"), f"resume is auto, never or must, not {resume!r}")
     if train_minutes is not None and "max_steps" in fields:
         raise UserError("train_minutes and max_steps exclude each other")
@@ -277,13 +283,13 @@ def pretrain(
     )
 
 
-def recipes() -> list[dict[str, Any]]:
-    """The shipped recipes: name, layers, width, parameters, FLOPs, hours, what was measured."""
+def recipes() -> dict[str, dict[str, Any]]:
+    """The shipped recipes by name: layers, width, parameters, FLOPs, hours, what was measured."""
     from .recipe import listing
 
-    head, *rows = listing()
-    found = [dict[str, Any](zip(head, row, strict=True)) for row in rows]
-    for row in found:
+    (_, *head), *rows = listing()
+    found = {name: dict[str, Any](zip(head, row, strict=True)) for name, *row in rows}
+    for row in found.values():
         whole = {n: int(row[n].replace(",", "")) for n in ("layers", "width", "parameters")}
         row |= whole | {"FLOPs": float(row["FLOPs"])}
     return found
@@ -301,6 +307,9 @@ class Score:
     @property
     def mean(self) -> float:
         return statistics.fmean(self.values)
+
+    def __float__(self) -> float:
+        return self.median
 
     @property
     def median(self) -> float:
@@ -351,11 +360,27 @@ class FineTuned:
     def __fspath__(self) -> str:
         return str(self.folder)
 
-    def predict(self, texts: Any, **given: Any) -> Any:
-        """See `electrify.predict`."""
+    def __str__(self) -> str:
+        return self.table
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The medians of the scores."""
+        return {name: score.median for name, score in self.scores.items()}
+
+    @property
+    def _saved(self) -> Path:
         if self.model is None:
             raise UserError(f"{self.folder} holds no model: several tasks, a probe, or `published`")
-        return predict(self.model, texts, **given)
+        return self.model
+
+    def predict(self, texts: Any, **given: Any) -> Any:
+        """See `electrify.predict`."""
+        return predict(self._saved, texts, **given)
+
+    def save_pretrained(self, folder: Name) -> None:
+        """Copies the saved model into a folder, which may be there already."""
+        shutil.copytree(self._saved, folder, dirs_exist_ok=True)
 
 
 def finetune(
@@ -373,13 +398,16 @@ def finetune(
     Args:
         model: A run, a folder or a Hub id of an encoder.
         train_file: Labelled examples: a csv, tsv, jsonl or parquet file, a data frame or data set,
-            or a list of (text, label), (text, second text, label), or mappings.
-        validation_file: Further examples. Without them a fifth of `train_file` is held out.
+            or a list of (text, label), (text, second text, label), or mappings. `train_dataset` is
+            the same.
+        validation_file: Further examples (also `eval_dataset`). Without them a fifth of
+            `train_file` is held out.
         task: Known tasks in place of `train_file`, e.g. sst2.
         output_dir: The folder of the results [default: finetuned/NAME of the file or the tasks, of
             examples in memory finetuned/examples-HASH].
         seeds: Runs, each with another seed.
-        given: Options of `electrify finetune`, such as learning_rate, num_train_epochs, metrics.
+        given: Options of `electrify finetune`, such as text_column (of pairs two columns),
+            label_column, learning_rate, num_train_epochs, metrics.
 
     Raises:
         UserError: For a mistake, with one sentence.
@@ -387,7 +415,18 @@ def finetune(
     from .finetuning.options import FinetuneConfig
     from .finetuning.run import finetune as tuned
 
+    if train_file is None:
+        train_file = given.pop("train_dataset", None)
+    if validation_file is None:
+        validation_file = given.pop("eval_dataset", None)
+    if isinstance(given.get("text_column"), list | tuple):
+        given |= zip(("text_column", "pair_column"), given["text_column"], strict=True)
     tasks = (task,) if isinstance(task, str) else tuple(task)
+    need(
+        not tasks or train_file is None,
+        "task is for known tasks such as sst2. What your own examples are is found by their labels,"
+        " or set by problem_type",
+    )
     in_memory = train_file is not None and not isinstance(train_file, str | os.PathLike)
     columns = [given.get("text_column", TEXT), given.get("pair_column", "text_pair")]
     columns.append(given.get("label_column", "label"))
@@ -529,6 +568,11 @@ class Encoder:
         contexts of questions."""
         return _predictions(self._predictor, texts, pairs)
 
+    def save_pretrained(self, folder: Name) -> None:
+        """Copies the model's folder into another one, which may be there already."""
+        need(Path(self.model).is_dir(), f"{self.model} is a model of the Hub, not a folder")
+        shutil.copytree(self.model, folder, dirs_exist_ok=True)
+
 
 def load(model: Name, *, architecture: str | None = None) -> Encoder:
     """Loads a model for several calls of `embed`, `detect`, `score` or `predict`.
@@ -668,7 +712,8 @@ def rerank(
         lists: A jsonl file, or lists of texts, the best first, or mappings: `hypotheses` (such a
             list), and, if known, `scores` and `reference`.
         tune_lists: Others with references, on which weight and length bonus are tuned.
-        weight: Weight of the model's score, in place of `tune_lists`.
+        weight: Weight of the model's score, in place of `tune_lists` [default: 1 for lists without
+            scores, where the model alone decides].
         length_bonus: Added for each word, beside `weight`.
         given: Options of `electrify rerank`, such as batch_tokens, output_file.
 
@@ -679,6 +724,9 @@ def rerank(
     from .scoring.rerank import rerank as reranked
 
     columns = ["hypotheses"]
+    plain_lists = isinstance(lists, list) and all(isinstance(one, list | tuple) for one in lists)
+    if plain_lists and weight is None and tune_lists is None:
+        weight = 1.0
     with _given(nbest(lists), columns) as file, _given(tune_lists, columns) as tune_file:
         fixed: dict[str, Any] = {"model": os.fspath(model), "file": file, "tune_file": tune_file}
         fixed |= {"weight": weight, "length_bonus": length_bonus}
@@ -750,13 +798,14 @@ def push(folder: Name, repo_id: str, **given: Any) -> str:
 
 
 def evaluate(
-    models: Name | Sequence[Name], data_dir: Name, **given: Any
+    models: Name | Sequence[Name], data_dir: Any, **given: Any
 ) -> dict[str, dict[str, float]]:
-    """BLiMP, minimal pairs of English grammar, without training (1912.00582).
+    """BLiMP, minimal pairs of English grammar (1912.00582), or pairs of your own, without training.
 
     Args:
         models: Runs, folders or Hub ids with their pre-training head.
-        data_dir: The folder of BLiMP's files.
+        data_dir: The folder of BLiMP's files; one jsonl file with `sentence_good` and
+            `sentence_bad`, or a list of such pairs.
         given: Options of `electrify evaluate`, such as output_dir, max_eval_samples.
 
     Returns:
@@ -772,8 +821,9 @@ def evaluate(
 
     several = [models] if isinstance(models, str | os.PathLike) else models
     names = tuple(os.fspath(model) for model in several)
-    fixed = {"models": names, "data_dir": os.fspath(data_dir)}
-    rows = evaluated(options(EvaluateConfig, "evaluate", given, **fixed))
+    with as_file(data_dir, columns=["sentence_good", "sentence_bad"]) as place:
+        fixed = {"models": names, "data_dir": place}
+        rows = evaluated(options(EvaluateConfig, "evaluate", given, **fixed))
     return {
         model: {
             name if part == "blimp" else f"{part} {name}": accuracy

@@ -140,7 +140,8 @@ def meant(path: str | Path) -> Path:
 
 def kind_of(path: Path) -> Kind:
     """The kind of a folder, complete or not, by the names in it. Raises UserError."""
-    need(path.is_dir(), f"{path}: {'a file, not a folder' if path.exists() else 'no such folder'}")
+    fact = f"{path}: {'a file, not a folder' if path.exists() else 'no such folder'}"
+    need(path.is_dir(), fact, "name a corpus of `electrify prepare`, a run or a model")
     names = {p.name for p in path.iterdir()}
     need("state.json" not in names, f"{path} is a checkpoint", f"name the run, {path.parent}")
     if names & {"run.json", "config.yaml", "metrics.jsonl"}:

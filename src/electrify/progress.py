@@ -1,9 +1,10 @@
 """Messages and progress: the logger `electrify`, and a bar with rate and ETA on a terminal, or one
 line about every ten seconds elsewhere.
 
-From Python nothing is shown unless a program configures logging or calls `show_progress`, as the
-command line does. It all goes to stderr then, because standard output belongs to results. A closed
-or full stderr must not stop a run, so writing to it never raises.
+From Python it is shown on a terminal and in notebooks, unless the program configures logging before
+its first call; elsewhere after `show_progress`, as in the command line. It all goes to stderr,
+because standard output belongs to results. A closed or full stderr must not stop a run, so writing
+to it never raises.
 """
 
 from __future__ import annotations
@@ -66,6 +67,13 @@ def show_progress(level: int = logging.INFO) -> None:
     _logger.setLevel(level)
     _logger.addHandler(_stderr)
     _logger.propagate = False
+
+
+def show_where_looked_at() -> None:
+    """`show_progress` on a terminal and in notebooks, unless logging is configured."""
+    somebody = _stderr.isatty() or "ipykernel" in sys.modules
+    if somebody and not (_logger.handlers or _logger.level or logging.root.handlers):
+        show_progress()
 
 
 def say(text: str, level: int = logging.INFO) -> None:

@@ -81,12 +81,14 @@ class Accuracy:
 
 def read_blimp(data_dir: str | Path, *, limit: int | None = None) -> list[Paradigm]:
     """The paradigms of BLiMP and of its supplement in a folder (`PLACES`), in the order of their
-    names, each with its first `limit` pairs. (A blimp/ without pairs may be the --output-dir of an
-    earlier call.)
+    names, each with its first `limit` pairs; or the one paradigm of a file. (A blimp/ without pairs
+    may be the --output-dir of an earlier call.)
 
     Raises UserError naming file and line.
     """
     root = Path(data_dir)
+    if root.is_file():
+        return [_paradigm(root, "blimp", limit)]
     found: list[tuple[str, Path]] = []
     for part, places in PLACES.items():
         there = (sorted((root / place).glob("*.jsonl")) for place in places)
@@ -113,7 +115,8 @@ def _paradigm(path: Path, part: str, limit: int | None) -> Paradigm:
         pairs.append(Pair(row["sentence_good"], row["sentence_bad"]))
         terms = terms or row
     need(bool(pairs), f"{path}: no pairs")
-    field, term = (str(terms.get(key, "-")) for key in ("field", "linguistics_term"))
+    field = str(terms.get("field", "-"))
+    term = str(terms.get("linguistics_term", path.stem))
     return Paradigm(path.stem, part, field, PHENOMENON.get(term, term), tuple(pairs))
 
 

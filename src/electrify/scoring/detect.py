@@ -52,6 +52,15 @@ class Piece:
     end: int
     probability: float
 
+    @property
+    def word(self) -> str:
+        """The same as `token`, under the name of transformers' pipelines, as is `score`."""
+        return self.token
+
+    @property
+    def score(self) -> float:
+        return self.probability
+
 
 @dataclass(frozen=True)
 class Detection:
