@@ -87,7 +87,7 @@ EVERYDAY = {
         *("--output-dir", "--task", "--data-dir", "--train-file", "--validation-file"),
         *("--text-column", "--pair-column", "--label-column", "--problem-type", "--metrics"),
         *("--seeds", "--baselines", "--random-baseline", "--save-model", "--learning-rate"),
-        *("--num-train-epochs", "--max-seq-length", "--frozen-encoder", "--device", "--protocol"),
+        *("--num-train-epochs", "--max-seq-length", "--frozen-encoder", "--device"),
     ],
 }
 """The flags that --help shows, where --help-all shows more."""
@@ -352,8 +352,9 @@ def overview() -> str:
     return (
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
-        "`electrify COMMAND --help` shows the options of a command. With -q it prints warnings\n"
-        "and results only, with -v the traceback of an error. `--version` prints versions,\n"
+        "`electrify COMMAND --help` shows the options of a command. An option `--NAME true|false`\n"
+        "may be written `--NAME` or `--no-NAME`. With -q a command prints warnings and results\n"
+        "only, with -v the traceback of an error. `--version` prints versions,\n"
         "`--print-completion` the completion for bash and zsh."
     )
 
@@ -408,8 +409,6 @@ def help_of(name: str, words: list[str]) -> str:
             lines += wrap(
                 part, width, initial_indent=TAB, subsequent_indent=further, break_on_hyphens=False
             )
-    if any(plain_kind(option.kind) is bool for option in options):
-        lines += ["", "A true|false option alone is true, and --no-NAME sets it to false."]
     if short:
         lines += ["", f"`electrify {name} --help-all` shows all options."]
     return "\n".join(lines)

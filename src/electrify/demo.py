@@ -196,8 +196,8 @@ def show_detection(verdicts: list[Verdict]) -> None:
         print("no held-out docstring begins with a sentence of plain words")
         return
     print(
-        "held-out sentences with a substituted [word], and how likely it, and the most suspected other "
-        "word, is to have been replaced:"
+        "held-out sentences with a substituted [word], and how likely it, and the most suspected "
+        "other word, is to have been replaced:"
     )
     for v in verdicts[:SHOWN]:
         p = v.planted

@@ -77,11 +77,11 @@ class FinetuneSettings(Options):
     """How each run goes."""
 
     protocol: Literal["electrify", "published"] = "electrify"
-    """electrify's own protocol, or that of ELECTRA's public code, for scores."""
+    """electrify's own protocol, or that of ELECTRA's public code, for scores. published has the
+    same default learning rate for tags as for texts."""
     learning_rate: Positive | None = None
     """Peak learning rate, that of the head. Layers below it get less (layer-wise decay)
-    [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5. For tags up to width 128 3e-3,
-    except under --protocol published]."""
+    [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5. For tags up to width 128 3e-3]."""
     layerwise_lr_decay: Positive | None = None
     """Learning rate of each layer as a share of that of the layer above. 1 disables it [default:
     0.8, from width 1024 0.9]."""
@@ -157,7 +157,7 @@ class FinetuneConfig(Options):
     sequence, seq, smiles, code, review, utterance, tweet or body]."""
     pair_column: str | None = None
     """Column of the second text [default: by the name of the text column: sentence1 -> sentence2,
-    premise -> hypothesis, question -> passage, text -> text_pair, ...]."""
+    text -> text_pair, ...]."""
     label_column: str | None = None
     """Column of the label, by name or number [default: label, labels, category, class, target,
     intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or
