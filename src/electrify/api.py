@@ -818,7 +818,7 @@ def compare(
         data: A prepared corpus.
         recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
         budgets: FLOPs of pre-training, or what `equal` says.
-        tasks: See `electrify compare` [default: those of the declared score].
+        tasks: See `electrify compare` [default: those of the summary score].
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
 
