@@ -223,8 +223,8 @@ def corpus(folder: Folder) -> Findings:
     )
     fact = f"{len(lengths):,} training documents, median length {np.median(lengths):,.0f} tokens"
     yield Finding("ok", "documents", fact)
-    fact = f"{tokens:,} training tokens are enough for a run of {MAX_EPOCHS * tokens:,} tokens"
-    yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs; more bring almost no gain)")
+    fact = f"{tokens:,} training tokens, enough for {MAX_EPOCHS * tokens:,}"
+    yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs, more bring almost no gain)")
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"{tokens:,} tokens to train on; models begin to use the context after "
         fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"
