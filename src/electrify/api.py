@@ -511,8 +511,8 @@ class Encoder:
 
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
         """The score of each text in nats, higher is better: the pseudo-log-likelihood of
-        a masked language model (1910.14659), the log probability that all tokens are original of a
-        discriminator, minus the energy of `electric` (2012.08561 section 3).
+        a masked language model (1910.14659), the sum of log P(original) of a discriminator, minus
+        the energy of `electric` (2012.08561 section 3).
 
         Args:
             texts: One text, or several, of any length.
@@ -638,7 +638,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
 def score(
     model: Name, texts: Any, *, per_token: bool = False, architecture: str | None = None
 ) -> Any:
-    """The score of each text in nats, higher is better. For one text one number. See `Encoder.score`.
+    """The score of each text in nats; of one text one number. See `Encoder.score`.
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.

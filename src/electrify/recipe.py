@@ -120,7 +120,7 @@ class Model(_Chosen):
     generator_intermediate_size: Count | None = None
     """Feed-forward size of the generator [default: from generator_size]."""
     generator_dropout: BelowOne | None = None
-    """Dropout and attention dropout of the generator [default: the discriminator's]. It needs tie
+    """Dropout and attention dropout of the generator [default: the discriminator's]. Needs --tie
     none, tokens or gdes. COCO-LM uses 0."""
     tie: Literal["embeddings", "none", "tokens", "all", "lower", "gdes"] = "embeddings"
     """Weights that generator and discriminator share: the embedding layer, none, the token table,
@@ -138,7 +138,7 @@ class Model(_Chosen):
     loss stays for a shorter time at that of word frequencies alone)."""
     local_amplitude: Positive = 3.0
     """With --init local: how strongly heads attend to a neighbour at the start. The attention logit
-    of the neighbour is 4 times this number."""
+    of the neighbour is 4 times this number. A smaller one binds heads less to it."""
     init_scale: Literal["none", "depth"] = "none"
     """depth: divide the initial outputs of attention and feed-forward layers by the root of twice
     the number of layers."""
@@ -236,7 +236,7 @@ class Objective(_Chosen):
     """Options of an objective of your own, e.g. gamma=2."""
     rtd_head: Literal["dense", "linear", "v3"] = "dense"
     """RTD head: dense (the architecture's own), linear (one layer, as COCO-LM), v3 (DeBERTaV3's,
-    which adds the state of the first token, for architecture deberta)."""
+    which adds the hidden state of the first token, for architecture deberta)."""
     loss_on: Literal["all", "chosen"] = "all"
     """With --objective rtd: tokens in the RTD loss, all or masked positions (chosen)."""
     correct_as_replaced: bool = False
