@@ -40,7 +40,7 @@ def prose(page: str) -> Iterator[str]:
 def helps() -> Iterator[str]:
     for name in cli.COMMANDS:
         for option in cli.options_of(cli.class_of(name)):
-            yield re.sub(r"\[default: [^]]*\]", "", option.help).strip()
+            yield from re.sub(r"\[default: [^]]*\]", "", option.help).splitlines()
 
 
 def messages() -> Iterator[str]:

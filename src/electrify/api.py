@@ -393,7 +393,7 @@ def finetune(
     seeds: int = 1,
     **given: Any,
 ) -> FineTuned:
-    """Fine-tunes an encoder: the library's own class with a fresh head. The same call resumes.
+    """Fine-tunes an encoder: transformers' own class with a new head. The same call resumes.
 
     Args:
         model: A run, a folder or a Hub id of an encoder.
@@ -549,9 +549,9 @@ class Encoder:
         return _of_each(texts, lambda several: detect(self._detector, several, **given))
 
     def score(self, texts: Any, *, per_token: bool = False) -> Any:
-        """How well each text fits what the model has learnt, in nats: the pseudo-log-likelihood of
-        a masked language model (1910.14659), the log probability that all tokens are original of a
-        discriminator, minus the energy of `electric` (2012.08561 section 3).
+        """The score of each text in nats, higher is better: the pseudo-log-likelihood of
+        a masked language model (1910.14659), the sum of log P(original) of a discriminator, minus
+        the energy of `electric` (2012.08561 section 3).
 
         Args:
             texts: One text, or several, of any length.
@@ -682,7 +682,7 @@ def detect(model: Name, texts: Any, *, architecture: str | None = None, **given:
 def score(
     model: Name, texts: Any, *, per_token: bool = False, architecture: str | None = None
 ) -> Any:
-    """How well each text fits a model, in nats; of one text one number. See `Encoder.score`.
+    """The score of each text in nats; of one text one number. See `Encoder.score`.
 
     Args:
         model: A run, a folder or a Hub id with its pre-training head.
@@ -868,7 +868,7 @@ def compare(
         data: A prepared corpus.
         recipes: Shipped recipes, with changes after a colon. Differences are to the first one.
         budgets: FLOPs of pre-training, or what `equal` says.
-        tasks: See `electrify compare` [default: those of the declared score].
+        tasks: See `electrify compare` [default: those of the summary score].
         output_dir: The folder of the study.
         given: Options of `electrify compare`, such as seeds, data_dir, task_seeds.
 

@@ -189,7 +189,7 @@ def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Fin
                 continue
             whole = False
     if whole:
-        yield Finding("ok", "whole", f"every byte of {len(wanted)} files is as it was written")
+        yield Finding("ok", "whole", f"checksums OK ({len(wanted)} files)")
 
 
 # ------------------------------------------------------------------ a corpus
@@ -198,7 +198,9 @@ def hashes(folder: Path, wanted: dict[str, str], where: str, advice: str) -> Fin
 def corpus(folder: Folder) -> Findings:
     """The files of a corpus against its manifest, and what its counts mean for a run. (The report
     of `prepare` has the advice on its text.)"""
-    from .text.corpus import AGAIN, MANIFEST, is_unfinished, read_manifest
+    import numpy as np
+
+    from .text.corpus import AGAIN, MANIFEST, Corpus, is_unfinished, read_manifest
     from .train.monitor import GRACE_TOKENS, MAX_EPOCHS
 
     if is_unfinished(folder.path):
@@ -217,6 +219,13 @@ def corpus(folder: Folder) -> Findings:
     if found[0].level == "error":
         return
     tokens = sum(s.tokens for s in manifest.splits["train"])
+    lengths = np.concatenate(
+        [np.diff(offsets) for offsets in Corpus(folder.path, "train").documents]
+    )
+    fact = f"{len(lengths):,} training documents, median length {np.median(lengths):,.0f} tokens"
+    yield Finding("ok", "documents", fact)
+    fact = f"{tokens:,} training tokens, enough for {MAX_EPOCHS * tokens:,}"
+    yield Finding("ok", "enough", f"{fact} ({MAX_EPOCHS} epochs, more bring almost no gain)")
     if tokens < GRACE_TOKENS / MAX_EPOCHS:
         fact = f"{tokens:,} tokens to train on; models begin to use the context after "
         fact += f"{GRACE_TOKENS:,}, and repeats beyond {MAX_EPOCHS} gain next to nothing"

@@ -53,7 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "push": ("pushing:Push", "Upload a model folder to the Hugging Face Hub"),
     "finetune": (
         "finetuning.options:FinetuneConfig",
-        "Fine-tune encoders on a task with several seeds",
+        "Fine-tune encoders on a task or on your own file",
     ),
     "predict": ("finetuning.options:PredictConfig", "Apply a fine-tuned model to new texts"),
     "embed": ("finetuning.options:EmbedConfig", "Compute vectors of texts"),
@@ -61,14 +61,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "detect": ("scoring.options:DetectConfig", "Show which tokens of a text look replaced"),
     "score": (
         "scoring.options:ScoreConfig",
-        "Score how well texts fit a model (nats, higher is better)",
+        "Score texts: pseudo-log-likelihood, or log P(original) (nats, higher is better)",
     ),
     "rerank": ("scoring.options:RerankConfig", "Rerank n-best lists, with word error rates"),
     "evaluate": ("scoring.options:EvaluateConfig", "Run zero-shot tests (BLiMP)"),
     "compare": ("studies.options:CompareConfig", "Compare recipes at equal budgets"),
     "flops": ("cli:Flops", "Count the FLOPs of recipes"),
     "doctor": ("checkup:DoctorConfig", "Check a corpus, run or model"),
-    "demo": ("cli:Demo", "Run the whole path on the documentation of this Python"),
+    "demo": (
+        "cli:Demo",
+        "Run the whole path on the documentation of the installed Python packages",
+    ),
 }
 RESUMED = {"prepare", "pretrain", "finetune", "compare", "demo"}
 """Commands that resume when they are run again."""
@@ -231,7 +234,8 @@ def options_of(cls: Any, default: Any = None, heading: str = "Options") -> list[
         elif HIDDEN not in typing.get_args(kind):
             positional = POSITIONAL in typing.get_args(kind)
             word = field.name.upper() if positional else "--" + field.name.replace("_", "-")
-            said = " ".join((get_field_docstring(cls, field.name, ()) or "").split())
+            said = get_field_docstring(cls, field.name, ()) or ""
+            said = "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=- )", said))
             found.append(Option(word, kind, value, said, heading, positional))
     return found + nested
 
@@ -348,8 +352,9 @@ def overview() -> str:
     return (
         "Pre-train text encoders as discriminators, from raw text to a Hugging Face model.\n\n"
         f"usage: electrify COMMAND ...\n\n{commands}\n\n"
-        "`electrify COMMAND --help` shows the options of a command. With -q it prints warnings\n"
-        "and results only, with -v the traceback of an error. `--version` prints versions,\n"
+        "`electrify COMMAND --help` shows the options of a command. An option `--NAME true|false`\n"
+        "may be written `--NAME` or `--no-NAME`. With -q a command prints warnings and results\n"
+        "only, with -v the traceback of an error. `--version` prints versions,\n"
         "`--print-completion` the completion for bash and zsh."
     )
 
@@ -383,8 +388,8 @@ def help_of(name: str, words: list[str]) -> str:
     options = options_of(cls, default_of(cls, words).get("default"))
     everyday = EVERYDAY.get(name, set())
     needed = [o for o in options if o.positional or is_missing(o.default)]
-    usage = " ".join(f"{o.word} {value_of(o)}".rstrip() for o in needed)
-    usage = f"usage: electrify {name} {usage} [options]"
+    words_needed = (f"{o.word} {value_of(o)}".rstrip() for o in needed)
+    usage = " ".join(["usage: electrify", name, *words_needed, "[options]"])
     width = min(shutil.get_terminal_size().columns, 100)
     lines = [f"{COMMANDS[name][1]}.", "", *wrap(usage, width, subsequent_indent=TAB)]
     short = everyday and "--help-all" not in words
@@ -399,9 +404,11 @@ def help_of(name: str, words: list[str]) -> str:
         said, default = option.help, shown(option.default)
         if default:
             said = f"{re.sub(r' .default:[^]]*.', '', said)} [default: {default}]"
-        lines += wrap(
-            said, width, initial_indent=TAB, subsequent_indent=TAB, break_on_hyphens=False
-        )
+        for part in said.splitlines():  # the items of a list begin with a hyphen
+            further = TAB + "  " * part.startswith("- ")
+            lines += wrap(
+                part, width, initial_indent=TAB, subsequent_indent=further, break_on_hyphens=False
+            )
     if short:
         lines += ["", f"`electrify {name} --help-all` shows all options."]
     return "\n".join(lines)
@@ -412,7 +419,7 @@ TAB = " " * 6
 
 def value_of(option: Option) -> str:
     """The placeholder of an option's value in the help."""
-    if option.positional or option.kind is bool:
+    if option.positional:
         return ""
     end = option.word.rpartition("-")[2]
     return end.upper() if end in ("dir", "file") else metavar_of(option.kind)
@@ -483,7 +490,7 @@ class Export(Options):
     output_dir: str
     """Folder to write: new, empty, or an earlier export, which is replaced."""
     part: str = DISCRIMINATOR
-    """Network of a run: discriminator (the encoder, whatever it was trained for), generator,
+    """Network of a run: discriminator (also the encoder of `bert`, with its MLM head), generator,
     corrector or selector."""
     format: typing.Literal["hf", "onnx", "sentence-transformers"] = "hf"
     """hf: config.json, model.safetensors (float32), tokenizer files, README.md. onnx: model.onnx,
@@ -523,9 +530,9 @@ class Flops(Options):
     published: bool = False
     """Count the models that ELECTRA's authors counted (ELMo to T5-11B) instead."""
     convention: typing.Literal["paper", "hardware"] = "hardware"
-    """hardware: matrix products only, backward = 2 x forward. paper: as ELECTRA's public script
-    (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions, small
-    terms)."""
+    """hardware: matrix products only, backward = 2 x forward. paper: as ELECTRA's public FLOPs
+    script (backward = forward, one-hot embedding lookup, softmax on 15.625 % of the positions,
+    small terms)."""
     equal_to: str | None = None
     """Recipe whose total FLOPs the others match. Adds the number of steps."""
     length: Count | None = None

@@ -191,13 +191,13 @@ def held_out(texts: list[tuple[str, str]], valid_fraction: float) -> list[str]:
 
 
 def show_detection(verdicts: list[Verdict]) -> None:
-    """Prints a few sentences with the planted word in brackets, and the summary of all."""
+    """Prints a few sentences with the substituted word in brackets, and the summary of all."""
     if not verdicts:
         print("no held-out docstring begins with a sentence of plain words")
         return
     print(
-        "held-out sentences with a planted [word], and how likely it, and the most suspected other "
-        "word, is to have been replaced:"
+        "held-out sentences with a substituted [word], and how likely it, and the most suspected "
+        "other word, is to have been replaced:"
     )
     for v in verdicts[:SHOWN]:
         p = v.planted

@@ -69,27 +69,30 @@ class Model(_Chosen):
     architecture_options: dict[str, Any] = field(default_factory=dict)
     """Options of an architecture of your own, e.g. depth=2."""
     local_attention: Even = 128
-    """modernbert: tokens that a local layer sees, half of them on either side."""
+    """With --architecture modernbert: tokens that a local layer sees, half of them on either
+    side."""
     global_attn_every_n_layers: Count = 3
-    """modernbert: every n-th layer, from the lowest, attends to the whole sequence."""
+    """With --architecture modernbert: every n-th layer, from the lowest, attends to the whole
+    sequence."""
     global_rope_theta: AboveOne = 160_000.0
-    """modernbert: base of the rotary positions of global attention."""
+    """With --architecture modernbert: base of the rotary positions of global attention."""
     local_rope_theta: AboveOne = 10_000.0
-    """modernbert: base of the rotary positions of local attention."""
+    """With --architecture modernbert: base of the rotary positions of local attention."""
     global_rope_theta_schedule: dict[int, AboveOne] = field(default_factory=dict)
-    """modernbert: another global_rope_theta in phases of seq_length_schedule, by row length, e.g.
-    1024=10000. Longer rows and the exported model have global_rope_theta."""
+    """With --architecture modernbert: another global_rope_theta in phases of seq_length_schedule,
+    by row length, e.g. 1024=10000. Longer rows and the exported model have global_rope_theta."""
     extend_positions: Annotated[int, Ge(8), Le(2**20)] | None = None
-    """modernbert: read rows of up to this many tokens, more than the folder of
+    """With --architecture modernbert: read rows of up to this many tokens, more than the folder of
     --init-discriminator allows. No weight depends on it."""
     extend_rope_theta: AboveOne | None = None
-    """modernbert: global_rope_theta in place of that of the folder of --init-discriminator."""
+    """With --architecture modernbert: global_rope_theta in place of that of the folder of
+    --init-discriminator."""
     position_buckets: Even = 256
-    """deberta: buckets of relative distance on either side. Distances up to half this number have
-    one each."""
+    """With --architecture deberta: buckets of relative distance on either side. Distances up to
+    half this number have one each."""
     mask_decoder: bool = False
-    """deberta: predict masked tokens through DeBERTa's enhanced mask decoder, which runs the last
-    layer twice with absolute positions. transformers has no class for it."""
+    """With --architecture deberta: predict masked tokens through DeBERTa's enhanced mask decoder,
+    which runs the last layer twice with absolute positions. transformers has no class for it."""
     num_hidden_layers: Count
     """Layers of the discriminator."""
     hidden_size: Count
@@ -117,32 +120,33 @@ class Model(_Chosen):
     generator_intermediate_size: Count | None = None
     """Feed-forward size of the generator [default: from generator_size]."""
     generator_dropout: BelowOne | None = None
-    """Dropout and attention dropout of the generator [default: the discriminator's]. It needs tie
+    """Dropout and attention dropout of the generator [default: the discriminator's]. Needs --tie
     none, tokens or gdes. COCO-LM uses 0."""
     tie: Literal["embeddings", "none", "tokens", "all", "lower", "gdes"] = "embeddings"
     """Weights that generator and discriminator share: the embedding layer, none, the token table,
     all of the encoder (needs generator_size 1), the embedding layer and the lowest layers (lower),
     or the token table by gradient-disentangled sharing (gdes)."""
     tie_layers: Count | None = None
-    """tie lower: number of lowest layers that are shared."""
+    """With --tie lower: number of lowest layers that are shared."""
     dropout: BelowOne
     """Dropout of embeddings and of the outputs of sub-layers."""
     attention_dropout: BelowOne
     """Dropout of attention weights."""
     init: Literal["bert", "published", "local"]
     """Initialisation: bert (truncated normal, standard deviation 0.02), published (the
-    architecture's public code), local (heads attend to neighbours from the first update, which
-    shortens the plateau at the unigram loss)."""
+    architecture's public code), local (heads attend to neighbours from the first update, so the
+    loss stays for a shorter time at that of word frequencies alone)."""
     local_amplitude: Positive = 3.0
-    """init local: a quarter of the logit with which a head attends to its neighbour."""
+    """With --init local: how strongly heads attend to a neighbour at the start. The attention logit
+    of the neighbour is 4 times this number. A smaller one binds heads less to it."""
     init_scale: Literal["none", "depth"] = "none"
     """depth: divide the initial outputs of attention and feed-forward layers by the root of twice
     the number of layers."""
     init_rtd_bias: Literal["zero", "replaced"] = "zero"
-    """Initial bias of the RTD head: zero, or the log-odds of the share of chosen tokens."""
+    """Initial bias of the RTD head: zero, or the log-odds of the share of masked positions."""
     init_words: Literal["random", "cooccurrence"] = "random"
-    """Initial word embeddings: random, or computed from the co-occurrences of words in DATA, which
-    takes half a minute."""
+    """Initial word embeddings: random, or computed from the co-occurrences of words in DATA (20 s
+    for 16.8 M tokens)."""
 
     @property
     def extends(self) -> list[str]:
@@ -182,24 +186,24 @@ class Corruption(_Chosen):
     corruptor_options: dict[str, Any] = field(default_factory=dict)
     """Options of a corruptor of your own, e.g. shift=2."""
     read_outs: tuple[Count, ...] = ()
-    """mixture: generator layers after which its language models are read out, ascending and ending
-    with the last layer [default: half, three quarters and all]."""
+    """With --corruptor mixture: generator layers with an MLM head, ascending and ending with the
+    last layer [default: half, three quarters and all]."""
     mask_rate: Inside
-    """Share of the tokens of each sequence that is chosen for replacement."""
+    """Share of the positions of each sequence that is masked or replaced."""
     mask_rate_end: Inside | None = None
     """mask_rate at the end of the run, reached linearly [default: constant]. Validation uses the
     current rate, so its losses at different steps do not compare."""
     mask_mix: tuple[Share, ...] = (0.85, 0.15, 0.0)
-    """Shares of chosen tokens that the masked language model sees as [MASK], unchanged, random."""
+    """Shares of masked positions that an MLM reads as [MASK], unchanged, as a random token."""
     mask_unit: Literal["token", "word", "span"] = "token"
     """Unit of masking: tokens, whole words, or spans of 1 to span_length tokens."""
     span_length: Annotated[int, Ge(2), Le(64)] = 3
-    """mask_unit span: longest span in tokens. All lengths are equally frequent."""
+    """With --mask-unit span: longest span in tokens. All lengths are equally frequent."""
     mask_choice: Literal["uniform", "rare"] = "uniform"
-    """Probability of a token to be chosen: uniform, or proportional to minus the logarithm of its
-    frequency in the corpus."""
+    """Probability that a position is masked: uniform, or proportional to minus the logarithm of the
+    token's frequency in the corpus."""
     clean_rate: BelowOne = 0.0
-    """Share of sequences left uncorrupted. With a term weight for `sentence`, a head on [CLS]
+    """Share of sequences left uncorrupted. With a loss weight for `sentence`, a head on [CLS]
     detects corrupted sequences."""
     temperature: Positive = 1.0
     """Temperature at which the generator samples."""
@@ -209,7 +213,8 @@ class Corruption(_Chosen):
     """How the temperature moves to temperature_end. exponential: the difference is multiplied by
     exp(-u / temperature_decay) at share u of the run, as Fast-ELECTRA."""
     temperature_decay: Positive = 0.1
-    """temperature_schedule exponential: share of the run in which the difference falls to 1/e."""
+    """With --temperature-schedule exponential: share of the run in which the difference falls to
+    1/e."""
     disallow_correct: bool = False
     """Never sample the original token."""
     generator_training: Literal["joint", "frozen"] = "joint"
@@ -223,7 +228,7 @@ class Objective(_Chosen):
     CHOICE = "objective"
 
     objective: str
-    """Training objective: mlm (predict chosen tokens), rtd (detect replaced tokens, ELECTRA),
+    """Training objective: mlm (predict masked tokens), rtd (detect replaced tokens, ELECTRA),
     all_tokens (predict every token through a copy gate), corrective (rtd and predict replaced
     tokens), selective (rtd and select the original among candidates), adversarial (rtd with a
     generator rewarded for fooling it), electric (energies by noise contrast), or module:Class."""
@@ -231,32 +236,33 @@ class Objective(_Chosen):
     """Options of an objective of your own, e.g. gamma=2."""
     rtd_head: Literal["dense", "linear", "v3"] = "dense"
     """RTD head: dense (the architecture's own), linear (one layer, as COCO-LM), v3 (DeBERTaV3's,
-    which adds the state of the first token, for architecture deberta)."""
+    which adds the hidden state of the first token, for architecture deberta)."""
     loss_on: Literal["all", "chosen"] = "all"
-    """rtd: tokens that are graded."""
+    """With --objective rtd: tokens in the RTD loss, all or masked positions (chosen)."""
     correct_as_replaced: bool = False
-    """rtd: count a sampled original as replaced, as Electric."""
+    """With --objective rtd: label a sample equal to the original as replaced, as Electric."""
     copy_gate: bool = True
-    """all_tokens: mix the prediction with a copy of the input token."""
+    """With --objective all_tokens: mix the prediction with a copy of the input token."""
     correction: Literal["plain", "gate", "copy", "none"] = "plain"
-    """corrective: loss at a replaced token, c being the predicted probability of original: plain
-    (cross-entropy), gate (times 1 - c), copy (of the mixture c * copy + (1 - c) * prediction), none
-    (detection alone outside mlm_share and mlm_end_share)."""
+    """With --objective corrective: loss at a masked position, c being the predicted probability of
+    original: plain (cross-entropy), gate (times 1 - c), copy (of the mixture c * copy + (1 - c) *
+    prediction), none (detection alone outside mlm_share and mlm_end_share)."""
     mlm_share: BelowOne = 0.0
-    """corrective: share of the run, from its start, spent on masked language modelling with [MASK]
-    and without detection."""
+    """With --objective corrective: share of the run, from its start, spent on masked language
+    modelling with [MASK] and without detection."""
     mlm_end_share: BelowOne = 0.0
-    """corrective: the same for a share of the run at its end. The encoder is then exported as a
-    masked language model, with an RTD head that was last trained before."""
+    """With --objective corrective: the same for a share of the run at its end. The encoder is then
+    exported as a masked language model. Its RTD head is not trained in that last part."""
     contrast_rows: Natural = 0
-    """corrective with a term weight for `contrast`: find the crop of each sequence among those of
-    this many consecutive rows (COCO-LM)."""
+    """With --objective corrective and a loss weight for `contrast`: find the crop of each sequence
+    among those of this many consecutive rows (COCO-LM)."""
     contrast_temperature: Annotated[float, Ge(0.001), Le(1000)] = 1.0
-    """corrective: temperature of the contrast."""
+    """With --objective corrective: temperature of the contrast."""
     crop_share: Inside = 0.9
-    """corrective: share of a sequence that its crop keeps."""
+    """With --objective corrective: share of a sequence that its crop keeps."""
     candidates: Annotated[int, Ge(2), Le(64)] = 5
-    """selective: number of candidates, the original and samples of the generator."""
+    """With --objective selective: number of candidates, the original and samples of the
+    generator."""
     term_weights: dict[str, NotNegative] = field(default_factory=dict)
     """Weights of the losses, e.g. generator=1,rtd=50 [default: those of the objective]."""
 
@@ -266,7 +272,7 @@ class Data:
     """How documents become rows."""
 
     max_seq_length: Annotated[int, Ge(8)]
-    """Tokens per row, special tokens included."""
+    """Tokens per row (one or several packed sequences), special tokens included."""
     seq_length_schedule: dict[Annotated[int, Ge(8)], Inside] = field(default_factory=dict)
     """Shorter rows first, e.g. 64=0.9 for rows of 64 tokens in 90 % of the updates. `none` removes
     a recipe's schedule."""
@@ -303,8 +309,8 @@ class Train:
     """Learning-rate schedule: electra (linear decay that already runs during warm-up), the others
     after warm-up. wsd holds, then decays over the last decay_share."""
     decay_share: Annotated[float, Gt(0), Le(1)] = 0.2
-    """lr_scheduler_type wsd: share of the run, at its end, over which the learning rate decays to
-    0."""
+    """With --lr-scheduler-type wsd: share of the run, at its end, over which the learning rate
+    decays to 0."""
     warmup_steps: Natural
     """Updates until the peak learning rate."""
     generator_warmup_steps: Natural | None = None
@@ -333,7 +339,7 @@ class Train:
     """Clip all gradients by one norm, or those of the generator's own parameters by theirs and the
     rest by theirs."""
     seed: Annotated[int, Ge(0), Lt(2**63)] = 0
-    """Random seed of initial values, data order, masks, samples and dropout."""
+    """Random seed of initialisation, data order, masks, samples and dropout."""
     bf16: bool | None = None
     """Autocast to bfloat16 with float32 parameters and optimiser [default: if the device multiplies
     bfloat16 in hardware]."""
@@ -367,14 +373,14 @@ class Train:
     """If the loss or gradient of an update is not finite: stop without saving, skip the update, or
     roll back to the newest checkpoint and continue with the following batches."""
     max_non_finite: Natural = 10
-    """non_finite skip and rollback: number of such updates after which the run stops."""
+    """With --non-finite skip or rollback: number of such updates after which the run stops."""
     spike: Literal["warn", "skip", "rollback"] = "warn"
     """If the loss is spike_sigmas standard deviations above that of up to 128 earlier updates:
     warn, skip the update, or roll back."""
     spike_sigmas: Positive = 6.0
     """Size of a spike in standard deviations."""
     max_spikes: Natural = 10
-    """spike skip and rollback: number of spikes after which the run stops."""
+    """With --spike skip or rollback: number of spikes after which the run stops."""
     ddp_timeout: Positive = 1800.0
     """Seconds that a process waits for the others."""
     init_discriminator: str | None = None
@@ -386,8 +392,8 @@ class Train:
     generator_steps: Natural = 0
     """Two stages: updates of the generator alone, in RUN/generator-stage, before the max_steps."""
     discriminator_start: Literal["generator", "random"] = "generator"
-    """generator_steps: start the discriminator from the generator's weights (needs equal shapes) or
-    at random."""
+    """With --generator-steps: start the discriminator from the generator's weights (needs equal
+    shapes) or at random."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -238,7 +238,7 @@ def test_summary_by_hand():
     # Guessing: 1/4 + 1/3 + 1/2 = 1.08; medians of .5 .2 .3 and of .1 .2 .3 .1 .3 .3.
     text = summary([caught, missed, tie])
     assert "1 of 3 sentences (guessing: 1)" in text
-    assert "30.0% for planted words, 25.0% for the others" in text
+    assert "30.0% for substituted words, 25.0% for the others" in text
 
 
 # ------------------------------------------------------------------ minimal pairs

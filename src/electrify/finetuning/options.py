@@ -77,10 +77,11 @@ class FinetuneSettings(Options):
     """How each run goes."""
 
     protocol: Literal["electrify", "published"] = "electrify"
-    """electrify's own protocol, or that of ELECTRA's public code, for scores."""
+    """electrify's own protocol, or that of ELECTRA's public code, for scores. published has the
+    same default learning rate for tags as for texts."""
     learning_rate: Positive | None = None
-    """Peak learning rate of the head [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5.
-    For tags up to width 128 3e-3, except under --protocol published]."""
+    """Peak learning rate, that of the head. Layers below it get less (layer-wise decay)
+    [default: 3e-4 up to width 256, 1e-4 below 1024, then 5e-5. For tags up to width 128 3e-3]."""
     layerwise_lr_decay: Positive | None = None
     """Learning rate of each layer as a share of that of the layer above. 1 disables it [default:
     0.8, from width 1024 0.9]."""
@@ -89,16 +90,16 @@ class FinetuneSettings(Options):
     per_device_train_batch_size: Count = 32
     """Examples per update."""
     num_train_epochs: Positive | None = None
-    """Epochs [default: the task's, which is 3, for STS-B and RTE 10, SQuAD 2, BabyLM 10 and 30, and
-    more for small data sets (--min-train-steps)]."""
+    """Epochs [default: 3, STS-B and RTE 10, SQuAD 2, BabyLM 10 or 30, and for tags and your own
+    files more, until 1,000 updates, at most 50]."""
     min_train_steps: Natural | None = None
-    """Fewest updates, for which a small data set is repeated [default: 1000 for tags and own files,
-    0 otherwise and under --protocol published]."""
+    """Minimum number of updates. A smaller data set is repeated, at most 50 times [default: 1000
+    for tags and your own files, 0 otherwise and under --protocol published]."""
     load_best_model_at_end: bool = False
     """Hold out a tenth of the training examples and keep the weights of the evaluation that is best
     on it by the first metric."""
     early_stopping_patience: Count | None = None
-    """--load-best-model-at-end: stop after this many evaluations without improvement."""
+    """With --load-best-model-at-end: stop after this many evaluations without improvement."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: weight classes by their inverse frequency (classification and tagging)."""
     warmup_ratio: BelowOne = 0.1
@@ -107,15 +108,15 @@ class FinetuneSettings(Options):
     """Tokens per sequence [default: 128, tagging 256, questions and BabyLM 512, at most the model's
     maximum]. Longer texts are truncated, longer sentences and contexts read in windows."""
     max_train_samples: Count | None = None
-    """Train on this many examples, drawn by the seed."""
+    """Train on this many examples, sampled by the seed."""
     dropout: BelowOne | None = None
     """Dropout of the head [default: the model's, under --protocol published 0.1 for texts and 0 for
     words and answers]."""
     bf16: Literal["auto", "true", "false"] = "auto"
     """Compute in bfloat16 with float32 weights. auto: if the processor has instructions for it."""
     frozen_encoder: Literal["none", "last", "last4", "all"] = "none"
-    """Linear probe: freeze the encoder and train a head on the states of its last layer, its last
-    four, or all."""
+    """Linear probe: freeze the encoder and train a head on the hidden states of its last layer, its
+    last four, or all."""
     eval_steps: Count | None = None
     """Updates between evaluations [default: each epoch, every second one of 10]."""
     device: str = "auto"
@@ -147,7 +148,7 @@ class FinetuneConfig(Options):
     validation_file: str | None = None
     """Your validation examples, in the same columns."""
     validation_fraction: Inside | None = None
-    """Share of the training examples for validation, drawn by --seed and stratified. Equal texts
+    """Share of the training examples for validation, sampled by --seed, stratified. Equal texts
     stay in one part [default: 0.2 without --validation-file]."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
@@ -155,8 +156,8 @@ class FinetuneConfig(Options):
     """Column of the text, by name or number [default: text, sentence, sentence1, content, document,
     sequence, seq, smiles, code, review, utterance, tweet or body]."""
     pair_column: str | None = None
-    """Column of the second text [default: the one that belongs to that of the text: sentence2,
-    hypothesis, passage, text_pair, ...]."""
+    """Column of the second text [default: by the name of the text column: sentence1 -> sentence2,
+    text -> text_pair, ...]."""
     label_column: str | None = None
     """Column of the label, by name or number [default: label, labels, category, class, target,
     intent, sentiment, gold_label or label_text]. Several columns are one class each, with 0, 1 or
@@ -167,18 +168,18 @@ class FinetuneConfig(Options):
     """Kind of your examples. auto: lists of labels are multilabel, decimal numbers regression,
     words and whole numbers classification."""
     metrics: tuple[str, ...] = ()
-    """Metrics of your texts: accuracy, balanced_accuracy, matthews, f1, macro_f1, micro_f1,
-    roc_auc, pr_auc, ece, pearson, spearman. The first selects models [default: by the kind of
+    """Metrics for your own file: accuracy, balanced_accuracy, matthews, f1, macro_f1, micro_f1,
+    roc_auc, pr_auc, ece, pearson, spearman. The first one ranks models [default: by the kind of
     labels]."""
     seeds: Count = 1
     """Runs of each model on each task. Comparisons need at least 5."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """First seed."""
     random_baseline: bool = False
-    """Run every model also with random weights."""
+    """Also run every model with random weights."""
     corpus: str | None = None
-    """--random-baseline: prepared corpus of the models' runs. Adds the initial values of each run
-    that began with word vectors of its corpus (init_words)."""
+    """With --random-baseline: prepared corpus of the models' runs. Adds the initialisation of each
+    run that began with word vectors of its corpus (init_words)."""
     baselines: bool | None = None
     """Add baselines without an encoder (majority class, TF-IDF, word overlap), and as a first look
     a linear layer on the frozen encoder [default: for your own texts and tags, if scikit-learn is
@@ -285,21 +286,18 @@ class OnNewTexts(Options):
     """What `predict`, `embed` and `score` have in common."""
 
     model: Positional[str]
-    """Model, by its folder, that of a run or of `finetune`, or a Hub id."""
+    """Run, folder (of `finetune`, too) or Hub id."""
     files: Positional[tuple[str, ...]]
     """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna,
-    ffn), smi. All but parquet may be compressed. `predict` alone also reads columns of words
-    (conll, conllu, txt) and SQuAD's json."""
+    ffn), smi. All but parquet may be compressed."""
     header: bool = True
     """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     text_column: str | None = None
-    """Column of the text [default: one that finetune knows by name]."""
+    """Column of the text [default: by its name, as in `finetune`]."""
     overwrite: bool = False
     """Replace an existing output file."""
     max_seq_length: Annotated[int, Ge(16)] | None = None
-    """Tokens per text [default: of predict that of the model's fine-tuning, of embed the model's
-    maximum, at most 512, of score its maximum]. predict and embed truncate longer texts. score, and
-    predict for tags and questions, read them in windows."""
+    """Tokens per window [default: the model's maximum]. Longer texts are read in windows."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     threads: str = "auto"
@@ -317,7 +315,7 @@ class OnNewTexts(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ToRows(OnNewTexts):
-    """What `predict` and `score` have in common: a row of output for each text."""
+    """What `predict` and `score` have in common: a line of output for each text."""
 
     output_file: str | None = None
     """Results as csv, tsv or jsonl, with the columns of the input [default: standard output, as
@@ -333,8 +331,17 @@ class ToRows(OnNewTexts):
 class PredictConfig(ToRows):
     """Which fine-tuned model predicts what, and where the predictions go."""
 
+    model: Positional[str]
+    """Folder that `finetune` wrote, a fine-tuned model, or a Hub id of one."""
+    files: Positional[tuple[str, ...]]
+    """Texts: txt (one per line), csv, tsv (no quoting), jsonl, parquet, fasta (fa, faa, fna, ffn),
+    smi, all but parquet also compressed. For taggers also columns of words (conll, conllu, txt),
+    for questions SQuAD's json."""
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per text [default: the length used in fine-tuning]. Longer texts are truncated, for
+    tags and questions read in windows."""
     pair_column: str | None = None
-    """Column of the second text [default: as of finetune, if the model was trained on pairs]."""
+    """Column of the second text [default: for a model trained on pairs as in `finetune`]."""
     probabilities: bool = False
     """Write the probability of every label."""
     threshold: Inside | None = None
@@ -358,10 +365,12 @@ class PredictConfig(ToRows):
 class EmbedConfig(OnNewTexts):
     """Which model makes vectors of which texts, and where they go."""
 
+    max_seq_length: Annotated[int, Ge(16)] | None = None
+    """Tokens per text [default: the model's maximum, at most 512]. Longer texts are truncated."""
     output_file: str
-    """Vectors as npy (float32, a row per text) or parquet (with the columns of the input)."""
+    """Vectors as npy (float32, [texts, size]) or parquet (with the columns of the input)."""
     pooling: Literal["mean", "cls"] = "mean"
-    """Mean of all states of a text, or the state of the class token."""
+    """Mean of all hidden states of a text, or the hidden state of the class token."""
     center: str | None = None
     """File of texts whose mean vector is subtracted. The vectors of discriminators lie close
     together (cosines of 0.78 to 0.97 for unrelated texts) without centring."""

@@ -75,12 +75,12 @@ class EvaluateConfig(Options):
     task: Literal["blimp"] = "blimp"
     """blimp: score the grammatical sentence of a minimal pair higher."""
     data_dir: str
-    """Folder of BLiMP's jsonl files, or the one that has it as blimp/. Files in its supplement/ are
+    """Folder of BLiMP's jsonl files, or a folder with a subfolder blimp/. Files in supplement/ are
     reported separately. Also the BabyLM challenge's evaluation data."""
     output_dir: str | None = None
     """Folder for blimp.json and blimp.md [default: the table is only printed]."""
     max_eval_samples: Count | None = None
-    """Use the first pairs of each paradigm, this many."""
+    """Use the first N pairs of each paradigm."""
     batch_tokens: Count = 8192
     """Tokens per forward pass, padding included."""
     architecture: str | None = None
@@ -107,10 +107,12 @@ class EvaluateConfig(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig(ToRows):
-    """Which texts are scored by which model, and where the scores go. The model needs its
-    pre-training head. The score is the pseudo-log-likelihood of a masked language model,
-    log P(original) of a discriminator, minus the energy of electric."""
+    """Which texts are scored by which model, and where the scores go."""
 
+    model: Positional[str]
+    """Run, folder or Hub id with its pre-training head. An MLM head gives a pseudo-log-likelihood.
+    An RTD head gives the sum of log P(original) over the tokens, which is no likelihood of the
+    text. `electric` gives minus its energy."""
     per_token: bool = False
     """Write the tokens and the score of each."""
     batch_tokens: Count = 8192
@@ -137,12 +139,11 @@ class RerankConfig(Options):
     """JSON lines, one list each: hypotheses (texts, the best first; with scores, or objects with
     text and score) and, if known, reference."""
     tune_file: str | None = None
-    """Other lists, with references: weight and length bonus are those with the fewest word errors
-    here."""
+    """Lists with references on which weight and length bonus are tuned (fewest word errors)."""
     weight: NotNegative | None = None
-    """What the model's score is multiplied by, before it is added to that of the first pass."""
+    """Weight of the model's score in the sum with the first-pass score."""
     length_bonus: float = 0.0
-    """Added for each word."""
+    """Number added to the score for each word."""
     output_file: str | None = None
     """The lists as jsonl, with the chosen text as `reranked` [default: the texts are printed]."""
     overwrite: bool = False

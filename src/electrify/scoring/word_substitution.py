@@ -106,15 +106,15 @@ def judge(discriminator: str, planted: list[Planted]) -> list[Verdict]:
 
 
 def summary(verdicts: list[Verdict]) -> str:
-    """How often the planted word is suspected most, and what guessing would give."""
+    """How often the substituted word is suspected most, and what guessing would give."""
     caught = sum(v.caught for v in verdicts)
     chance = sum(1 / (1 + len(v.others)) for v in verdicts)
     wrong = statistics.median(v.wrong for v in verdicts)
     other = statistics.median(x for v in verdicts for x in v.others)
     return (
-        f"the planted word is the most suspected one in {caught} of {len(verdicts)} sentences "
+        f"the substituted word is the most suspected one in {caught} of {len(verdicts)} sentences "
         f"(guessing: {chance:.0f}); "
-        f"median probability {wrong:.1%} for planted words, {other:.1%} for the others"
+        f"median probability {wrong:.1%} for substituted words, {other:.1%} for the others"
     )
 
 

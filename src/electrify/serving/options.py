@@ -26,9 +26,9 @@ class ServeConfig(Options):
     port: Annotated[int, Ge(0), Le(65535)] = 8000
     """Port to listen on. 0 takes a free one, which is printed."""
     max_characters: Count = 20_000
-    """Characters of a request, and of requests that are computed together."""
+    """Maximum number of characters per request, and per batch."""
     max_batch: Count = 64
-    """Texts of a request, and of requests that are computed together."""
+    """Maximum number of texts per request, and per batch."""
     max_waiting: Count = 128
     """Requests that are accepted and not yet answered. One client address has at most half."""
     timeout: Positive = 30.0

@@ -49,16 +49,19 @@ class CompareConfig(Options):
     """How FLOPs are counted, see `electrify flops`."""
     baselines: bool = True
     """Also measure the first recipe untrained, untrained with word embeddings from co-occurrence,
-    and the tasks without an encoder."""
+    and baselines without an encoder (TF-IDF, word overlap)."""
     tasks: tuple[str, ...] = ()
-    """Tasks of `electrify finetune`, fine-tuned [default: those of the score]. NAME:frozen,
-    :frozen-last4 and :frozen-all are linear probes on one layer, four or all. stsb:cosine needs no
-    training, stsb:cosine-best takes the best layer. blimp, supplement and planted (word
-    substitution in the validation text) are zero-shot, with :mlm by the masked language model of a
-    run, with :best by that one where there is one."""
+    """Tasks [default: those of the summary score]:
+    - NAME: a task of `electrify finetune`, fine-tuned
+    - NAME:frozen, NAME:frozen-last4, NAME:frozen-all: linear probe on the last layer, four, or all
+    - stsb:cosine, stsb:cosine-best: cosines of the last layer, or of the best one
+    - blimp, supplement: minimal pairs, zero-shot
+    - planted: word-substitution test on the validation text, zero-shot
+    - blimp:mlm (and supplement, planted): scored by the MLM head of a run
+    - blimp:best (and supplement, planted): by its MLM head if there is one, else by its RTD head"""
     score_file: str | None = None
-    """YAML file with the families, ceilings and floors of the score that decides [default: the
-    declared one if all of its tasks are measured, otherwise the mean rank]."""
+    """YAML file that defines the summary score [default: the shipped one if all of its tasks are
+    measured, otherwise the mean rank]."""
     data_dir: str | None = None
     """Folder with the tasks' folders, itself or in glue, tagging, squad, babylm and blimp."""
     task_seeds: Seeds = 3
@@ -66,7 +69,8 @@ class CompareConfig(Options):
     max_train_samples: Count | None = None
     """Fine-tune on this many examples."""
     max_eval_samples: Count | None = None
-    """Pairs of each paradigm of blimp and supplement, or of planted (at most 500)."""
+    """Use the first N pairs of each paradigm of blimp and supplement, N of planted (at most
+    500)."""
     output_dir: str
     """Folder of study.yaml, results.jsonl, the report and the runs. The same command resumes
     there."""

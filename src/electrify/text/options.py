@@ -37,28 +37,29 @@ class PrepareConfig(Options):
     one, by folder or Hub id."""
     pre_tokenizer: Literal["auto", "whitespace", "none", "chunks"] = "auto"
     """Boundaries that no token of a trained tokenizer may cross: auto (words), whitespace, none
-    (every 64th character), chunks (every chunk_length characters, with tokenizer character
-    k-mers)."""
+    (every 64th character), chunks (every chunk_length characters. With --tokenizer character
+    the chunks are k-mers)."""
     chunk_length: Annotated[int, Ge(2), Le(64)] | None = None
-    """pre_tokenizer chunks: characters per chunk."""
+    """With --pre-tokenizer chunks: characters per chunk."""
     vocab_size: Annotated[int, Ge(32), Le(MAX_VOCABULARY)] = 30522
     """Size of a trained vocabulary, special tokens included."""
     lowercase: bool = True
     """Lower-case the text in a trained tokenizer."""
     strip_accents: bool | None = None
-    """Remove accents in a trained tokenizer [default: as lowercase, but not where more than 1 % of
-    the words have one]."""
+    """Remove accents in a trained tokenizer [default: on if --lowercase, off if more than 1 % of
+    the words have accents]."""
     min_frequency: Natural = 2
     """Frequency below which a trained tokenizer ignores a token. unigram does not use it."""
     tokenizer_sample_mb: Annotated[int, Ge(1), Le(1 << 20)] = 100
     """Text in MB on which a tokenizer is trained, chosen by hash. It bounds the memory."""
     document_boundary: Literal["auto", "blank-line", "line", "file"] = "auto"
-    """End of a document in txt and md: auto is blank-line for txt and file for md. Rows of tables,
-    fasta and smi are always documents."""
+    """End of a document in txt and md: auto is blank-line for txt and file for md. One blank line
+    (also of spaces, also with CRLF) ends a document. Each row of a table, fasta or smi file is
+    one."""
     text_column: str = "text"
     """Column of the text, by name or number from 0 [default: text, or another common name]."""
     header: bool = True
-    """Whether the first line of a .csv or .tsv names its columns."""
+    """The first line of a csv or tsv names the columns. Otherwise they are numbers from 0."""
     dataset_split: str = "train"
     """Split of a hub: data set."""
     encoding_errors: Literal["strict", "replace", "skip"] = "strict"
@@ -68,7 +69,7 @@ class PrepareConfig(Options):
     valid_fraction: BelowOne = 0.01
     """Share of documents in the validation set, chosen by the hash of their text."""
     allow_unk: bool = False
-    """Accept a tokenizer to which more than a tenth of the characters is unknown."""
+    """Accept a tokenizer that maps over 10 % of the characters to [UNK]."""
     max_documents: Count | None = None
     """Stop after this many documents."""
     shard_mb: Annotated[int, Ge(1), Le(1 << 20)] = 256

@@ -30,14 +30,14 @@ class Pretrain(Options):
     """Folder of the run. The same command resumes there."""
     recipe: str = DEFAULT_RECIPE
     """Name of a shipped recipe (see `electrify recipes`), a .yaml file of your own, or auto: the
-    one for --flops or --train-minutes, of those measured. Flags override the recipe."""
+    best measured recipe for the budget of --flops or --train-minutes. Flags override the recipe."""
     resume: Literal["auto", "never", "must"] = "auto"
     """Resume from the newest checkpoint if there is one, never, or fail if there is none."""
     train_minutes: Positive | None = None
     """Train for about this many minutes (measures throughput, then sets --max-steps)."""
     flops: Positive | None = None
-    """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core makes about 1e14 in ten
-    minutes."""
+    """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
+    1e14 in ten minutes, one without takes longer."""
     fields: Recipe
     given: Suppress[tuple[str, ...]] = ()
 
