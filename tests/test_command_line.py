@@ -1,7 +1,5 @@
 """The command line from outside: mistakes that people make, spellings of flags, help, statuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -116,9 +114,6 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert (other.chunk_length, other.pre_tokenizer) == (None, "auto")
 
 
-# ------------------------------------------------------------------ help
-
-
 def help_of(*words: str, columns: int = 80) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(columns))
@@ -160,9 +155,6 @@ def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
     assert set(cli.COMMANDS) <= set(done.stdout.split())
     spent = ended.children_user + ended.children_system
     assert spent - began.children_user - began.children_system < 1.0
-
-
-# ------------------------------------------------------------------ statuses
 
 
 @pytest.mark.parametrize(

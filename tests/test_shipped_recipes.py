@@ -1,8 +1,6 @@
 """Shipped recipes: their values are pinned, published numbers are the papers', costs are the count,
 and what a file, a flag or a change after a colon makes of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
@@ -90,9 +88,6 @@ def test_the_table_of_recipes() -> None:
     assert {len(row) for row in rows} == {len(head)}
     tiny = next(row for row in rows if row[0] == "electra-tiny")
     assert tiny[1:4] == ["4", "128", "4,765,952"]
-
-
-# ------------------------------------------------------------------ files, flags, changes
 
 
 def test_a_file_states_what_differs(tmp_path: Path) -> None:

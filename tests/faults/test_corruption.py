@@ -1,7 +1,5 @@
 """Random corruptions of checkpoints and prepared data: none is believed."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,8 +1,6 @@
 """Every verb under SIGHUP and SIGTERM, in the middle of its work: the right status, one sentence,
 nothing half-written."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass
 from itertools import product

@@ -1,8 +1,6 @@
 """A run that is stopped or killed in the middle of its work, then the same command again: what an
 undisturbed run leaves, to the byte."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 from itertools import product

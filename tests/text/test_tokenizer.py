@@ -1,8 +1,6 @@
 """Tokenizers as folders: the same in every library that loads them; special tokens stand where
 they belong and not in texts."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Workers: order, errors, that none outlives its parent, and that a Ray cluster changes nothing."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import subprocess
@@ -107,9 +105,6 @@ def test_workers_load_neither_torch_nor_transformers() -> None:
     )
     words = [sys.executable, "-c", code]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "set()\n"
-
-
-# ------------------------------------------------------------------ Ray
 
 
 class Pretended:

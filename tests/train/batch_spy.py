@@ -1,8 +1,6 @@
 """`electrify`, writing down which rows each process trains on: python batch_spy.py FILE WORDS...
 Used by test_distributed.py."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

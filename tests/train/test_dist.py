@@ -1,7 +1,5 @@
 """Two real processes with gloo, and one without anything."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -16,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as td
 
-from electrify.train import dist, machine
+from electrify.train import machine
 from electrify.train.rendezvous import agree
 
 CPU = torch.device("cpu")
@@ -140,19 +138,6 @@ def test_two_processes_give_the_same_answers(answers: list[dict[str, Any]]) -> N
     ]
 
 
-def test_alone_everything_is_a_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    assert dist.start(CPU, timeout_s=60.0) == dist.World(rank=0, size=1, device=CPU)
-    assert not torch.distributed.is_initialized()
-    x = torch.tensor([1.0, 2.0])
-    dist.sum_across([x])
-    assert x.tolist() == [1.0, 2.0]
-    assert [dist.any_across(False), dist.any_across(True)] == [False, True]
-    dist.same_across("x", what="corpus")
-    dist.stop()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
@@ -163,9 +148,6 @@ def test_every_update_is_averaged_in_the_same_way(tmp_path: Path) -> None:
     assert "Warning" not in err
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     assert len({digest for of_rank in found for digest in of_rank}) == 1
-
-
-# ------------------------------------------------------------------ processes that meet
 
 
 @pytest.fixture
@@ -186,14 +168,6 @@ def test_all_agree_on_a_new_name_every_time(store: td.Store, size: int) -> None:
             assert len(found) == 1
             names += found
     assert len(set(names)) == 4
-
-
-# ------------------------------------------------------------------ the machine
-
-
-def test_pick_device() -> None:
-    assert machine.pick_device("cpu") == CPU
-    assert machine.pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def test_describe_says_what_a_result_depends_on_and_not_where_it_ran() -> None:

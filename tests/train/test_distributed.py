@@ -1,8 +1,6 @@
 """Any number of processes and any cut of the batch train on the same rows with the same draws, and
 reach the same numbers but for rounding."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

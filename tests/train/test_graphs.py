@@ -1,8 +1,6 @@
 """Updates that are replayed on the same memory, as a CUDA graph is, against the loop: bit for bit,
 on a CPU whose recorder (recorded.py) takes the graph's place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
