@@ -85,7 +85,10 @@ def resolved(*words: str) -> Any:
             "term_weights",
             {"generator": 1, "rtd": 20},
         ),
-        ("--max-steps 5 --max-steps 6", "train", "max_steps", 6),
+        ("--max-steps 5 --max-steps 1e5", "train", "max_steps", 100_000),
+        (f"--seed {2**63 - 1}", "train", "seed", 2**63 - 1),
+        ("--tie none --report-to none", "train", "report_to", ("none",)),
+        ("--threads 2 --init-generator none", "train", "threads", "2"),
     ],
 )
 def test_spellings_of_flags(words: str, section: str, field: str, value: Any) -> None:

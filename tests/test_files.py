@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and a folder has one writer and is ours."""
 
+import io
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from electrify import progress
 from electrify.cores import OWN_CHOICES, SPINS
 from electrify.errors import UserError
 from electrify.files import LOCK, claim, read_json, write, written
-from electrify.progress import Progress
+from electrify.progress import Progress, say
 from small import environment, files_of_at_most
 
 MARK = "run.json"
@@ -110,6 +111,21 @@ def test_plain_lines_come_every_few_seconds(monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "reading: 20/100 MB, 1.67 MB/s, 48 s left, loss 1.5"
     assert len(lines) == 3
+
+
+def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(4, title="steps", unit="steps") as bar:
+        bar.advance(2, note="loss 2.5")
+        say("saved [checkpoint-2]")
+    assert "saved [checkpoint-2]\n" in terminal.getvalue()
+    assert "2/4 steps" in terminal.getvalue()
+    assert not progress._live
 
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told

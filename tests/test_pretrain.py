@@ -216,22 +216,6 @@ def test_init_from_the_folders_of_a_run(capsys, small_data, finished, tmp_path):
     )
 
 
-def test_a_run_continues_without_the_folders_that_it_started_from(
-    small_data, finished, tmp_path, without_exports
-):
-    """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody
-    stopped."""
-    for part in ("discriminator", "generator"):
-        shutil.copytree(finished / part, tmp_path / part)
-    halves = {f"init_{part}": tmp_path / part for part in ("discriminator", "generator")}
-    assert pretrain(small_data, tmp_path / "whole", **halves) == 0
-    assert pretrain(small_data, tmp_path / "run", **halves, max_minutes=1e-4) == 75
-    for part in ("discriminator", "generator"):
-        shutil.rmtree(tmp_path / part)
-    assert pretrain(small_data, tmp_path / "run", **halves) == 0
-    assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
-
-
 @pytest.mark.parametrize("there", [1, 3])
 def test_init_from_a_folder_with_other_segments(there, small_data, finished, tmp_path):
     """The recipe has texts of two segments: a second one starts as the first, a third is left

@@ -122,28 +122,6 @@ def test_another_corruptor_and_architecture_begin_with_their_own_options() -> No
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "value"),
-    [
-        ("max_steps", "1e5", 100_000),
-        ("seed", str(2**63 - 1), 2**63 - 1),
-        ("mask_mix", "1,0,0", (1.0, 0.0, 0.0)),
-        ("seq_length_schedule", "32=0.9", {32: 0.9}),
-        ("seq_length_schedule", "none", {}),
-        ("save_total_limit", "none", None),
-        ("bf16", "false", False),
-        ("tie", "none", "none"),
-        ("report_to", "none", ("none",)),
-        ("threads", "2", "2"),
-        ("init_generator", "none", None),
-        ("term_weights", "generator=1,rtd=20", {"generator": 1.0, "rtd": 20.0}),
-    ],
-)
-def test_text_is_read_by_the_type_of_its_field(field: str, text: str, value: Any) -> None:
-    recipe = r.override(r.load("electra-tiny"), {field: text})
-    assert r.values_of(recipe)[field] == value
-
-
-@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("max_steps", True),

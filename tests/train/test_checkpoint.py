@@ -110,3 +110,11 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     (path / name).unlink()
     with pytest.raises(UserError, match=f"{name} No such file"):
         checkpoint.load(path)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"sha256": "0", "files": []}', "\0"])
+def test_a_foreign_state_is_damage(tmp_path: Path, text: str) -> None:
+    path = save(tmp_path, 2)
+    (path / "state.json").write_text(text)
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load(path)
