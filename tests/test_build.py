@@ -5,14 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from batches import (
-    SPECIAL,
-    VOCAB,
-    built,
-    draws_of,
-    ragged_batch,
-    terms_of,
-)
+from batches import SPECIAL, VOCAB, built, draws_of, ragged_batch, terms_of
 from electrify.build import Built, discriminator_shape, generator_shape
 from electrify.model.shape import Shape
 from electrify.objectives.electra import Electra
@@ -142,12 +135,7 @@ def test_recipe_numbers_arrive() -> None:
         corruptor.mask.mix,
         corruptor.mask.mask_id,
         corruptor.sampling.temperature,
-    ) == (
-        0.3,
-        (0.7, 0.2, 0.1),
-        SPECIAL.mask,
-        1.5,
-    )
+    ) == (0.3, (0.7, 0.2, 0.1), SPECIAL.mask, 1.5)
     for half in b.exports.values():
         assert half.encoder.embeddings.dropout == 0.1
         assert half.encoder.contexts.dropout == 0.2

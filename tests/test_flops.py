@@ -9,13 +9,7 @@ from batches import TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, uncounted
 from electrify.build import Built
 from electrify.cli import main
-from electrify.flop_counts import (
-    Convention,
-    outline,
-    passes_flops,
-    published,
-    recipe_flops,
-)
+from electrify.flop_counts import Convention, outline, passes_flops, published, recipe_flops
 from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, Measured, Pass, binary_flops
 from electrify.recipe import Recipe, load, names, override

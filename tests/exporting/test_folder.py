@@ -7,16 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from runs import (
-    MLM,
-    RTD,
-    SPECIAL,
-    WORDS,
-    export_run,
-    random_built,
-    with_model,
-    write_run,
-)
+from runs import MLM, RTD, SPECIAL, WORDS, export_run, random_built, with_model, write_run
 from safetensors import safe_open
 from transformers import AutoModel, AutoTokenizer, ElectraForPreTraining, pipeline
 

@@ -11,13 +11,7 @@ from electrify import cli
 from electrify.build import Vocabulary, build
 from electrify.recipe import load, override
 from electrify.tokens import SpecialIds
-from small import (
-    mistake,
-    model_files,
-    pretrain_words,
-    records,
-    run,
-)
+from small import mistake, model_files, pretrain_words, records, run
 
 HERE = Path(__file__).parent
 MARGIN = {"objective": "toy_objective:Margin"}

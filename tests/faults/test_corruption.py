@@ -66,10 +66,7 @@ def is_same_json(spoilt: bytes, whole: bytes) -> bool:
 
 
 def believed(
-    folder: Path,
-    names: list[str],
-    opens: Callable[[Path], None],
-    chance: random.Random,
+    folder: Path, names: list[str], opens: Callable[[Path], None], chance: random.Random
 ) -> list[str]:
     """The corruptions that were not noticed. Each is undone before the next."""
     silent = []

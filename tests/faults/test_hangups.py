@@ -7,22 +7,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from breaking import (
-    SAVED,
-    SERVER,
-    Broken,
-    _main,
-    at_call,
-    core,
-    prepare_words,
-    run,
-)
+from breaking import SAVED, SERVER, Broken, _main, at_call, core, prepare_words, run
 
-from small import (
-    listing,
-    pretrain_words,
-    write_text,
-)
+from small import listing, pretrain_words, write_text
 
 AGAIN = "Run the same command again to resume"
 

@@ -10,15 +10,7 @@ import psutil
 import pytest
 from breaking import KILLED, SAVED, SHORT, UPDATE, VARIABLE, begin, core, run
 
-from small import (
-    Process,
-    electrify,
-    model_files,
-    pretrain_words,
-    records,
-    same_ending,
-    steps_of,
-)
+from small import Process, electrify, model_files, pretrain_words, records, same_ending, steps_of
 
 SIGNALS = ("term", "int", "usr1", "hup")
 # Where a run of SHORT is met, and the checkpoints that it then leaves.

@@ -206,11 +206,7 @@ def test_text_without_words_is_refused(kind: str, splitting: Splitting, tmp_path
         words_by_edges(kind, splitting, "CC", tmp_path)
 
 
-SAME = {
-    "wordpiece": "e1db398b239c8fca",
-    "bpe": "ca9332afe62d44e5",
-    "unigram": "1bde76ad04feb533",
-}
+SAME = {"wordpiece": "e1db398b239c8fca", "bpe": "ca9332afe62d44e5", "unigram": "1bde76ad04feb533"}
 
 
 @pytest.mark.parametrize("kind", SAME)

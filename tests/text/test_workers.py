@@ -46,11 +46,7 @@ def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> No
     [
         (13, UserError, "^thirteen is bad$"),
         (14, ZeroDivisionError, "our fault"),
-        (
-            15,
-            UserError,
-            "a worker process ended by itself .* fewer --workers",
-        ),
+        (15, UserError, "a worker process ended by itself .* fewer --workers"),
     ],
 )
 @pytest.mark.timeout(120)

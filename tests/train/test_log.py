@@ -97,14 +97,7 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path, every, saved,
 
 
 @pytest.mark.parametrize(
-    "torn",
-    [
-        b'{"kind": "train", "st',
-        b"\x00\x00\x00\x00",
-        b"\xff\xfe\n",
-        b"[1]\n",
-        b"\n",
-    ],
+    "torn", [b'{"kind": "train", "st', b"\x00\x00\x00\x00", b"\xff\xfe\n", b"[1]\n", b"\n"]
 )
 def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
     with open_log(tmp_path) as log:

@@ -11,13 +11,7 @@ from electrify.recipe import load, override
 from electrify.rules import check
 from electrify.train import meter
 from electrify.train.meter import Meter
-from electrify.train.monitor import (
-    GRACE_TOKENS,
-    MAX_EPOCHS,
-    Monitor,
-    monitor_of,
-    spared_share,
-)
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, monitor_of, spared_share
 
 LATE = 10 * GRACE_TOKENS
 

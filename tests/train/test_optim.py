@@ -10,13 +10,7 @@ from torch import Tensor, nn
 
 from batches import built
 from electrify.recipe import Recipe, load, override
-from electrify.train.optim import (
-    ElectraAdam,
-    clip,
-    clip_groups,
-    factor,
-    parameter_groups,
-)
+from electrify.train.optim import ElectraAdam, clip, clip_groups, factor, parameter_groups
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
 

@@ -36,11 +36,7 @@ MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
         ("bert-tiny", {}),
         (
             "corrective-tiny",
-            {
-                "mlm_share": 0.3,
-                "batch_size_schedule": {8: 0.5},
-                "seq_length_schedule": {16: 0.7},
-            },
+            {"mlm_share": 0.3, "batch_size_schedule": {8: 0.5}, "seq_length_schedule": {16: 0.7}},
         ),
     ],
 )
@@ -71,10 +67,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(name, fields):
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"batch_size_schedule": {2: 0.5}} | MOVING,
-        {"max_steps": 13, "mlm_end_share": 0.3} | MOVING,
-    ],
+    [{"batch_size_schedule": {2: 0.5}} | MOVING, {"max_steps": 13, "mlm_end_share": 0.3} | MOVING],
     ids=str,
 )
 def test_the_plan_and_the_log_count_alike(small_data, tmp_path, fields):

@@ -14,15 +14,7 @@ from spoiled import spoil
 
 from electrify import cli
 from electrify.train import METRICS, log
-from small import (
-    TORCHRUN,
-    Process,
-    pretrain_words,
-    records,
-    same_ending,
-    same_numbers,
-    steps_of,
-)
+from small import TORCHRUN, Process, pretrain_words, records, same_ending, same_numbers, steps_of
 
 MANY = Path(__file__).with_name("many_runs.py")
 SHARDED = {"fsdp": "full_shard"}
