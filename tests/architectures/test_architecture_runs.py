@@ -29,11 +29,11 @@ WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 # One of each class of objectives and corruptors. Some are quick, the others run with the slow ones.
 QUICK: dict[str, dict[str, Any]] = {
     "corrective": {"tie": "gdes"},
-    "electric": {"generator_size": 1.0},
     "teams": WIDE | {"tie_layers": 1},
 }
 SLOW: dict[str, dict[str, Any]] = {
     "bert": {},
+    "electric": {"generator_size": 1.0},
     "adversarial": {"tie": "none"},
     "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 2, "read_outs": "1,2"},
     "all-tokens-mlm": WIDE,

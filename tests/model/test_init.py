@@ -124,6 +124,16 @@ def test_the_seed_alone_decides(init: str) -> None:
     assert any(not torch.equal(one[n], other[n]) for n in one)
 
 
+def test_position_subspace_by_hand() -> None:
+    """One pair: a quarter turn a position, root 2 long. Two pairs: the second turns sqrt(32) times
+    slower."""
+    r2, turn = math.sqrt(2), 3 * math.pi / 2 / 32**0.5
+    expected = torch.tensor([[0, r2], [r2, 0], [0, -r2], [-r2, 0], [0, r2]])
+    torch.testing.assert_close(position_subspace(5, 2), expected, rtol=0, atol=1e-6)
+    second = position_subspace(4, 4)[3, 2:].tolist()
+    assert second == pytest.approx([r2 * math.sin(turn), r2 * math.cos(turn)], abs=1e-6)
+
+
 @pytest.mark.parametrize("width", [2, 32])
 def test_position_subspace_and_rotation(width: int) -> None:
     at = position_subspace(600, width).double()
@@ -137,6 +147,26 @@ def test_position_subspace_and_rotation(width: int) -> None:
             turned[inside], at[inside.start + offset : inside.stop + offset], rtol=0, atol=2e-4
         )
     assert torch.equal(rotation(0, width), torch.eye(width))
+
+
+def test_how_many_heads_are_local() -> None:
+    assert [local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)] == [1, 2, 2, 2, 4, 6, 8]
+
+
+def test_subspace_width() -> None:
+    """The narrowest head, even, and at most half of embeddings and hidden states: a generator with
+    one head would else pass no words through."""
+
+    def shape(e: int, d: int, h: int) -> Shape:
+        sizes = {"num_hidden_layers": 1, "intermediate_size": 8, "max_position_embeddings": 8}
+        names = {"vocab_size": 9, "embedding_size": e, "hidden_size": d, "num_attention_heads": h}
+        return Shape(**sizes | names)
+
+    assert subspace_width(shape(128, 128, 4), shape(128, 64, 2)) == 32
+    assert subspace_width(shape(128, 256, 4)) == 64
+    assert subspace_width(shape(128, 256, 4), shape(128, 64, 1)) == 32
+    assert subspace_width(shape(64, 128, 2)) == 32
+    assert subspace_width(shape(20, 20, 4)) == 4
 
 
 @pytest.mark.parametrize("tie", TIES)
