@@ -22,7 +22,7 @@ from batches import (
     packed_batches,
     sequences_of,
 )
-from electrify.corruption.choosing import Chooser, count, rarity
+from electrify.corruption.choosing import Chooser, count, cut, rarity
 from electrify.corruption.sampling import Sampling
 from electrify.draws import Draws
 from electrify.model.costs import Share
@@ -270,3 +270,11 @@ def test_the_draws_follow_the_temperature_of_the_moment() -> None:
         kinds.append(float((z.now_M == best_M).float().mean()))
     assert kinds[0] < 0.2
     assert kinds[1] > 0.9
+
+
+def test_cutting_by_hand() -> None:
+    """Two stretches, of 5 and 3 tokens. From 0 a span of 2, from 2 one of 2, from 4 one that its
+    stretch cuts off; from 5 one of 3. What is drawn inside of a span counts nowhere."""
+    begins = torch.tensor([[1, 0, 0, 0, 0, 1, 0, 0]]).bool()
+    lengths = torch.tensor([[2, 9, 2, 1, 3, 3, 1, 1]])
+    assert cut(begins, lengths).tolist() == [[True, False] * 2 + [True, True, False, False]]

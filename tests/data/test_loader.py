@@ -350,3 +350,32 @@ def test_a_document_longer_than_a_row_goes_on_in_the_next(tmp_path: Path):
     document = [ids_L for ids_L in runs if 55 <= int(ids_L[0]) < 20_055]
     assert torch.cat(document).tolist() == list(range(55, 20_055))
     assert [len(run) for run in document[:-1]] == [row_length - 2] * (20_000 // (row_length - 2))
+
+
+def test_layout_by_hand(tmp_path):
+    """Three documents of 3, 4 and 1 tokens, ids 5 to 12, one segment, rows of 9: 6 + 3 slots and 5
+    slots."""
+    rows = Rows(write_corpus(tmp_path, [[3, 4, 1]]), max_seq_length=9, num_segments=1)
+    assert rows.num_rows == 2
+    assert rows.num_tokens == 14
+    assert rows.fill_rate == 14 / 18
+    (tokens,) = rows.sequential(2)
+    first = tokens.ids_T.reshape(2, 9)[:, 1].tolist().index(8)  # the row of the longest document
+    assert tokens.ids_T.reshape(2, 9)[first].tolist() == [2, 8, 9, 10, 11, 3, 2, 12, 3]
+    assert tokens.seq_T.reshape(2, 9)[first].tolist() == [1, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert tokens.pos_T.reshape(2, 9)[first].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    assert tokens.ids_T.reshape(2, 9)[1 - first].tolist() == [2, 5, 6, 7, 3, 0, 0, 0, 0]
+    assert tokens.seq_T.reshape(2, 9)[1 - first].tolist() == [1, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert tokens.pos_T.reshape(2, 9)[1 - first].tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0]
+    assert not tokens.segment_T.any()
+
+
+def test_two_segments_by_hand(tmp_path):
+    """One document of 2 tokens can be split in one way only."""
+    rows = Rows(write_corpus(tmp_path, [[2]]), max_seq_length=7, num_segments=2)
+    assert not rows.sequences.single_N.any()
+    (tokens,) = rows.sequential(1)
+    assert tokens.ids_T.tolist() == [2, 5, 3, 6, 3, 0, 0]
+    assert tokens.segment_T.tolist() == [0, 0, 0, 1, 1, 0, 0]
+    assert tokens.pos_T.tolist() == [0, 1, 2, 3, 4, 0, 0]
+    assert tokens.seq_T.tolist() == [1, 1, 1, 1, 1, 0, 0]

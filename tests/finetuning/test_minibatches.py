@@ -383,3 +383,24 @@ def test_the_loss_with_weights(zoo: Path) -> None:
     loss = problem.loss(lambda inputs: logits[:2], batch)
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     assert float(problem.weight(batch)) == pytest.approx(2 / 3 + 1 / 3)
+
+
+def test_rows_by_hand(zoo: Path) -> None:
+    _, _, rows = three_classes(zoo)
+    inputs = rows.batch(torch.tensor([1, 4])).inputs
+    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
+    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
+    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
+    assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
+    padded = rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0]
+    assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
+
+
+def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(monkeypatch):
+    for most in (100, 1):
+        monkeypatch.setitem(loop.TOKENS, "cpu", most)
+        line = Line()
+        loss = loop.backward(line, Squares(), Points(), torch.tensor([0, 1]), summed=True)
+        assert line.w.grad is not None
+        assert (line.w.grad.item(), loss.item()) == pytest.approx((1.6, 0.4), abs=1e-7)

@@ -204,3 +204,11 @@ def test_the_published_baseline_of_conll2000() -> None:
     scores = span_scores(gold, [[best[w] for w, _ in sentence] for sentence in test])
     found = [round(100 * scores[name], 2) for name in ("precision", "recall", "f1")]
     assert found == [72.58, 82.14, 77.07]
+
+
+def test_windows_by_hand() -> None:
+    """10 words of one piece and room for 6, half of which overlaps: 0-5, 3-8, 6-9. A word is tagged
+    where it is farther from an edge."""
+    found = [(w.begin, w.end, w.first, w.last) for w in windows([1] * 10, 6)]
+    assert found == [(0, 6, 0, 5), (3, 9, 5, 8), (6, 10, 8, 10)]
+    assert [(w.begin, w.end) for w in windows([6, 6], 6)] == [(0, 1), (1, 2)]

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,11 @@ from electrify.scoring.pll import load_scorer
 @pytest.fixture
 def discriminator(models_root: Path) -> str:
     return str(models_root / "run" / "discriminator")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def by_hand(folder: str, ids: list[int]) -> list[float]:
@@ -167,3 +173,17 @@ def test_without_the_file_and_without_a_network_it_is_said(published, capsys):
         assert load_scorer(name).kind == "rtd"
     said = capsys.readouterr().err
     assert said.count("electrify.json is not in the Hub's cache, and the Hub cannot be asked") == 1
+
+
+def test_colours_on_a_terminal(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+    """The text as it is, with the words above the threshold named below it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = run(discriminator, text="The chef\x1b[2J cooked", threshold=0.0, out=Terminal())
+    assert "\x1b[" in shown  # colours, and none from the text
+    assert "\x1b[2J" not in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert plain.startswith("The chef")
+    assert "probability of at least 0" in plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run(discriminator, text="the chef", out=Terminal())

@@ -358,3 +358,9 @@ def test_equal_recipes_are_neither_ahead_nor_behind() -> None:
     assert said(-0.125, 0.125, 0.125)[0].startswith("a: late is ahead of first from")
     assert "ahead of first at every budget, by as much at the largest" in said(*[0.125] * 3)[0]
     assert "behind first at every budget, by as much at the largest" in said(*[-0.125] * 3)[0]
+
+
+def test_a_name_is_not_a_formula() -> None:
+    name = r"$\frac$"
+    results = [result(name, 1e14, s, a=0.1 * s) for s in range(3)]
+    assert drawn(table_of(results, recipes=[name], tasks=["a"]), against="flops")

@@ -189,3 +189,20 @@ def test_a_run_at_a_spike(small_data, tmp_path, monkeypatch, soon, policy):
             "went back from update 12 to the checkpoint of 10" in said[1],
         ] == [True, True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (2, 1)
+
+
+def test_a_budget() -> None:
+    guard = guard_of(non_finite="skip", max_non_finite=1)
+    one = torch.ones(())
+    judged(guard, 4, torch.tensor(float("inf")), torch.tensor(1.0))
+    assert [v.step for v in guard.settle()] == [4]
+    judged(guard, 9, one, one)
+    judged(guard, 10, one, torch.tensor(float("nan")))
+    with pytest.raises(
+        UserError,
+        match=(
+            r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite "
+            r"allows 1"
+        ),
+    ):
+        guard.settle()
