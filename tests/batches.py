@@ -1,7 +1,5 @@
 """Small batches and recipes for tests of model, corruption, objectives and training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What every test file shares: one profile for hypothesis, and a small prepared corpus."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tyro._parsers import ParserSpecification
 
 from electrify.cores import wait_briefly
 from electrify.progress import show_progress
@@ -55,6 +54,22 @@ Processes = workers.Processes
 workers.Processes = lambda count, start, argument: (  # type: ignore[assignment, misc]
     OneThread(start, argument) if count == 1 else Processes(count, start, argument)
 )
+
+# tyro makes its parser anew for each command line, a quarter of a short run. A process of a user
+# parses once.
+make_parser, parsers = ParserSpecification.from_callable_or_type, dict[Any, Any]()
+
+
+def remembered(verb: Any, *given: Any, **how: Any) -> ParserSpecification:
+    if how.get("intern_prefix") or how.get("parent_classes"):  # a part of a parser
+        return make_parser(verb, *given, **how)
+    key = verb, repr((given, how))
+    if key not in parsers:
+        parsers[key] = make_parser(verb, *given, **how)
+    return parsers[key]
+
+
+ParserSpecification.from_callable_or_type = remembered  # type: ignore[method-assign]
 
 # Runs of the tests measure the machine once, together, and leave the user's cache alone.
 os.environ["ELECTRIFY_CACHE"] = str(Path(tempfile.gettempdir()) / "electrify-tests-cache")

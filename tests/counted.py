@@ -1,7 +1,5 @@
 """The FLOPs of an update as torch counts them, beside our own count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """What configurations of published models say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # microsoft/deberta-v3-base; tests put smaller sizes in their place.

@@ -14,13 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from electrify.train import METRICS, checkpoint, log
+from electrify.train import METRICS, checkpoint, log, machine
+
+machine.git_commit = cache(machine.git_commit)  # two processes of git, for each run
 
 SMALL: dict[str, Any] = {
     "num_hidden_layers": 1,
@@ -86,9 +89,6 @@ def prepare_small(folder: Path, *, seed: int = 0, vocab_size: int = 512) -> Path
         )
     )
     return folder
-
-
-# ------------------------------------------------------------------ the command line
 
 
 def flags(**fields: Any) -> list[str]:
@@ -256,9 +256,6 @@ def mistake(capsys: pytest.CaptureFixture[str], *words: str | Path, longest: int
     sentence = one_sentence(err)
     assert len(sentence) < longest
     return sentence
-
-
-# ------------------------------------------------------------------ what a run left
 
 
 @contextlib.contextmanager

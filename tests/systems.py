@@ -1,7 +1,5 @@
 """The systems of the study, by the names of their recipes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # All but ELECTRA and BERT.

@@ -1,7 +1,5 @@
 """The functions of `electrify` from Python: keywords, objects in memory, small results."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

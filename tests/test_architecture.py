@@ -75,7 +75,9 @@ def imports(path: Path, source: str) -> set[tuple[str, ...]]:
     ..."""
     package = parts(path) if path.name == "__init__.py" else parts(path)[:-1]
     tree = ast.parse(source)
-    tree.body = [n for n in tree.body if not ast.unparse(n).startswith("if TYPE_CHECKING:")]
+    tree.body = [
+        n for n in tree.body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
+    ]
     names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,7 +1,5 @@
 """The Hub is asked once for a name that is not a folder here, and says what it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

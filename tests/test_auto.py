@@ -1,7 +1,5 @@
 """`pretrain --recipe auto`: the recipe for a budget, from what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

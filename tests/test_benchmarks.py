@@ -1,8 +1,6 @@
 """The benchmarks in their shortest form: that they run, and what they print. No figure of theirs is
 asserted."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

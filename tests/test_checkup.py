@@ -1,8 +1,6 @@
 """`electrify doctor`: what it finds in a corpus, a run and a model, and that it finds nothing in
 whole ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -59,9 +57,6 @@ def found(report: Report, level: str) -> set[str]:
     return {f.code for folder in report.folders for f in folder.findings if f.level == level}
 
 
-# ------------------------------------------------------------------ corpora
-
-
 def test_a_whole_corpus_and_what_its_size_means(data: Path) -> None:
     report = doctor(data)
     assert report.status == 0
@@ -83,9 +78,6 @@ def test_damage_of_a_corpus(data: Path, name: str, change: Callable[..., Any], c
     change(data / name)
     report = doctor(data)
     assert (report.status, found(report, "error")) == (1, {code})
-
-
-# ------------------------------------------------------------------ recipes
 
 
 def test_published_rates() -> None:
@@ -111,9 +103,6 @@ def test_published_rates() -> None:
 def test_traps_in_a_recipe(fields: dict[str, Any], codes: set[str]) -> None:
     recipe = override(load("electra-small"), fields)
     assert {f.code for f in recipe_traps(recipe, None)} == codes
-
-
-# ------------------------------------------------------------------ runs
 
 
 def test_a_finished_run_with_its_corpus(made: Path, small_data: Path) -> None:
@@ -155,9 +144,6 @@ def test_what_the_log_says(made: Path) -> None:
     assert codes["not-finite"] == "error"
 
 
-# ------------------------------------------------------------------ models
-
-
 def test_a_model_with_code_and_pickles(model: Path) -> None:
     assert found(doctor(model), "ok") == {"loads"}
     (model / "pytorch_model.bin").write_bytes(b"")
@@ -175,9 +161,6 @@ def test_damaged_weights(model: Path, code: str) -> None:
         tensors[name] = torch.zeros(3) if code == "shapes" else tensors[name] * torch.nan
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
     assert found(doctor(model), "error") == {code}
-
-
-# ------------------------------------------------------------------ the command
 
 
 def test_statuses_and_json(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

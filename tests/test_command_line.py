@@ -1,7 +1,5 @@
 """The command line from outside: mistakes that people make, spellings of flags, help, statuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -87,7 +85,10 @@ def resolved(*words: str) -> Any:
             "term_weights",
             {"generator": 1, "rtd": 20},
         ),
-        ("--max-steps 5 --max-steps 6", "train", "max_steps", 6),
+        ("--max-steps 5 --max-steps 1e5", "train", "max_steps", 100_000),
+        (f"--seed {2**63 - 1}", "train", "seed", 2**63 - 1),
+        ("--tie none --report-to none", "train", "report_to", ("none",)),
+        ("--threads 2 --init-generator none", "train", "threads", "2"),
     ],
 )
 def test_spellings_of_flags(words: str, section: str, field: str, value: Any) -> None:
@@ -114,9 +115,6 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert (options.chunk_length, options.vocab_size) == (6, 4224)
     other = cli.read("prepare", ["a", "--output-dir", "d", "--preset", "dna", "--tokenizer", "bpe"])
     assert (other.chunk_length, other.pre_tokenizer) == (None, "auto")
-
-
-# ------------------------------------------------------------------ help
 
 
 def help_of(*words: str, columns: int = 80) -> list[str]:
@@ -160,9 +158,6 @@ def test_the_overview_is_fast_and_imports_nothing_heavy(tmp_path: Path) -> None:
     assert set(cli.COMMANDS) <= set(done.stdout.split())
     spent = ended.children_user + ended.children_system
     assert spent - began.children_user - began.children_system < 1.0
-
-
-# ------------------------------------------------------------------ statuses
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -121,9 +119,6 @@ def test_numbers_and_tensors_are_the_same_coordinates(coordinates, as_tensors):
     assert int(hashed(*mixed)) == int(hashed(*coordinates)) == int(wanted)
 
 
-# ------------------------------------------------------------------ tokens
-
-
 FIELDS = ("ids_T", "seq_T", "pos_T", "segment_T")
 
 
@@ -157,15 +152,6 @@ def test_rows_are_views_of_whole_rows():
     assert all(getattr(second, f).data_ptr() == getattr(tokens, f)[6:].data_ptr() for f in FIELDS)
     assert tokens.rows(0, 0).num_rows == 0
     assert all(torch.equal(getattr(tokens.rows(0, 2), f), getattr(tokens, f)) for f in FIELDS)
-
-
-def test_with_ids_changes_the_ids_alone():
-    tokens = two_rows()
-    changed = tokens.with_ids(tokens.ids_T + 1)
-    assert changed.ids_T.tolist() == [i + 1 for i in tokens.ids_T.tolist()]
-    assert all(getattr(changed, f) is getattr(tokens, f) for f in FIELDS[1:])
-    assert changed.row_length == 6
-    assert tokens.ids_T[0] == 2
 
 
 def test_from_sequences_by_hand():

@@ -1,8 +1,6 @@
 """What files, columns and folders show is said before anything heavy is imported: a typo is
 answered at once, and not after ten seconds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The examples run on a tiny encoder; those whose library is not installed are skipped."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and a folder has one writer and is ours."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -103,9 +101,6 @@ with claim(Path({str(tmp_path)!r}), {MARK!r}):
         assert read_json(tmp_path / MARK) == {}
 
 
-# -------------------- progress where nobody looks at a terminal
-
-
 def test_plain_lines_come_every_few_seconds(monkeypatch, capsys):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -131,9 +126,6 @@ def test_a_bar_on_a_terminal_and_lines_above_it(monkeypatch: pytest.MonkeyPatch)
     assert "saved [checkpoint-2]\n" in terminal.getvalue()
     assert "2/4 steps" in terminal.getvalue()
     assert not progress._live
-
-
-# -------------------- the environment of OpenMP, as libgomp read it
 
 
 ASKED = {"OMP_DISPLAY_ENV": "verbose"}  # every libgomp that loads says what it was told

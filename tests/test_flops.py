@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 
@@ -11,18 +9,10 @@ from batches import TINY, VOCAB, built, ragged_batch, tiny
 from counted import exactly, through_matmul, uncounted
 from electrify.build import Built
 from electrify.cli import main
-from electrify.flop_counts import (
-    Convention,
-    outline,
-    passes_flops,
-    published,
-    recipe_flops,
-)
+from electrify.flop_counts import Convention, outline, passes_flops, published, recipe_flops
 from electrify.model import likelihood
 from electrify.model.costs import CHOSEN, Measured, Pass, binary_flops
 from electrify.recipe import Recipe, load, names, override
-
-# ---------------------------------------------------------------- the published figures
 
 # What the public script prints (google-research/electra, flops_computation.py at 62e478a), to seven
 # digits.
@@ -89,8 +79,6 @@ def test_steps_at_equal_compute(capsys: pytest.CaptureFixture[str]) -> None:
         assert found["max_steps"] == of_table
 
 
-# --------------------------------------------------------- matrix products, against torch's counter
-
 SHAPES: list[dict[str, Any]] = [
     {},
     {"embedding_size": 16},
@@ -130,11 +118,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fields", SHAPES, ids=str)
-@pytest.mark.parametrize("row_length", [32, 40])
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
-def test_hardware_is_what_torch_counts(recipe, row_length, fields):
+def test_hardware_is_what_torch_counts(recipe, fields):
     """To the last operation."""
-    theirs, ours = exactly(recipe, row_length=row_length, fields=fields)
+    theirs, ours = exactly(recipe, row_length=40, fields=fields)
     assert ours == theirs
 
 
@@ -204,22 +191,6 @@ def test_what_is_computed_a_second_time_counts(name: str, monkeypatch: pytest.Mo
     assert exactly(f"{name}-tiny", row_length=32, fields={}, rows=1)[1] < theirs
 
 
-@pytest.mark.parametrize("name", ["all-tokens-mlm-base", "electric-base"])
-def test_base_recipes_pay_six_percent_for_it(name: str) -> None:
-    """One row of 512 is less than a chunk, a batch is more. The paper's convention knows nothing of
-    it."""
-    for convention, more in (("hardware", 0.06), ("paper", 0.0)):
-        batch, row = (
-            recipe_flops(
-                override(load(name), {"per_device_train_batch_size": n}),
-                vocab_size=30522,
-                convention=convention,
-            ).token
-            for n in (None, 1)
-        )
-        assert batch / row == pytest.approx(1 + more, abs=0.003)
-
-
 def test_a_frozen_network_has_no_backward_pass() -> None:
     b, tokens = built("electra-tiny", embedding_size=16), ragged_batch()
     encoder = b.discriminator.encoder
@@ -249,9 +220,6 @@ def test_the_paper_has_its_own_share_of_output_softmaxes() -> None:
         for share in (0.1, 0.4)
     }
     assert exact[0.4] == pytest.approx(4 * exact[0.1])
-
-
-# ---------------------------------------------------------------- recipes
 
 
 EQUAL = ["bert-base", "all-tokens-mlm-base-equal-flops", "electric-base-equal-flops"]
@@ -287,9 +255,6 @@ def test_two_stages_pay_for_the_first() -> None:
         rows * passes_flops(stage, row_length=32, convention="hardware")
     )
     assert both.step == alone.step
-
-
-# ---------------------------------------------------------------- the verb
 
 
 def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:

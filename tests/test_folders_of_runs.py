@@ -1,8 +1,6 @@
 """What `pretrain` and `export` do not take, overwrite or remove, and that what they write names no
 place of the machine."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

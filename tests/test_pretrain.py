@@ -1,8 +1,6 @@
 """`electrify pretrain` and `electrify export` as a whole: what a run leaves, what it starts from,
 and the folders that it must refuse."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -60,9 +58,6 @@ def finished(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     run = tmp_path_factory.mktemp("finished") / "run"
     assert pretrain(small_data, run, report_to="tensorboard") == 0
     return run
-
-
-# ------------------------------------------------------------------ what a run leaves
 
 
 def test_a_run(finished: Path, small_data: Path) -> None:
@@ -127,9 +122,6 @@ def test_the_same_command_again_trains_nothing(capsys, small_data, tmp_path):
     assert "continuing after step 12" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------ export
-
-
 @pytest.mark.parametrize("part", ["discriminator", "generator"])
 def test_export_verb(capsys, finished, tmp_path, part):
     """From the newest checkpoint: the weights that the run itself exported at its end. From an
@@ -145,9 +137,6 @@ def test_export_verb(capsys, finished, tmp_path, part):
         == 0
     )
     assert (tmp_path / "old" / "model.safetensors").read_bytes() != weights
-
-
-# ------------------------------------------------------------------ starting points
 
 
 def test_a_text_file_is_prepared_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -227,22 +216,6 @@ def test_init_from_the_folders_of_a_run(capsys, small_data, finished, tmp_path):
     )
 
 
-def test_a_run_continues_without_the_folders_that_it_started_from(
-    small_data, finished, tmp_path, without_exports
-):
-    """Weights are in the checkpoint and shapes in run.json; the result is that of a run nobody
-    stopped."""
-    for part in ("discriminator", "generator"):
-        shutil.copytree(finished / part, tmp_path / part)
-    halves = {f"init_{part}": tmp_path / part for part in ("discriminator", "generator")}
-    assert pretrain(small_data, tmp_path / "whole", **halves) == 0
-    assert pretrain(small_data, tmp_path / "run", **halves, max_minutes=1e-4) == 75
-    for part in ("discriminator", "generator"):
-        shutil.rmtree(tmp_path / part)
-    assert pretrain(small_data, tmp_path / "run", **halves) == 0
-    assert parameters_sha256(tmp_path / "run", 12) == parameters_sha256(tmp_path / "whole", 12)
-
-
 @pytest.mark.parametrize("there", [1, 3])
 def test_init_from_a_folder_with_other_segments(there, small_data, finished, tmp_path):
     """The recipe has texts of two segments: a second one starts as the first, a third is left
@@ -283,9 +256,6 @@ def test_init_mistakes(capsys, finished, small_data, tmp_path):
             fields
         )
         assert not (tmp_path / "run").exists(), fields
-
-
-# ------------------------------------------------------------------ folders that hold another run
 
 
 def test_a_run_of_another_kind_in_the_folder(capsys, finished, small_data, tmp_path):
@@ -388,9 +358,6 @@ def test_which_folders_are_refused(tmp_path, names, resume, says):
         must_be_free(tmp_path, resume)
 
 
-# ------------------------------------------------------------------ numbers that cannot work
-
-
 def test_a_disk_that_fills_up(capsys, finished, small_data, tmp_path, without_exports):
     """The sentence names the last checkpoint; with room again, the same command ends as if nothing
     had been."""
@@ -435,9 +402,6 @@ def test_how_a_batch_is_cut(given, world, want):
     else:
         cut, micro = split_batch(config, world)
         assert (cut.train.train_batch_size, micro) == want
-
-
-# ------------------------------------------------------------------ trouble while training
 
 
 def test_warnings_reach_the_log(capsys, tmp_path, without_exports):

@@ -1,8 +1,6 @@
 """The pages: their commands parse, their links lead somewhere, and the files and tests that they
 name exist. Nothing is run but the example for SLURM, without Slurm."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

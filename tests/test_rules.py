@@ -1,7 +1,5 @@
 """One case for each rule: the sentence names the field, and there is one sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -158,27 +156,21 @@ def test_cautions_name_the_field() -> None:
     assert list(cautions(load("electra-tiny"))) == []
 
 
-# -------------------- shipped recipes build and take a step
-
-
 NAMES = names()
+# Every objective and architecture, and the sizes of the two recipes that most others are like.
+DAILY = [n for n in NAMES if n.endswith("-tiny") or n.startswith(("bert-base", "electra-small"))]
+EACH = [n if n in DAILY else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 COSTS = plain_yaml((RECIPES / "costs.yaml").read_text(encoding="utf-8"), "costs.yaml")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_listed_costs_are_the_count(name: str) -> None:
     cost = recipe_flops(load(name), vocab_size=30522, convention="hardware")
     assert cost.parameters == int(COSTS[name]["parameters"])
     assert cost.train == pytest.approx(float(COSTS[name]["flops"]), rel=1e-4)
 
 
-# Every objective and architecture, and the sizes of the two recipes that most others are like.
-DAILY = [n for n in NAMES if n.endswith("-tiny") or n.startswith(("bert-base", "electra-small"))]
-
-
-@pytest.mark.parametrize(
-    "name", [n if n in DAILY else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
-)
+@pytest.mark.parametrize("name", EACH)
 def test_builds_and_takes_a_step(name: str) -> None:
     """Every parameter that is not frozen gets a finite gradient and one update of the recipe's own
     optimiser; the loss of the same batch falls (where the generator is paid for raising the

@@ -1,8 +1,6 @@
 """Shipped recipes: their values are pinned, published numbers are the papers', costs are the count,
 and what a file, a flag or a change after a colon makes of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys
@@ -92,9 +90,6 @@ def test_the_table_of_recipes() -> None:
     assert tiny[1:4] == ["4", "128", "4,765,952"]
 
 
-# ------------------------------------------------------------------ files, flags, changes
-
-
 def test_a_file_states_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("like: electra-tiny\ntrain: {max_steps: 7, learning_rate: 1e-4}\n")
@@ -124,28 +119,6 @@ def test_another_corruptor_and_architecture_begin_with_their_own_options() -> No
     assert unigram.corruption.read_outs == ()
     electra = r.override(r.load("electra-modernbert-tiny"), {"architecture": "electra"})
     assert electra.model.local_attention == 128
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "value"),
-    [
-        ("max_steps", "1e5", 100_000),
-        ("seed", str(2**63 - 1), 2**63 - 1),
-        ("mask_mix", "1,0,0", (1.0, 0.0, 0.0)),
-        ("seq_length_schedule", "32=0.9", {32: 0.9}),
-        ("seq_length_schedule", "none", {}),
-        ("save_total_limit", "none", None),
-        ("bf16", "false", False),
-        ("tie", "none", "none"),
-        ("report_to", "none", ("none",)),
-        ("threads", "2", "2"),
-        ("init_generator", "none", None),
-        ("term_weights", "generator=1,rtd=20", {"generator": 1.0, "rtd": 20.0}),
-    ],
-)
-def test_text_is_read_by_the_type_of_its_field(field: str, text: str, value: Any) -> None:
-    recipe = r.override(r.load("electra-tiny"), {field: text})
-    assert r.values_of(recipe)[field] == value
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ unigram, a detector tells replaced tokens.
 a longer run reaches is in research/results.md.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Every system of the study as a run of twelve updates: it trains, validates, exports what
 transformers loads, and two stages are one command."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -35,13 +33,20 @@ LOSSES = {
     "coco-lm-rtd": {"generator", "rtd", "correct", "correct_accuracy_replaced"},
 }
 CORRECTORS = {"corrective", "metro", "coco-lm", "coco-lm-rtd"}
+# Their classes and their folders are those of others.
+LIKE_OTHERS = ("electra-15", "uniform", "fast-electra", "gdes", "metro", "coco-lm-rtd")
+EACH = [
+    pytest.param(name, marks=pytest.mark.slow) if name in LIKE_OTHERS else name
+    for name in LOSSES
+    if name != "electra"
+]
 
 
 def pretrain(data: Path, run: Path, recipe: str, **fields: Any) -> int:
     return cli.main([str(w) for w in pretrain_words(data, run, recipe=recipe, **SHORT | fields)])
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "electra"])
+@pytest.mark.parametrize("name", EACH)
 def test_a_run_of_each(name: str, small_data: Path, tmp_path: Path) -> None:
     from transformers import AutoModel
 

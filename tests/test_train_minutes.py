@@ -1,7 +1,5 @@
 """`--train-minutes`: as many updates as fill a time, and a run like any other afterwards."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

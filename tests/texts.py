@@ -1,7 +1,5 @@
 """Files of text and the documents in them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

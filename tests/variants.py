@@ -1,8 +1,6 @@
 """Variants of the study's systems that no recipe names: a recipe and the fields that differ from
 it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,8 +1,6 @@
 """What the runs of the architectures have in common: eight updates of two blocks, and what is read
 back from their folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

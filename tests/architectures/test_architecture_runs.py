@@ -1,8 +1,6 @@
 """Runs of each architecture besides ELECTRA's by the real verbs: pre-training, going on, export,
 doctor, and what reads the folders back."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,6 @@ from short_runs import SHORT, detects_as_the_run
 
 from electrify import cli
 from electrify.exporting.loading import quiet
-from electrify.scoring.pll import load_scorer
 from small import (
     DROPOUT,
     electrify,
@@ -32,11 +29,11 @@ WIDE: dict[str, Any] = {"generator_size": 1.0, "generator_num_hidden_layers": 1}
 # One of each class of objectives and corruptors. Some are quick, the others run with the slow ones.
 QUICK: dict[str, dict[str, Any]] = {
     "corrective": {"tie": "gdes"},
-    "electric": {"generator_size": 1.0},
     "teams": WIDE | {"tie_layers": 1},
 }
 SLOW: dict[str, dict[str, Any]] = {
     "bert": {},
+    "electric": {"generator_size": 1.0},
     "adversarial": {"tie": "none"},
     "amos": {"generator_size": 1.0, "generator_num_hidden_layers": 2, "read_outs": "1,2"},
     "all-tokens-mlm": WIDE,
@@ -168,16 +165,6 @@ def test_a_run_starts_from_a_folder(start, says, case, small_data, electra, bert
         torch.testing.assert_close(after[n], before[n], atol=1e-6, rtol=0)
     config = json.loads((tmp_path / "run" / "discriminator" / "config.json").read_text())
     assert config[name] == value
-
-
-@pytest.mark.parametrize("part", ["discriminator", "generator"])
-def test_evaluate_scores_sentences(part: str, electra: Path) -> None:
-    scorer = load_scorer(str(electra / part))
-    assert scorer.kind == {"discriminator": "rtd", "generator": "mlm"}[part]
-    assert scorer.short == (part == "generator")
-    both = scorer.scores(["the chef ate a meal", "a"])
-    assert all(isinstance(x, float) and x < 0 for x in both)
-    assert scorer.scores(["a"])[0] == pytest.approx(both[1], abs=1e-4)
 
 
 @pytest.mark.slow

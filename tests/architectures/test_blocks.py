@@ -1,7 +1,5 @@
 """What only one architecture has: blocks, FLOPs, and what is refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -88,9 +86,6 @@ def test_blocks_alternate_and_the_lowest_has_no_norm() -> None:
     assert isinstance(other, ContextsByKind)
     theta = {kind: one.rotary and one.rotary.theta for kind, one in other.reaches.items()}
     assert theta == {"global": 160_000.0, "local": 10_000.0}
-
-
-# ---------------------------------------------------------------- FLOPs
 
 
 def counted(encoder: Encoder, tokens: Any) -> int:

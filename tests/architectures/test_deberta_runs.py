@@ -2,8 +2,6 @@
 pre-training, export, what reads the folder back, and starting from folders as Microsoft publishes
 them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import partial
@@ -120,8 +118,6 @@ def test_a_run_starts_from_a_published_generator(small_data, tmp_path, capsys):
         assert POSITIONS in load_tensors(folder / "generator" / "model.safetensors")
         start = folder / "generator"
 
-
-# ------------------------------------------------------------------ DeBERTaV3's own head
 
 HEAD = {
     f"mask_predictions.{layer}.{part}"

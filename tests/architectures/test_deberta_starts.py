@@ -1,8 +1,6 @@
 """Runs that start from folders as Microsoft publishes them: small random networks of the same
 classes, with the published values of config.json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Every objective on each architecture besides ELECTRA's: it builds, takes an update, and computes
 the same however its lists are made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -92,7 +90,14 @@ def test_whatever_is_shared(fields: dict[str, Any], own: dict[str, Any]) -> None
 KNOWN = {"adversarial": 2 * 32 * 10, "coco-lm": -3 * 2 * (10 * 32 * 32 + 10 * 10 * 32)}
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+# What an objective runs is counted on ELECTRA's blocks (test_flops.py), what a block costs in
+# test_blocks.py.
+DAILY = ("electra", "all-tokens-mlm", "amos", "adversarial", "electric", "coco-lm")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in DAILY else pytest.param(n, marks=pytest.mark.slow) for n in SYSTEMS]
+)
 def test_hardware_is_what_torch_counts(name: str, own: dict[str, Any]) -> None:
     """To the operation, forward and backward, where no window is narrower than a row."""
     fields = options(name, own) | ({"contrast_rows": 2} if name == "coco-lm" else {})

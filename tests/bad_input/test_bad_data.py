@@ -1,8 +1,6 @@
 """Prepared corpora that were cut, exchanged or edited: found when a run opens them, or in the piece
 that they would spoil."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Places that cannot be written, a disk that is full, and an output inside of what is read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Models and tokenizers of others: no pickle is opened, no code of theirs runs, and what is damaged
 is one sentence in every verb that takes it."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,8 +1,6 @@
 """Corpora that are not corpora: encodings, rows, archives, things that are not files. Each ends in
 one sentence and leaves nothing behind, or in the documents that are there."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

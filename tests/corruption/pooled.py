@@ -1,7 +1,5 @@
 """How well counts fit what is expected."""
 
-from __future__ import annotations
-
 import torch
 from scipy.stats import chisquare
 from torch import Tensor

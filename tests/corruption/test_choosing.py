@@ -1,8 +1,6 @@
 """Whole words, rare tokens first, sequences left whole; where words begin; and how draws move over
 a run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -179,26 +177,12 @@ def test_words_are_those_of_the_tokenizer(kind: str, tmp_path: Path) -> None:
     assert joined > 10, "no word fell into pieces; the test saw nothing"
 
 
-# -------------------- spans of tokens, and shares and temperatures that move during a run
-
-
 def chooser(rate: float = 0.15, span_length: int = 3, rate_end: float | None = None) -> Chooser:
     return Chooser(SPECIAL, VOCAB, rate=rate, rate_end=rate_end, span_length=span_length)
 
 
 def at_share(draws: Draws, progress: float) -> Draws:
     return replace(draws, progress=torch.tensor(progress))
-
-
-# ---------------------------------------------------------------- spans
-
-
-def test_cutting_by_hand() -> None:
-    """Two stretches, of 5 and 3 tokens. From 0 a span of 2, from 2 one of 2, from 4 one that its
-    stretch cuts off; from 5 one of 3. What is drawn inside of a span counts nowhere."""
-    begins = torch.tensor([[1, 0, 0, 0, 0, 1, 0, 0]]).bool()
-    lengths = torch.tensor([[2, 9, 2, 1, 3, 3, 1, 1]])
-    assert cut(begins, lengths).tolist() == [[True, False] * 2 + [True, True, False, False]]
 
 
 @given(packed_batches(), st.integers(2, 5), st.integers(0, 2**40))
@@ -243,9 +227,6 @@ def test_about_as_many_tokens_as_without_spans(tokens: Tokens, rate: float, seed
         assert abs(taken - wanted) <= 1 or taken <= 3, (s, taken, wanted)
 
 
-# ---------------------------------------------------------------- a share that moves
-
-
 @pytest.mark.parametrize(("progress", "number"), [(0.0, 12), (0.5, 9), (1.0, 6)])
 def test_the_share_falls_during_the_run(progress: float, number: int) -> None:
     tokens = pack([[[2, *range(6, 44), 3]]], row_length=40)
@@ -261,9 +242,6 @@ def test_the_share_falls_during_the_run(progress: float, number: int) -> None:
     assert int(plan.valid_M.sum()) == number
     # One length of the list for the whole run, so that one compiled step fits all of it.
     assert len(plan.at_M) == len(c.plan(tokens, at_share(draws, 0.0), fixed=True).at_M)
-
-
-# ---------------------------------------------------------------- a temperature that moves
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.1, 0.25, 1.0])
@@ -292,3 +270,11 @@ def test_the_draws_follow_the_temperature_of_the_moment() -> None:
         kinds.append(float((z.now_M == best_M).float().mean()))
     assert kinds[0] < 0.2
     assert kinds[1] > 0.9
+
+
+def test_cutting_by_hand() -> None:
+    """Two stretches, of 5 and 3 tokens. From 0 a span of 2, from 2 one of 2, from 4 one that its
+    stretch cuts off; from 5 one of 3. What is drawn inside of a span counts nowhere."""
+    begins = torch.tensor([[1, 0, 0, 0, 0, 1, 0, 0]]).bool()
+    lengths = torch.tensor([[2, 9, 2, 1, 3, 3, 1, 1]])
+    assert cut(begins, lengths).tolist() == [[True, False] * 2 + [True, True, False, False]]

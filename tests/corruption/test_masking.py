@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -46,16 +44,10 @@ def plain_rows(count: int, length: int, *, vocab: int = VOCAB) -> Tokens:
     return Tokens(ids, one, torch.arange(length).repeat(count), 0 * one, row_length=length)
 
 
-# ---------------------------------------------------------------- who may be chosen
-
-
 def test_candidates_by_hand() -> None:
     tokens = pack([[[2, 0, 1, 4, 5, 6, 47, 3], [1]]], row_length=12)
     found = Candidates(SPECIAL, VOCAB)(tokens)
     assert found.nonzero().flatten().tolist() == [2, 5, 6, 8]
-
-
-# ---------------------------------------------------------------- how many
 
 
 @given(packed_batches(), RATES, st.integers(0, 2**40))
@@ -95,9 +87,6 @@ def test_specials_count_as_tokens_but_cap_nothing_else() -> None:
     assert all(21 <= i <= 28 for i in at[2:])
 
 
-# ---------------------------------------------------------------- which
-
-
 def test_every_subset_is_equally_likely() -> None:
     tokens = pack([[[6, 7, 8, 9, 10]]] * 20_000, row_length=5)
     at = choose(tokens, 0.4, draws_of(tokens, seed=1)).view(-1, 2) % 5
@@ -127,9 +116,6 @@ def test_independent_of_the_split_into_rows(tokens: Tokens, data: st.DataObject)
             assert torch.equal(z.at_M + a * 32, whole.at_M[inside])
             assert torch.equal(z.plan.shown_M, whole.plan.shown_M[inside])
             assert torch.equal(z.tokens.ids_T, whole.tokens.ids_T[a * 32 : b * 32])
-
-
-# ---------------------------------------------------------------- what is written there
 
 
 @pytest.mark.parametrize("mix", TABLE_8, ids=str)

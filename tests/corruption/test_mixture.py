@@ -5,8 +5,6 @@ Shape suffixes: T flat tokens, M chosen positions, K read-outs, V vocabulary, D 
 embedding width.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -48,9 +46,6 @@ def gradients(module: nn.Module) -> dict[str, Tensor]:
     return {n: p.grad for n, p in module.named_parameters() if p.grad is not None and p.grad.any()}
 
 
-# ---------------------------------------------------------------- by hand
-
-
 def words_of(table_VE: Tensor) -> nn.Embedding:
     return nn.Embedding.from_pretrained(table_VE, freeze=False)
 
@@ -60,28 +55,6 @@ def test_mixed_logits_by_hand() -> None:
     weight_MK = torch.tensor([[0.0, math.log(3.0)]]).softmax(-1)
     logits = [torch.tensor([[4.0, 0.0, -8.0]]), torch.tensor([[0.0, 4.0, 8.0]])]
     assert mix(logits, weight_MK)[0].tolist() == pytest.approx([1.0, 3.0, 4.0])
-
-
-def test_straight_through_by_hand() -> None:
-    """Two words, 0 and 1, one language model that knows nothing and one with logits (0, a), each a
-    half of the mixture. With tau = 1/2 and a = log 3 the softmax of a / (2 tau) is 1/4, 3/4: the
-    expected vector moves with the second weight by p (1 - p) a / tau = 3/8 log 3, and with the
-    first not at all. A reader that wants more of the vector (gradient -1 of its loss) is answered
-    by a gradient of +3/8 log 3, which takes the weight down."""
-    tau = 0.5
-    table_VE = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
-    words = words_of(table_VE)
-    logits = [torch.tensor([[0.0, a]], dtype=torch.float64) for a in (0.0, math.log(3.0))]
-    weight_MK = torch.tensor([[0.5, 0.5]], dtype=torch.float64, requires_grad=True)
-    p_MV = (mix(logits, weight_MK) / tau).softmax(-1)
-    assert p_MV[0].tolist() == pytest.approx([0.25, 0.75])
-    slope = Slope(words)
-    rows_ME = against(weight_MK, torch.stack([slope(p_MV, x) for x in logits], 1) / tau, None)
-    assert rows_ME.tolist() == [[0.0]]
-    (-rows_ME.sum()).backward()
-    assert weight_MK.grad is not None
-    assert weight_MK.grad[0].tolist() == pytest.approx([0.0, 0.375 * math.log(3.0)])
-    assert words.weight.grad is None
 
 
 def straight_through(
@@ -115,9 +88,6 @@ def test_gradients_against_autograd(tau: float) -> None:
     theirs = torch.autograd.grad((expected_ME * wanted_ME).sum(), leaves)
     for mine, their in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, -their, rtol=1e-10, atol=1e-12)
-
-
-# ---------------------------------------------------------------- in the discriminator
 
 
 HOW: list[dict[str, Any]] = [
@@ -198,9 +168,6 @@ def test_the_detector_reaches_the_weights_and_the_trunk_and_nothing_else(loss: s
     theirs = gradients(made.discriminator.encoder)
     assert mine.keys() == theirs.keys()
     assert all(torch.equal(mine[n], theirs[n]) for n in mine)
-
-
-# ---------------------------------------------------------------- several generators in one
 
 
 def test_the_gradient_is_cut_between_the_read_outs() -> None:

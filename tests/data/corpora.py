@@ -1,7 +1,5 @@
 """Small prepared corpora, written by hand through the dataclasses of text/corpus.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

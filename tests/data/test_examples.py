@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 
@@ -94,9 +92,6 @@ def test_the_shortest_row(num_segments, least):
     assert found.slots_N.max() == least
     with pytest.raises(UserError, match=f"set it to {least} or more"):
         sequences(offsets([[7]]), max_seq_length=least - 1, num_segments=num_segments)
-
-
-# ------------------------------------------------------------------ packing
 
 
 some_slots = st.lists(st.integers(1, 24), max_size=120)

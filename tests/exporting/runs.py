@@ -1,8 +1,6 @@
 """Small run folders, written without training: a recipe, a tokenizer, a record, and networks with
 random weights far from their initial values."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

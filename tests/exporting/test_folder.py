@@ -1,7 +1,5 @@
 """Exported folders: what is in them, that transformers alone reads them, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,28 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from runs import (
-    MLM,
-    RTD,
-    SPECIAL,
-    STATE,
-    WORDS,
-    export_run,
-    random_built,
-    table_of,
-    with_model,
-    write_run,
-)
+from runs import MLM, RTD, SPECIAL, WORDS, export_run, random_built, with_model, write_run
 from safetensors import safe_open
 from transformers import AutoModel, AutoTokenizer, ElectraForPreTraining, pipeline
 
-from electrify.architectures.architecture import ExportedModel
-from electrify.architectures.keys import to_ours, to_theirs
 from electrify.build import Built
 from electrify.errors import UserError
 from electrify.exporting import agreement
 from electrify.exporting.agreement import ExportError
-from electrify.exporting.card import model_card
 from electrify.exporting.folder import export, read_run
 from electrify.model import attention, relative
 from electrify.recipe import Recipe, override
@@ -193,29 +177,6 @@ def test_padding_on_the_left_is_part_of_the_check(tmp_path, monkeypatch, archite
         export_run(tmp_path / "run", built)
 
 
-@pytest.mark.parametrize("positions", [1, 3, 20, 64])
-def test_what_is_compared_alone_is_what_is_compared_packed(positions):
-    """Ids, positions and segments of real tokens, in the same order; padded on either side."""
-    config = with_model(MLM, max_position_embeddings=positions)
-    single, packed = agreement.probes(random_built(config).discriminator, SPECIAL)
-    for name in ("ids_T", "pos_T", "segment_T", "seq_T"):
-        alone, beside = (getattr(t, name)[t.real_T] for t in (single, packed))
-        assert torch.equal(alone, beside), name
-    length = min(positions, 33)
-    assert single.row_length == packed.row_length == length
-    real_BL = single.real_T.view(3, length)
-    assert bool(real_BL[0].all())
-    assert bool(real_BL[1, 0]), "padded on the right"
-    assert bool(real_BL[2, -1]), "padded on the left"
-    assert packed.num_rows == (2 if length > 1 else 3)
-    if length > 8:
-        assert not bool(packed.real_T.all()), "a padded end"
-        assert set(single.segment_T[single.real_T].tolist()) == {0, 1}
-
-
-# ------------------------------------------------------------------ the card
-
-
 def test_the_card_tells_the_run(tmp_path):
     starts = {"init_discriminator": "/home/somebody/start"}
     config = with_model(RTD, init_generator="google/electra-small-generator", **starts)
@@ -263,9 +224,6 @@ def test_a_generator_that_learns_nothing_is_not_exported(tmp_path, corruptor):
     assert set(export_run(run, write_run(run, override(RTD, fields)))) == {"discriminator"}
 
 
-# ------------------------------------------------------------------ by the library alone
-
-
 def test_both_folders_are_read_as_any_of_the_library(rtd_run):
     """(In a process that cannot import electrify: finetuning/test_without_electrify.py.)"""
     _, built, folders = rtd_run
@@ -292,75 +250,12 @@ def test_both_folders_are_read_as_any_of_the_library(rtd_run):
     torch.testing.assert_close(own[None], theirs.logits, atol=1e-5, rtol=1e-5)
 
 
-# ------------------------------------------------------------------ the tables
-
-
-def halves() -> list[ExportedModel]:
-    same_width = with_model(RTD, embedding_size=16, generator_size=1.0)
-    tied = [with_model(RTD, tie="none"), with_model(same_width, tie="all")]
-    built = map(random_built, (RTD, MLM, same_width, *tied))
-    return [half for b in built for half in b.exports.values()]
-
-
-def test_there_and_back_is_the_identity():
-    for half in halves():
-        ours = half.parameters()
-        rows = table_of(half).rows
-        back = to_ours(rows, to_theirs(rows, ours))
-        assert back.keys() == ours.keys()
-        assert all(torch.equal(back[name], ours[name]) for name in ours)
-
-
-def test_the_fused_projection_is_cut_into_query_key_value():
-    half = random_built(RTD).discriminator
-    theirs = to_theirs(table_of(half).rows, half.parameters())
-    for n, which in enumerate(("query", "key", "value")):
-        got = theirs[f"electra.encoder.layer.1.attention.self.{which}.weight"]
-        assert torch.equal(got, half.encoder.blocks[1].qkv.weight[16 * n : 16 * (n + 1)])
-        assert got.is_contiguous()
-        assert got.untyped_storage().nbytes() == got.numel() * 4, (
-            "a view would write the whole fused tensor"
-        )
-
-
-def card_of(tmp_path, config, part="discriminator", *, step=None):
-    """The card of a network, which is not exported. step: that of a checkpoint."""
-    run = tmp_path / "run"
-    built = write_run(run, config)
-    _, facts = read_run(run)
-    state = STATE | {"step": step} if step else None
-    model = built.exports[part]
-    return model_card(run, part=part, model=model, config=config, facts=facts, state=state)
-
-
 def test_word_pieces_get_a_vocabulary_file(tmp_path):
     write_run(tmp_path / "run", MLM, steps=(5,))
     (tmp_path / "run" / "tokenizer" / "vocab.txt").unlink()
     (tmp_path / "out").mkdir()
     out = export(tmp_path / "run", output_dir=tmp_path / "out")
     assert (out / "vocab.txt").read_text().split("\n") == [*WORDS, ""]
-
-
-@pytest.mark.parametrize("start", [{"init_generator": "me/start"}, {"generator_steps": 5}])
-def test_a_generator_that_learned_before_says_that_it_learned_nothing_since(tmp_path, start):
-    config = override(RTD, {"term_weights": {"generator": 0.0, "rtd": 50.0}} | start)
-    assert "its loss, `generator`, has weight 0." in card_of(tmp_path, config, "generator")
-
-
-@pytest.mark.parametrize("step", [8, 9, None])
-def test_the_end_of_a_run_as_a_masked_language_model(tmp_path, step):
-    """Of ten updates the last two. Up to the eighth the cards say what they say without such an
-    end."""
-    fields = {"objective": "corrective", "mlm_end_share": 0.2}
-    config = override(RTD, fields | {"term_weights": {"generator": 1, "rtd": 50, "correct": 1}})
-    parts = ("discriminator", "corrector")
-    cards = {part: card_of(tmp_path / part, config, part, step=step) for part in parts}
-    ended = step != 8
-    told = "the last 20% of the run trained it as a masked language model, without the RTD head"
-    assert (told in cards["discriminator"]) == ended
-    assert ".sigmoid()" in cards["discriminator"]
-    assert ('"fill-mask"' in cards["corrector"]) == ended
-    assert ("pipeline_tag: fill-mask" in cards["corrector"]) == ended
 
 
 def test_the_recipe_beside_the_card_runs_again(tmp_path):

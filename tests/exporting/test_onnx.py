@@ -1,7 +1,5 @@
 """`electrify export --format onnx`, and `detect` and `predict` on what it writes, without torch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -192,9 +190,6 @@ def test_a_missing_package_is_one_sentence(tmp_path, capsys, monkeypatch):
     words = ["export", str(folder), "--format", "onnx", "--output-dir", str(tmp_path / "out")]
     assert main(words) == 2
     assert "needs no_such_package: pip install 'electrify[onnx]'" in capsys.readouterr().err
-
-
-# ------------------------------------------------------------------ every encoder and kind
 
 
 @pytest.mark.slow

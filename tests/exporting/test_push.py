@@ -1,10 +1,10 @@
 """`electrify push`, against a stand-in of the Hub's HTTP API on this machine."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -31,16 +31,16 @@ KEPT = ("notes.txt", "training_args.bin", "pytorch_model.bin", ".env", "1_Poolin
 
 
 class Hub(ThreadingHTTPServer):
-    """Records each request, and the bytes of each file by its path in the repository."""
+    """Records each request, and of each repository how it was created, its commit, and the bytes of
+    each file by its path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Requests)
         self.requests: list[tuple[str, str]] = []
         self.created: dict[str, Any] = {}
-        self.commit: dict[str, Any] = {}
-        self.files: dict[str, bytes] = {}
+        self.commits: dict[str, Any] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
         self.large: dict[str, bytes] = {}
-        self.refusal = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -70,11 +70,13 @@ class Requests(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         hub, body = self.server, self.body()
         assert self.headers["Authorization"] == "Bearer hf_of_a_test"
-        if hub.refusal:
-            self.answer({"error": "You do not have the right"}, hub.refusal)
-        elif self.path == "/api/repos/create":
-            hub.created = json.loads(body)
-            self.answer({"url": f"{hub.url}/someone/model"})
+        if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            if asked["organization"] == "stranger":
+                self.answer({"error": "You do not have the right"}, 403)
+                return
+            hub.created[asked["name"]] = asked
+            self.answer({"url": f"{hub.url}/someone/{asked['name']}"})
         elif "/preupload/" in self.path:
             names = [file["path"] for file in json.loads(body)["files"]]
             modes = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
@@ -88,15 +90,17 @@ class Requests(BaseHTTPRequestHandler):
             ]
             self.answer({"transfer": "basic", "objects": objects})
         elif "/commit/" in self.path:
+            name = self.path.split("/")[4]
+            files = hub.files.setdefault(name, {})
             for line in map(json.loads, body.splitlines()):
                 value = line["value"]
                 if line["key"] == "header":
-                    hub.commit = value
+                    hub.commits[name] = value
                 elif line["key"] == "lfsFile":
-                    hub.files[value["path"]] = hub.large[value["oid"]]
+                    files[value["path"]] = hub.large[value["oid"]]
                 else:
-                    hub.files[value["path"]] = base64.b64decode(value["content"])
-            self.answer({"commitUrl": f"{hub.url}/someone/model/commit/abc", "commitOid": "abc"})
+                    files[value["path"]] = base64.b64decode(value["content"])
+            self.answer({"commitUrl": f"{hub.url}/someone/{name}/commit/abc", "commitOid": "abc"})
         else:
             self.answer({})
 
@@ -121,43 +125,61 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def push(endpoint: str, *words: Any) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, whose client reads its environment once."""
+CODE = """
+import json, sys
+from electrify.cli import main
+for words in json.load(sys.stdin):
+    print("status", main(["push", *words]), flush=True)
+    print("---", file=sys.stderr, flush=True)
+"""
+
+
+def pushed(endpoint: str, *lines: list[Any]) -> tuple[list[str], list[str]]:
+    """What the commands print and say, one after the other, in a process of their own: the client
+    reads its environment once."""
     own = {"HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_of_a_test", "HF_HUB_DISABLE_XET": "1"}
-    own |= {"HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1"}
-    return subprocess.run(
-        [sys.executable, "-m", "electrify", "push", *map(str, words)],
+    own |= {"HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1", "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        input=json.dumps([list(map(str, words)) for words in lines]),
         capture_output=True,
         text=True,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "0"} | own,
+        check=True,
+        env=os.environ | own,
     )
+    return re.split(r"(?<=status \d)\n", done.stdout)[:-1], done.stderr.split("---\n")[:-1]
 
 
 def test_the_files_of_a_model_are_sent_and_nothing_else(hub, model):
-    done = push(hub.url, model, "someone/model", "--commit-message", "the first")
-    assert done.returncode == 0, done.stderr
-    assert hub.created["name"] == "model"
-    assert hub.created["organization"] == "someone"
-    assert hub.created["visibility"] == "private"
-    assert hub.commit["summary"] == "the first"
-    assert hub.files == SENT
-    assert f"sent to {hub.url}/someone/model" in done.stdout
-    assert "10.2 kB  model.safetensors" in done.stdout
-
-
-def test_a_public_branch_of_a_run(hub, model):
     """A run stands for its discriminator."""
     run = model.parent / "run"
     run.mkdir()
     (run / "config.yaml").touch()
-    model.rename(run / "discriminator")
-    done = push(hub.url, run, "someone/model", "--public", "--revision", "v1")
-    assert done.returncode == 0, done.stderr
-    assert hub.created["visibility"] == "public"
-    assert ("POST", "/api/models/someone/model/branch/v1") in hub.requests
-    assert any(path.endswith("/commit/v1") for _, path in hub.requests)
-    assert hub.files == SENT
+    shutil.copytree(model, run / "discriminator")
+    (one, public, refused), errors = pushed(
+        hub.url,
+        [model, "someone/one", "--commit-message", "the first"],
+        [run, "someone/public", "--public", "--revision", "v1"],
+        [model, "stranger/model"],
+    )
+    assert one.endswith("status 0"), errors
+    assert public.endswith("status 0"), errors
+    asked = [hub.created[name] for name in ("one", "public")]
+    assert [a["visibility"] for a in asked] == ["private", "public"]
+    assert [a["organization"] for a in asked] == ["someone"] * 2
+    assert hub.commits["one"]["summary"] == "the first"
+    assert hub.files == {"one": SENT, "public": SENT}
+    assert f"sent to {hub.url}/someone/one" in one
+    assert "10.2 kB  model.safetensors" in one
+    assert ("POST", "/api/models/someone/public/branch/v1") in hub.requests
+    assert any(path.endswith("public/commit/v1") for _, path in hub.requests)
+    assert refused == "status 2"
+    assert "error: the Hugging Face Hub: " in errors[2]
+    assert len(errors[2].strip().splitlines()) == 1
+
+
+def test_a_hub_that_does_not_answer(model):
+    assert pushed("http://127.0.0.1:1", [model, "someone/model"])[0] == ["status 2"]
 
 
 def test_a_dry_run_lists_and_sends_nothing(model, capsys):
@@ -172,14 +194,3 @@ def test_what_cannot_be_sent(model, capsys):
     (model / "model.safetensors").unlink()
     says = "holds no model (config.json with model.safetensors or model.onnx)"
     assert says in mistake(capsys, "push", model, "someone/model")
-
-
-def test_refusals_are_one_sentence(hub, model):
-    hub.refusal = 403
-    done = push(hub.url, model, "someone/model")
-    assert done.returncode == 2
-    assert "error: the Hugging Face Hub: " in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    done = push("http://127.0.0.1:1", model, "someone/model")
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1

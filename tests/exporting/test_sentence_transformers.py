@@ -1,7 +1,5 @@
 """`electrify export --format sentence-transformers`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from runs import ENCODERS, RTD, export_run, with_model, write_run

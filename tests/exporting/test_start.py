@@ -1,8 +1,6 @@
 """Starting from Hugging Face folders: what is taken, what is told, what is refused. Every folder
 here is written by transformers itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -194,9 +192,6 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
 )
 def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: bool) -> None:
     assert may_hold(rows, tokens) is fits
-
-
-# ------------------------------------------------------------------ the epsilon of the LayerNorms
 
 
 EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers

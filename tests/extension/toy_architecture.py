@@ -4,8 +4,6 @@ behind the padding's, one norm at the end: what transformers calls RoBERTa-PreLa
 Shape suffixes: T flat tokens, E embedding width, D hidden width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ A fault is SIGNAL@MODULE:FUNCTION@N[%RANK], in the environment: the process send
 as it calls the function for the n-th time. `python breaking.py WORDS` is `electrify WORDS` with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import multiprocessing

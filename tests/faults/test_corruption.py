@@ -1,7 +1,5 @@
 """Random corruptions of checkpoints and prepared data: none is believed."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -68,10 +66,7 @@ def is_same_json(spoilt: bytes, whole: bytes) -> bool:
 
 
 def believed(
-    folder: Path,
-    names: list[str],
-    opens: Callable[[Path], None],
-    chance: random.Random,
+    folder: Path, names: list[str], opens: Callable[[Path], None], chance: random.Random
 ) -> list[str]:
     """The corruptions that were not noticed. Each is undone before the next."""
     silent = []

@@ -1,30 +1,15 @@
 """Every verb under SIGHUP and SIGTERM, in the middle of its work: the right status, one sentence,
 nothing half-written."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import pytest
-from breaking import (
-    SAVED,
-    SERVER,
-    Broken,
-    _main,
-    at_call,
-    core,
-    prepare_words,
-    run,
-)
+from breaking import SAVED, SERVER, Broken, _main, at_call, core, prepare_words, run
 
-from small import (
-    listing,
-    pretrain_words,
-    write_text,
-)
+from small import listing, pretrain_words, write_text
 
 AGAIN = "Run the same command again to resume"
 

@@ -1,8 +1,6 @@
 """Several processes, and something happens to one of them: the others leave with it, and the same
 command continues."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import breaking

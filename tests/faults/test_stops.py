@@ -1,8 +1,6 @@
 """A run that is stopped or killed in the middle of its work, then the same command again: what an
 undisturbed run leaves, to the byte."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 from itertools import product
@@ -12,15 +10,7 @@ import psutil
 import pytest
 from breaking import KILLED, SAVED, SHORT, UPDATE, VARIABLE, begin, core, run
 
-from small import (
-    Process,
-    electrify,
-    model_files,
-    pretrain_words,
-    records,
-    same_ending,
-    steps_of,
-)
+from small import Process, electrify, model_files, pretrain_words, records, same_ending, steps_of
 
 SIGNALS = ("term", "int", "usr1", "hup")
 # Where a run of SHORT is met, and the checkpoints that it then leaves.

@@ -1,8 +1,6 @@
 """Two hosts (network namespaces joined by a cable of their own), one of which is lost and comes
 back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Processes that meet: they say for whom they wait, and hear signals all the while."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from contextlib import ExitStack

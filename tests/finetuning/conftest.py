@@ -1,7 +1,5 @@
 """The tiny random models, made once for the tests of this folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Writes golden.txt anew, only when a change of the numbers is meant. A tiny rando
 one thread: the losses of all updates, and of the trained weights the sum and the sum of squares.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from dataclasses import replace

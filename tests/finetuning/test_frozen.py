@@ -1,7 +1,5 @@
 """Linear probes of texts and words."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from dataclasses import replace
@@ -119,9 +117,6 @@ def test_the_head_learns_and_the_encoder_stays(zoo: Path, kind: str, pairs: bool
     after = reader_of(model).encoder.state_dict()
     assert all(torch.equal(t, after[name]) for name, t in before.items())
     assert found.parameters < 2000  # only the head's
-
-
-# -------------------- `embed`: states of the library, pooled, centred and whitened
 
 
 TEXTS = ["the film was good", "one plot", "", "it is a very very bad film and not fine", "two"]

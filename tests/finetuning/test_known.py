@@ -1,7 +1,5 @@
 """The known tasks: their rows, in folders in their own layouts, as data sets of the Hub."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -164,7 +162,7 @@ COUNTS = {
 }  # fmt: skip
 
 
-LARGE = ("conll2000", "conll2003", "wikiann", "ud")
+LARGE = ("conll2000", "conll2003", "wikiann", "ud", "sst2", "squad1")
 EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in COUNTS]
 
 
@@ -184,9 +182,6 @@ def test_the_published_average_is_that_of_the_rows() -> None:
     assert set(AVERAGES["BabyLM"].tasks) == set(GROUPS["babylm"])
     of_base = [TASKS[name].published["BERT-Base"] for name in AVERAGES["GLUE"].tasks]
     assert sum(of_base) / 8 == pytest.approx(82.2, abs=0.1)
-
-
-# -------------------- recorded updates of the published protocol
 
 
 BEFORE, GOLDEN = read()

@@ -1,8 +1,6 @@
 """Metrics of classes, values and probabilities: by hand, by counting, and as scikit-learn and scipy
 compute them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -67,9 +65,6 @@ def test_several_labels_by_counting(pairs: list[tuple[tuple[int, int], ...]]) ->
     assert of("accuracy", y, p) == pytest.approx((y == p).all(1).mean())
 
 
-# ------------------------------------------------------------------ probabilities
-
-
 def two(*second: float) -> np.ndarray:
     """Probabilities of two classes, from those of the second."""
     return np.array([[1 - p, p] for p in second])
@@ -125,9 +120,6 @@ def test_unknown_labels_are_not_scored() -> None:
     assert list(found.values()) == pytest.approx([0.5, micro, macro, (1 / 2 + 1) / 2])
     changed = np.where(labels == UNKNOWN, 1 - predictions, predictions)
     assert metrics.score(names, labels, changed, given) == found
-
-
-# ------------------------------------------------------------------ baselines
 
 
 def task(

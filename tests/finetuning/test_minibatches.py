@@ -1,7 +1,5 @@
 """The loop: minibatches, schedules, the published protocol by hand, and the weights of classes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -39,9 +37,6 @@ THREE = [
     Example("good " * n, "bad film" if n % 2 else "the", k % 3)
     for k, n in enumerate((9, 1, 4, 20, 2))
 ]
-
-
-# ------------------------------------------------------------------ minibatches
 
 
 @given(
@@ -84,18 +79,6 @@ def three_classes(zoo: Path, name: str = "electra") -> tuple[Any, Any, Any]:
     return problem, problem.net(dropout=0.5), problem.training(THREE)
 
 
-def test_rows_by_hand(zoo: Path) -> None:
-    _, _, rows = three_classes(zoo)
-    inputs = rows.batch(torch.tensor([1, 4])).inputs
-    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
-    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
-    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
-    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
-    assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
-    padded = rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0]
-    assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
-
-
 def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
     problem, net, rows = three_classes(zoo)
     monkeypatch.setitem(loop.TOKENS, "cpu", 20)
@@ -109,9 +92,6 @@ def test_predictions_are_in_the_order_of_the_rows(zoo, monkeypatch):
         net.library.classifier.out_proj.bias.fill_(math.nan)
     with pytest.raises(UserError, match="outputs are not numbers"):
         loop.predict(net, problem, rows)
-
-
-# ------------------------------------------------------------------ updates
 
 
 @pytest.mark.parametrize("total", [10, 37, 1000])
@@ -210,15 +190,6 @@ def test_three_updates_of_our_protocol_by_hand() -> None:
     assert losses[0] == pytest.approx(0.4)
 
 
-def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(monkeypatch):
-    for most in (100, 1):
-        monkeypatch.setitem(loop.TOKENS, "cpu", most)
-        line = Line()
-        loss = loop.backward(line, Squares(), Points(), torch.tensor([0, 1]), summed=True)
-        assert line.w.grad is not None
-        assert (line.w.grad.item(), loss.item()) == pytest.approx((1.6, 0.4), abs=1e-7)
-
-
 class Embedder(torch.nn.Module):
     """Stands in for an encoder: states of 8 numbers that depend on the token alone."""
 
@@ -277,9 +248,6 @@ def test_a_long_batch_in_pieces_has_the_same_gradient(zoo, monkeypatch, kind):
         found.append([loss, *(p.grad for p in net.parameters())])
     for pieces in found[1:]:
         torch.testing.assert_close(found[0], pieces, atol=1e-6, rtol=1e-5)
-
-
-# ------------------------------------------------------------------ the published protocol
 
 
 @pytest.mark.parametrize(
@@ -346,9 +314,6 @@ def test_pairs_in_both_orders() -> None:
     assert not trained & {frozenset((e.text, e.pair)) for e in selection}
 
 
-# ------------------------------------------------------------------ examples and epochs
-
-
 def test_a_small_set_is_shown_more_often() -> None:
     """100 examples are 4 batches of 32."""
     rows = [Example("a", None, k % 2) for k in range(100)]
@@ -390,9 +355,6 @@ def test_a_class_and_a_value_are_learnt(zoo: Path) -> None:
     assert found.scores["pearson"] > 0.9, found.curve
 
 
-# ------------------------------------------------------------------ weights of classes
-
-
 def test_weights_of_classes_by_hand() -> None:
     """Nine of a, three of b: 12 / (2 * 9) and 12 / (2 * 3)."""
     rows = [Example("t", None, int(k >= 9)) for k in range(12)]
@@ -421,3 +383,24 @@ def test_the_loss_with_weights(zoo: Path) -> None:
     loss = problem.loss(lambda inputs: logits[:2], batch)
     torch.testing.assert_close(loss, torch.stack(losses).mean())
     assert float(problem.weight(batch)) == pytest.approx(2 / 3 + 1 / 3)
+
+
+def test_rows_by_hand(zoo: Path) -> None:
+    _, _, rows = three_classes(zoo)
+    inputs = rows.batch(torch.tensor([1, 4])).inputs
+    # [CLS] good [SEP] bad film [SEP] / [CLS] good good [SEP] the [SEP]
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 8, 13, 3], [2, 5, 5, 3, 11, 3]]
+    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]
+    assert inputs["attention_mask"].tolist() == [[1] * 6, [1] * 6]
+    assert rows.lengths_N.tolist() == [14, 6, 8, 16, 6]
+    padded = rows.batch(torch.tensor([1, 2])).inputs["input_ids"][0]
+    assert padded.tolist() == [2, 5, 3, 8, 13, 3, 0, 0]
+
+
+def test_the_sum_is_the_mean_times_the_examples_in_pieces_too(monkeypatch):
+    for most in (100, 1):
+        monkeypatch.setitem(loop.TOKENS, "cpu", most)
+        line = Line()
+        loss = loop.backward(line, Squares(), Points(), torch.tensor([0, 1]), summed=True)
+        assert line.w.grad is not None
+        assert (line.w.grad.item(), loss.item()) == pytest.approx((1.6, 0.4), abs=1e-7)

@@ -1,8 +1,6 @@
 """Encoders and fine-tuned models: loaded strictly, trained as classes of the library, and saved so
 that plain transformers code computes the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -45,9 +43,6 @@ def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> Pa
     change(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
-
-
-# ------------------------------------------------------------------ strict loading
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -111,9 +106,6 @@ def test_heads_of_a_checkpoint_never_enter_a_task(zoo: Path, tmp_path: Path, kin
     assert not torch.equal(found[0][key], saved[key])
 
 
-# ------------------------------------------------------------------ learning rates
-
-
 BY_HAND = {
     "electra": {
         "library.classifier.out_proj.weight": 1.0,
@@ -164,9 +156,6 @@ def test_learning_rates_by_hand(zoo: Path, name: str) -> None:
     assert all(skipping[key] == (rate if rate == 1 else rate / 2) for key, rate in rates.items())
 
 
-# ------------------------------------------------------------------ other architectures
-
-
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A decoder, which tells a text by its last token, with random weights."""
@@ -191,21 +180,6 @@ def test_neither_padding_nor_the_batch_changes_a_text(zoo: Path, others: Path, n
     each = torch.cat([one["logits"] for one in alone(problem, net, rows)])
     torch.testing.assert_close(together, each, atol=1e-4, rtol=1e-4)
     assert not torch.allclose(together[0], together[1], atol=1e-3)
-
-
-def test_frames_by_hand(zoo: Path, others: Path) -> None:
-    def frames(folder: Path) -> tuple[Any, Any]:
-        reader = reader_of(folder)
-        return reader.single, reader.pair
-
-    bert, pair = frames(zoo / "bert")
-    assert bert.around([7, 8]) == ([2, 7, 8, 3], [0, 0, 0, 0], [1])
-    assert pair.around([7], [8, 9]) == ([2, 7, 3, 8, 9, 3], [0, 0, 0, 1, 1, 1], [1, 3])
-    gpt2, pair = frames(others / "gpt2")
-    assert (gpt2.room, pair.around([7], [8, 9])[0]) == (0, [7, 8, 9])
-
-
-# ------------------------------------------------------------------ attention
 
 
 SIZE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
@@ -271,9 +245,6 @@ def test_the_head_computes_in_float32(zoo: Path, name: str, kind: Any) -> None:
     assert not torch.equal(near, near.bfloat16().float())
     assert not torch.equal(near, exact)
     torch.testing.assert_close(near, exact, atol=0.1, rtol=0.05)
-
-
-# ------------------------------------------------------------------ saved folders
 
 
 def saved_folder(folder: Path, problem: Any, **more: Any) -> tuple[Any, Path]:

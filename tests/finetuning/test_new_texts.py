@@ -1,7 +1,5 @@
 """Files of new texts: every layout, in order, in blocks of bounded size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

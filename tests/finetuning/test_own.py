@@ -1,7 +1,5 @@
 """One's own files, also as other tools write them: columns, kinds of labels, notes, mistakes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter
@@ -225,9 +223,6 @@ def test_parquet(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and more")
     with pytest.raises(UserError, match=r"bad.parquet is truncated, damaged or not a parquet"):
         read(tmp_path / "bad.parquet")
-
-
-# -------------------- a file of examples is split into two parts
 
 
 def task(train: Sequence[Any], kind: Kind = "classification", labels: int = 3) -> TaskData:

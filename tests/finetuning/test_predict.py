@@ -1,8 +1,6 @@
 """`predict`: a saved model predicts what was validated, models of the library what the library
 computes, and files keep their columns."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil
@@ -111,9 +109,6 @@ def test_answers_are_predicted_as_validated(zoo: Path, tmp_path: Path, unanswera
     assert [one["predicted_answer"] for one in found] == [""] * len(made)
 
 
-# ------------------------------------------------------------------ models of the library
-
-
 @pytest.fixture(scope="module")
 def models(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Folders that the library wrote, with heads whose weights are large enough to decide."""
@@ -145,9 +140,6 @@ def test_models_of_the_library(models: dict[str, str]) -> None:
         logits_LC = tagger(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0, 1:-1]
     found = predict(models["tags"], [TEXTS[0].split()], bf16="false")
     assert found == [{"predicted_tags": [f"LABEL_{k}" for k in logits_LC.argmax(-1)]}]
-
-
-# ------------------------------------------------------------------ files
 
 
 def table(path: Path) -> Path:

@@ -1,8 +1,6 @@
 """`electrify finetune` as a whole: which runs there are, resuming, selection, search, baselines,
 saved models, the report and GLUE's submission."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -44,9 +42,6 @@ def options(zoo: Path, reviews: Files, out: Path, **more: Any) -> FinetuneConfig
 
 def records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
-
-
-# ------------------------------------------------------------------ resuming
 
 
 def test_an_interrupted_command_repeats_nothing(zoo, reviews, tmp_path, monkeypatch, pictures):
@@ -144,8 +139,6 @@ def test_other_settings_examples_or_models_are_refused(zoo, reviews, tmp_path):
     assert not (tmp_path / "o" / "scores.jsonl").exists()
 
 
-# ------------------------------------------------------------------ the best evaluation
-
 SELECTING = replace(THOROUGH, num_train_epochs=6.0, load_best_model_at_end=True, eval_steps=4)
 
 
@@ -215,9 +208,6 @@ def test_held_out_examples_are_not_trained_on() -> None:
         assert len(held) == 21
 
 
-# ------------------------------------------------------------------ search
-
-
 def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, monkeypatch):
     out = tmp_path / "out"
     settings = replace(THOROUGH, num_train_epochs=None, learning_rate=None)
@@ -253,9 +243,6 @@ def test_a_search_reports_the_best_and_writes_the_grid(zoo, reviews, tmp_path, m
         finetune(replace(asked, hyperparameter_search="learning_rate=1e-3"))
 
 
-# ------------------------------------------------------------------ saved models, initial values
-
-
 def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
     """Word vectors of the corpus, before the first update: neither the trained nor random ones."""
     run = tmp_path / "run"
@@ -284,9 +271,6 @@ def test_the_initial_values_of_a_run(zoo, reviews, small_data, tmp_path):
     assert not torch.equal(first, last)
 
 
-# ------------------------------------------------------------------ the report
-
-
 def record(model: str, seed: int, accuracy: float, **more: Any) -> dict[str, Any]:
     given = {"model": model, "task": "sst2", "seed": seed, "point": "", "notes": []}
     given |= {"scores": {"accuracy": accuracy}, "train_examples": 500, "parameters": 0}
@@ -311,9 +295,6 @@ def test_median_mean_deviation_and_best_by_hand() -> None:
     odd = reported([record("m", s, x) for s, x in enumerate((math.nan, 0.5, 0.7))])
     assert math.isnan(odd.rows[0].median)
     assert "nan" in odd.table()
-
-
-# ------------------------------------------------------------------ GLUE
 
 
 @pytest.fixture

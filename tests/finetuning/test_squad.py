@@ -1,7 +1,5 @@
 """Questions about a context, in every layout; answers are where they are said to be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files as rows and as sentences: every layout, compressed or not, and what is wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tagging: windows, the tokens of words, and the mean of their logits."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from toy import CPU, chunks, outputs_of, reader_of, sharpened, task_of
+from toy import CPU, reader_of, task_of
 
 from electrify.finetuning.encoding import windows
 from electrify.finetuning.loop import Answered, Batch
@@ -29,9 +27,6 @@ def tagging(zoo: Path, labels: tuple[str, ...], *, length: int = 16, first: bool
     return Tagging(reader_of(zoo / "bert"), "tagging", labels, **how)
 
 
-# ------------------------------------------------------------------ windows
-
-
 @given(
     st.lists(st.one_of(st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=60),
     st.integers(9, 30),
@@ -45,14 +40,6 @@ def test_windows_tag_every_word_once_and_fit(pieces: list[int], room: int) -> No
     for w, following in itertools.pairwise(found):
         assert sum(pieces[w.begin : w.end + 1]) > room
         assert w.end < following.end
-
-
-def test_windows_by_hand() -> None:
-    """10 words of one piece and room for 6, half of which overlaps: 0-5, 3-8, 6-9. A word is tagged
-    where it is farther from an edge."""
-    found = [(w.begin, w.end, w.first, w.last) for w in windows([1] * 10, 6)]
-    assert found == [(0, 6, 0, 5), (3, 9, 5, 8), (6, 10, 8, 10)]
-    assert [(w.begin, w.end) for w in windows([6, 6], 6)] == [(0, 1), (1, 2)]
 
 
 def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
@@ -75,9 +62,6 @@ def test_rows_of_several_windows_by_hand(zoo: Path) -> None:
     assert problem.score(task, held) == {"accuracy": 1.0}
     lines = problem.files("t", task, held)["t.txt"].splitlines()
     assert lines[:2] == ["films A A", "the B B"]
-
-
-# ------------------------------------------------------------------ tokens of words
 
 
 class Given(torch.nn.Module):
@@ -115,22 +99,6 @@ def test_a_words_logits_are_the_mean_of_its_tokens(zoo: Path) -> None:
     grad = net.logits_BLC.grad
     assert torch.equal(grad[0, 1], grad[0, 2])
     assert not grad[1, 2:].any()
-
-
-def test_neither_padding_nor_the_batch_changes_a_tag(zoo: Path) -> None:
-    made = [s for s in chunks().train[::3] if isinstance(s, Sentence)]
-    how: dict[str, Any] = {"max_seq_length": 9, "device": CPU}
-    problem = Tagging(reader_of(zoo / "electra"), "tagging", chunks().labels, **how)
-    net = sharpened(problem.net(dropout=None))
-    rows = problem.rows(made)
-    together = problem.tags(Answered(made, rows, outputs_of(problem, net, rows)))
-    for one, tags in zip(made, together, strict=True):
-        alone = problem.rows([one])
-        assert problem.tags(Answered([one], alone, outputs_of(problem, net, alone))) == [tags]
-    assert len({tag for tags in together for tag in tags}) > 1
-
-
-# ------------------------------------------------------------------ chunks of tags
 
 
 TAGGING = Path(__file__).parents[3] / "shared" / "data" / "tagging"
@@ -183,9 +151,6 @@ def test_scores_by_hand() -> None:
     assert span_scores([["O"]], [["B-X"]]) == scored(0, 0, 0, 0)
 
 
-# ------------------------------------------------------------------ conlleval
-
-
 STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
 ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
 
@@ -219,9 +184,6 @@ def test_every_scheme_has_the_chunks_of_conlleval_as_iob2(tags: list[str]) -> No
     assert spans(tags) == chunks_of_conlleval(to_iob2(tags))
 
 
-# ------------------------------------------------------------------ real data
-
-
 def tagged_words(file: str) -> list[list[tuple[str, str]]]:
     """The second column and the last of each word's line."""
     if not TAGGING.is_dir():
@@ -242,3 +204,11 @@ def test_the_published_baseline_of_conll2000() -> None:
     scores = span_scores(gold, [[best[w] for w, _ in sentence] for sentence in test])
     found = [round(100 * scores[name], 2) for name in ("precision", "recall", "f1")]
     assert found == [72.58, 82.14, 77.07]
+
+
+def test_windows_by_hand() -> None:
+    """10 words of one piece and room for 6, half of which overlaps: 0-5, 3-8, 6-9. A word is tagged
+    where it is farther from an edge."""
+    found = [(w.begin, w.end, w.first, w.last) for w in windows([1] * 10, 6)]
+    assert found == [(0, 6, 0, 5), (3, 9, 5, 8), (6, 10, 8, 10)]
+    assert [(w.begin, w.end) for w in windows([6, 6], 6)] == [(0, 1), (1, 2)]

@@ -2,8 +2,6 @@
 transformers alone give the losses, predictions and scores of `electrify finetune`, and a saved
 folder predicts there as it was scored."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Toy tasks that a tiny random model learns, and short ways to readers and forward passes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

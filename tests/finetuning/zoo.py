@@ -1,7 +1,5 @@
 """Tiny random models and a small WordPiece tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Ten updates of a recipe, two layers of width 32, through the loop's own `Run.update`: on the CPU,
 in float32, two micro-batches, no dropout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

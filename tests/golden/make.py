@@ -5,8 +5,6 @@ They move only on purpose. Run this after a change that is meant to change the n
 say in the commit why it moved. Never run it to turn a red test green.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

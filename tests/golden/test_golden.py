@@ -1,8 +1,6 @@
 """Ten updates of each recipe give the numbers they gave before. After a change that is meant to
 move them: `python tests/golden/make.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks that are wide enough for a look at the spread of their initial values."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shape suffixes as in model/attention.py: R rows, L row length, H heads, W head width."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -171,9 +169,6 @@ def test_the_kernel_for_packed_sequences_has_a_gradient(width: int) -> None:
     assert [x.grad.shape for x in (q, k, v) if x.grad is not None] == 3 * [mixed.shape]
 
 
-# ---------------------------------------------------------------- windows and positions
-
-
 @pytest.mark.parametrize("window", [None, 3])
 def test_both_layouts_turn_and_cut_alike(monkeypatch, window):
     """The kernel for packed sequences, its place taken by a loop, gets turned queries and keys and
@@ -233,9 +228,6 @@ def test_windows_pair_by_pair(monkeypatch, backend, window, row_length):
         qkv.float(), heads=2
     )
     torch.testing.assert_close(narrow[tokens.real_T].double(), wanted, rtol=1e-5, atol=1e-5)
-
-
-# ---------------------------------------------------------------- windows by blocks
 
 
 def random_rows(row_length: int, *, seed: int) -> Tokens:

@@ -1,8 +1,6 @@
 """DeBERTaV3's head that detects: linear(gelu(dense(LayerNorm(h_t + h_CLS)))), h_CLS being the state
 of the first token of the same sequence."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -61,26 +59,6 @@ def gelu(x: float) -> float:
     return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
 
 
-def test_by_hand() -> None:
-    """Width 2, so the norm leaves (1, -1) or (-1, 1), then times (2, 3) plus (0, 1)."""
-    head = ClsBinaryHead(shape_of(2)).double()
-    with torch.no_grad():
-        head.norm.weight.copy_(torch.tensor([2.0, 3.0]))
-        head.norm.bias.copy_(torch.tensor([0.0, 1.0]))
-        head.dense.weight.copy_(torch.tensor([[1.0, 0.0], [0.5, 1.0]]))
-        head.dense.bias.copy_(torch.tensor([0.0, -1.0]))
-        head.out.weight.copy_(torch.tensor([[3.0, -1.0]]))
-        head.out.bias.fill_(0.25)
-    states_TD = torch.tensor([[5.0, 0.0], [-9.0, 1.0], [0.0, 7.0], [0.0, 0.0], [1.0, 2.0]])
-    # Two sequences, of two tokens each, and padding.
-    tokens = Tokens(*torch.tensor([[2, 2, 2, 2, 0], [1, 1, 2, 2, 0], [0, 1, 0, 1, 0], [0] * 5]), 5)
-    found = head(head.inputs(states_TD.double(), tokens)).tolist()
-    up = 3 * gelu(2.0) - gelu(1.0 - 2.0 - 1.0) + 0.25  # of (2, -2): dense gives (2, -2)
-    down = 3 * gelu(-2.0) - gelu(-1.0 + 4.0 - 1.0) + 0.25  # of (-2, 4): dense gives (-2, 2)
-    # (10, 0) and (-4, 1) of the first sequence, (0, 14) and (0, 7) of the second.
-    assert found[:4] == pytest.approx([up, down, down, down], abs=1e-6)
-
-
 def reference(head: ClsBinaryHead, states_LD: Tensor) -> Tensor:
     """One sequence, as Microsoft's public code computes it."""
     x_LD = states_LD + states_LD[:1]
@@ -124,8 +102,6 @@ def test_the_gradient_of_a_first_token_is_summed_in_float32() -> None:
     assert states_TD.grad[:2].tolist() == [[500, 500], [1, 1]]
 
 
-# ---------------------------------------------------------------- in the objectives
-
 # One of each class whose head detects; of electra-15 it reads the chosen positions alone.
 SYSTEMS = ("electra", "electra-15", "corrective", "teams", "adversarial")
 
@@ -159,9 +135,6 @@ def test_every_objective_takes_an_update(name: str) -> None:
     for part, p in objective.head.named_parameters():
         assert p.grad is not None, part
         assert bool(p.grad.abs().sum() > 0), part
-
-
-# ---------------------------------------------------------------- values and costs
 
 
 @pytest.mark.parametrize("init", ["published", "local"])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Iterator
@@ -76,22 +74,6 @@ def test_logits_only_where_asked() -> None:
     assert MaskedLM(half.encoder, half.head)(tokens, at[:0]).shape == (0, VOCAB)
 
 
-def test_heads_run_under_autocast() -> None:
-    b = built("electra-tiny")
-    tokens = text_batch(seed=0, rows=2, row_length=32)
-    for half in b.exports.values():
-        exact = half.head(half.encoder(tokens))
-        with torch.autocast("cpu", torch.bfloat16):
-            near = half.head(half.encoder(tokens))
-        assert (
-            float((near.float() - exact).abs().max().detach())
-            < 0.1 * float(exact.abs().max().detach()) + 0.02
-        )
-
-
-# -------------------- dropout on a CPU: torch's in distribution, mean and gradient
-
-
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
@@ -134,9 +116,6 @@ def test_a_seed_decides_it_and_odd_sizes_work() -> None:
     assert not dropout(x, 0.999999, training=True).any()
 
 
-# -------------------- GeGLU by its own function on a CPU, against the formula
-
-
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 2**-7)])
 def test_geglu_and_its_gradient(dtype: torch.dtype, within: float) -> None:
     """The first half of a row is u, the second its gate: gelu(u) * gate."""
@@ -158,9 +137,6 @@ def test_its_input_stays() -> None:
     before = both.detach().clone()
     geglu(both).sum().backward()
     assert torch.equal(both, before)
-
-
-# -------------------- dtypes by the rules of CUDA's autocast
 
 
 CUDA, META = 1, 14  # c10::DeviceType
@@ -201,9 +177,6 @@ def test_the_residual_stream_keeps_its_dtype(recipe: str, monkeypatch: pytest.Mo
                 setattr(module, name, torch.empty_like(b, device="cuda:0"))
         encoder(tokens.to("cuda:0"))
     assert seen == [torch.bfloat16] * (len(encoder.blocks) + 1)
-
-
-# -------------------- rotary positions, against complex numbers in float64
 
 
 def as_complex(x_TNHW: Tensor, pos_T: Tensor, theta: float) -> Tensor:

@@ -1,7 +1,5 @@
 """Every line of the tables in model/init.py."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -45,9 +43,6 @@ def electra(recipe: str = "electra-tiny", **fields: Any) -> Built:
     return roomy(recipe, **(SIZES | fields))
 
 
-# ---------------------------------------------------------------- bert
-
-
 @pytest.mark.parametrize("tie", TIES)
 def test_bert_table(tie: str) -> None:
     b = electra(tie=tie, init="bert", generator_size=1.0 if tie == "all" else 0.5)
@@ -72,8 +67,6 @@ def test_bert_draws_a_truncated_normal() -> None:
     assert kstest(words.flatten().numpy(), truncnorm(-2, 2, scale=0.02).cdf).pvalue > 1e-3
     assert abs(float(words.mean())) < 4 * 0.02 / math.sqrt(words.numel())
 
-
-# ---------------------------------------------------------------- published
 
 # 2003.10555's public code: sqrt(2 / (fan in + fan out)) of ELECTRA-Small's projections 128 -> 256
 # and 128 -> 64 and of its logit 256 -> 1.
@@ -120,9 +113,6 @@ def test_published_differs_from_bert_where_its_table_says(recipe: str) -> None:
     assert len(want) >= 1
 
 
-# ---------------------------------------------------------------- the seed
-
-
 @pytest.mark.parametrize("init", ["bert", "local"])
 def test_the_seed_alone_decides(init: str) -> None:
     found = []
@@ -134,20 +124,14 @@ def test_the_seed_alone_decides(init: str) -> None:
     assert any(not torch.equal(one[n], other[n]) for n in one)
 
 
-# ---------------------------------------------------------------- local: the position subspace
-
-
 def test_position_subspace_by_hand() -> None:
     """One pair: a quarter turn a position, root 2 long. Two pairs: the second turns sqrt(32) times
     slower."""
-    r2 = math.sqrt(2)
+    r2, turn = math.sqrt(2), 3 * math.pi / 2 / 32**0.5
     expected = torch.tensor([[0, r2], [r2, 0], [0, -r2], [-r2, 0], [0, r2]])
     torch.testing.assert_close(position_subspace(5, 2), expected, rtol=0, atol=1e-6)
-    second = position_subspace(4, 4)[3, 2:]
-    assert second.tolist() == pytest.approx(
-        [r2 * math.sin(3 * math.pi / 2 / 32**0.5), r2 * math.cos(3 * math.pi / 2 / 32**0.5)],
-        abs=1e-6,
-    )
+    second = position_subspace(4, 4)[3, 2:].tolist()
+    assert second == pytest.approx([r2 * math.sin(turn), r2 * math.cos(turn)], abs=1e-6)
 
 
 @pytest.mark.parametrize("width", [2, 32])
@@ -174,26 +158,15 @@ def test_subspace_width() -> None:
     one head would else pass no words through."""
 
     def shape(e: int, d: int, h: int) -> Shape:
-        return Shape(
-            vocab_size=9,
-            embedding_size=e,
-            hidden_size=d,
-            num_hidden_layers=1,
-            num_attention_heads=h,
-            intermediate_size=8,
-            max_position_embeddings=8,
-        )
+        sizes = {"num_hidden_layers": 1, "intermediate_size": 8, "max_position_embeddings": 8}
+        names = {"vocab_size": 9, "embedding_size": e, "hidden_size": d, "num_attention_heads": h}
+        return Shape(**sizes | names)
 
-    tiny_d, tiny_g = shape(128, 128, 4), shape(128, 64, 2)
-    assert subspace_width(tiny_d, tiny_g) == 32
-    small_d, small_g = shape(128, 256, 4), shape(128, 64, 1)
-    assert subspace_width(small_d) == 64
-    assert subspace_width(small_d, small_g) == 32
+    assert subspace_width(shape(128, 128, 4), shape(128, 64, 2)) == 32
+    assert subspace_width(shape(128, 256, 4)) == 64
+    assert subspace_width(shape(128, 256, 4), shape(128, 64, 1)) == 32
     assert subspace_width(shape(64, 128, 2)) == 32
     assert subspace_width(shape(20, 20, 4)) == 4
-
-
-# ---------------------------------------------------------------- local: the table of embeddings
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -215,9 +188,6 @@ def test_local_embeddings_table(tie: str) -> None:
         assert close_to(e.positions.weight[:, p:], 0.02 * CUT)
         assert bool((e.norm.weight == 1).all())
         assert not e.norm.bias.any()
-
-
-# ---------------------------------------------------------------- local: the table of blocks
 
 
 @pytest.mark.parametrize(("tie", "amplitude"), [("none", 1.0), ("embeddings", 3.0), ("all", 3.0)])
@@ -256,9 +226,6 @@ def test_local_blocks_table(tie: str, amplitude: float) -> None:
         if p.ndim == 1:
             assert bool((p == ("norm" in name and name.endswith("weight"))).all()), name
     assert (NOISE, OUTPUT_SCALE, TOKEN_SCALE) == (0.3, 0.1, 0.1)
-
-
-# ---------------------------------------------------------------- local: where the heads look
 
 
 def local_encoder(*, amplitude: float, heads: int, hidden: int, embedding: int) -> Encoder:
@@ -322,9 +289,6 @@ def test_position_0_looks_at_all_of_the_sequence() -> None:
     assert float(first[:, 0].max()) < 0.25  # of 64
     assert float(first[2:].amax(-1).mean()) < 0.25
     assert float(first[:2, 8:].amax(-1).mean()) > 0.6
-
-
-# ------------------------------------------------------------- words that start from given vectors
 
 
 @pytest.mark.parametrize(("init", "width", "scale"), [("bert", 0, 0.02), ("local", 16, 0.1)])

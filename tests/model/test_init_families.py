@@ -1,8 +1,6 @@
 """Every line of the tables in model/init.py for disentangled and gated blocks,
 and what they are for: a head that looks at an offset."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -45,9 +43,6 @@ def blocks_of(built: Built) -> list[tuple[Any, Encoder]]:
     """Every block with its encoder."""
     encoders = [part for part in built.objective.modules() if isinstance(part, Encoder)]
     return [(block, encoder) for encoder in encoders for block in encoder.blocks]
-
-
-# ---------------------------------------------------------------- published
 
 
 def test_published_table_of_relative() -> None:
@@ -102,9 +97,6 @@ def test_a_shared_table_is_drawn_once_and_one_of_difference_not_at_all() -> None
         words: Any = built.discriminator.encoder.embeddings.words
         assert not words.delta_VE.any()
         assert close_to(words.base.weight, 0.1 if init == "local" else 0.02)
-
-
-# ---------------------------------------------------------------- local
 
 
 def test_local_table_of_relative() -> None:
@@ -164,18 +156,6 @@ def test_amplitudes(theta: float, width: int) -> None:
     assert bool(((a_C > 0) == (w_C >= LOWEST)).all())
     known = a_C > 0
     torch.testing.assert_close((a_C**2 / a_C[0] ** 2)[known], w_C[known].sqrt())
-
-
-def test_the_row_of_a_distance() -> None:
-    """Normalised as the context gives it; a distance beyond the longest row has the last one."""
-    encoder = relative(init="local").discriminator.encoder
-    contexts = contexts_of(encoder)
-    tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
-    with torch.no_grad():
-        given = contexts(tokens, torch.float32, training=False).rows_ND
-        for distance in (-29, -1, 0, 1, 7):
-            torch.testing.assert_close(given[29 + distance], row_of(contexts, distance))
-        assert torch.equal(row_of(contexts, 10**6), row_of(contexts, 255))
 
 
 def mixed_by_distance(encoder: Encoder, tokens: Any) -> list[Tensor]:
@@ -312,3 +292,15 @@ def test_a_shared_table_and_shared_blocks_start_once(tie: str, fields: dict[str,
                 assert close_to(words[:, 1:], 0.1 * CUT)
         free = q if isinstance(block, DisentangledBlock) else q[:, 1:]
         assert close_to(free, NOISE / math.sqrt(128))
+
+
+def test_the_row_of_a_distance() -> None:
+    """Normalised as the context gives it; a distance beyond the longest row has the last one."""
+    encoder = relative(init="local").discriminator.encoder
+    contexts = contexts_of(encoder)
+    tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
+    with torch.no_grad():
+        given = contexts(tokens, torch.float32, training=False).rows_ND
+        for distance in (-29, -1, 0, 1, 7):
+            torch.testing.assert_close(given[29 + distance], row_of(contexts, distance))
+        assert torch.equal(row_of(contexts, 10**6), row_of(contexts, 255))

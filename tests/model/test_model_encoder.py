@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -38,9 +36,6 @@ def encoder(
             if p.ndim == 1:
                 p.add_(0.1 * torch.randn(p.shape, generator=rng))
     return made.eval()
-
-
-# ---------------------------------------------------------- a sequence does not know its neighbours
 
 
 @given(packed_batches())
@@ -106,9 +101,6 @@ def test_a_changed_token_reaches_its_own_sequence_and_no_other() -> None:
         ids[cut.start + 1] = 6 + (ids[cut.start + 1] - 5) % (VOCAB - 6)
         moved = (e(tokens.with_ids(ids)) - e(tokens)).abs().amax(-1) > 0
         assert moved.nonzero().flatten().tolist() == list(range(cut.start, cut.stop))
-
-
-# ---------------------------------------------------------------- autocast and dropout
 
 
 def test_autocast_carries_bfloat16_and_keeps_parameters_float32() -> None:

@@ -1,8 +1,6 @@
 """Buckets of distances against a reference in float64, and attention by content and distance
 against a sum that is written pair by pair. Shape suffixes as in model/relative.py."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -27,16 +25,6 @@ def test_buckets_are_the_library_s(buckets: int, longest: int) -> None:
     every = torch.arange(-longest + 1, longest)
     theirs = make_log_bucket_position(every, buckets, longest).long()
     assert torch.equal(buckets_of(every, buckets=buckets, longest=longest), theirs)
-
-
-def test_buckets_by_hand() -> None:
-    """8 buckets, 17 tokens: 4 single ones; then ln(d / 4) / ln 4 * 3, rounded up, plus 4."""
-    distances = torch.tensor([0, 1, 4, 5, 6, 7, 10, 11, 16, -3, -5, -16])
-    expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, -3, -5, -7]
-    assert buckets_of(distances, buckets=8, longest=17).tolist() == expected
-
-
-# ---------------------------------------------------------------- attention
 
 
 def contexts_of(

@@ -1,8 +1,6 @@
 """Parts that answer what a test wrote down, handed to objectives in place of networks; and the
 text of the examples by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

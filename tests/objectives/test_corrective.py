@@ -1,8 +1,6 @@
 """Detection and correction by one encoder: an example by hand, what its losses are beside those of
 other objectives, and where its gradients go."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -141,9 +139,6 @@ def test_the_correction_trains_the_encoder_and_never_the_detecting_head(correcti
     assert all(p.grad is None for p in b.discriminator.head.parameters())
     for network in (b.exports["generator"].encoder, b.exports["generator"].head):
         assert all(p.grad is None for p in network.parameters())
-
-
-# ---------------------------------------------------------------- a masked language model first
 
 
 def at_progress(progress: float, tokens: Tokens) -> Draws:

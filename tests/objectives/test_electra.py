@@ -1,7 +1,5 @@
 """ELECTRA and BERT: examples by hand, and which loss reaches which parameter."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from stubs import TEXT, At, FixedHead, HeadAt, Ids, generator, masks, outcome, part, total, whole
@@ -47,9 +45,6 @@ def test_the_discriminator_reads_samples_also_where_the_mix_kept() -> None:
     assert value(terms["generator_loss_kept"].sum) == 50.0
 
 
-# --------------------------------------------------------------- which loss reaches which parameter
-
-
 def reached(b: Built, loss: str) -> set[int]:
     """ids of the parameters with a gradient that is not zero everywhere."""
     tokens = ragged_batch()
@@ -93,9 +88,6 @@ def test_all_tied_both_losses_train_every_block() -> None:
     assert of(d.encoder) <= by_rtd & by_generator
     assert not by_rtd & (of(g.head) - of(d.encoder))
     assert not by_generator & of(d.head)
-
-
-# --------------------------------------------------------------- the masked language model
 
 
 def test_masked_language_model_by_hand() -> None:

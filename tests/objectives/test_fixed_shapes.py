@@ -1,8 +1,6 @@
 """A batch whose list of chosen positions is filled up to a fixed length is graded as it is without:
 what a compiled step needs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

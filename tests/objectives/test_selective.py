@@ -1,8 +1,6 @@
 """Detection and selection by two branches of one encoder: an example by hand, the candidates, and
 where gradients go."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -95,9 +93,6 @@ def test_by_hand() -> None:
     torch.testing.assert_close(selection.scores_TV.grad, want_TV)
 
 
-# ---------------------------------------------------------------- candidates
-
-
 @pytest.mark.parametrize("candidates", [2, 5, 20])
 def test_the_original_first_and_different_others(candidates: int) -> None:
     objective: Any = built("teams-tiny", mask_rate=0.4, candidates=candidates).objective
@@ -125,9 +120,6 @@ def test_all_words_as_candidates_are_a_language_model() -> None:
     fewer = built("teams-tiny", mask_rate=0.4, candidates=5)
     fewer.objective.load_state_dict(one.objective.state_dict())
     assert value(terms_of(fewer.objective, tokens, draws)["select"].sum) < 0.7 * value(want)
-
-
-# ---------------------------------------------------------------- gradients, and other objectives
 
 
 def reached(modules: Iterable[nn.Module]) -> list[bool]:

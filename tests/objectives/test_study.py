@@ -1,8 +1,6 @@
 """The other systems of the study: examples by hand, gradients that must and must not flow, and what
 holds for each of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -41,8 +39,6 @@ from electrify.objectives.mlm import MLM
 from electrify.terms import Loss, Terms
 from electrify.tokens import Tokens
 from electrify.train.start import discriminator_names
-
-# ---------------------------------------------------------------- by hand
 
 
 def test_electra_15_grades_the_chosen_tokens_only() -> None:
@@ -136,9 +132,6 @@ def test_the_gate_is_watched_as_a_detector() -> None:
     assert (found["auc"], found["precision"], found["recall"]) == (1.0, 1.0, 1.0)
 
 
-# ---------------------------------------------------------------- adversarial
-
-
 class Drawn(nn.Module):
     """A generator whose draws a test decides: logits of its own at both words of TEXT."""
 
@@ -212,9 +205,6 @@ def test_adversarial_by_hand() -> None:
     assert not terms["generator"].sum.requires_grad
 
 
-# ---------------------------------------------------------------- electric
-
-
 def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     objective: Any = built("electric-tiny", mask_rate=0.5).objective.eval()
     tokens = ragged_batch()
@@ -223,9 +213,6 @@ def test_noise_is_noise_also_where_it_equals_the_original() -> None:
     assert int(terms["energy_noise"].count) == len(z.at_M)
     assert int(terms["nce_detection"].sum[1].sum()) == len(z.at_M)
     assert int(terms["nce"].count) == int(z.plan.candidates_T.sum())
-
-
-# ---------------------------------------------------------------- all of them
 
 
 @pytest.mark.parametrize("name", ["electra-15", "replace-mlm", "all-tokens-mlm", "electric"])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -35,9 +33,6 @@ from electrify.terms import Term, term, weighted
 from electrify.tokens import Tokens
 
 RECIPES = ["electra-tiny", "bert-tiny"]
-
-
-# ---------------------------------------------------------------- losses
 
 
 @given(
@@ -111,9 +106,6 @@ def test_the_parts_of_the_loss_add_up(recipe: str) -> None:
     )
 
 
-# ---------------------------------------------------------------- sums over any split
-
-
 def gradients(
     b: Built, parts: list[Tokens], weights: dict[str, float], *, whole: Tokens
 ) -> tuple[dict[str, list[float]], dict[str, Tensor]]:
@@ -165,9 +157,6 @@ def test_micro_batches_equal_the_whole(recipe: str, cuts: tuple[int, ...]) -> No
         )
 
 
-# ---------------------------------------------------------------- weights
-
-
 def test_weighted_by_hand() -> None:
     terms = {
         name: Term(torch.tensor(total), torch.tensor(count))
@@ -210,8 +199,6 @@ def test_summarise() -> None:
         "r_auc": 1.0,
     }
 
-
-# ---------------------------------------------------------------- detection figures
 
 logits_and_labels = st.integers(2, 80).flatmap(
     lambda n: st.tuples(
@@ -292,9 +279,6 @@ def test_bins_by_hand() -> None:
     expected = {half: 2, half - 1: 1, half + 1: 1, half - 2: 1, BINS - 1: 3, 0: 2}
     assert {int(i): int(counts[0, i]) for i in counts[0].nonzero()} == expected
     assert not counts[1].any()
-
-
-# ------------------------------------------------------------------ the contrast of corrective
 
 
 WEIGHTS = {"generator": 1.0, "rtd": 50.0, "correct": 1.0, "contrast": 1.0}

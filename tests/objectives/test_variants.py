@@ -1,7 +1,5 @@
 """Variants that no recipe names: examples by hand, and options that do or do not go together."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path
@@ -26,9 +24,6 @@ from variants import VARIANTS
 
 def frequency(counts: list[int]) -> Frequency:
     return Frequency(chooser(), BASIC, 8, counts_V=torch.tensor(counts))
-
-
-# ---------------------------------------------------------------- by hand
 
 
 def test_a_correct_draw_counts_as_replaced() -> None:
@@ -111,9 +106,6 @@ def test_a_word_that_the_noise_never_draws_teaches_nothing() -> None:
     assert head.logits_T.grad is not None
     assert head.logits_T.grad[1:3].tolist() == pytest.approx([0, 0], abs=1e-20)
     assert bool(head.logits_T.grad[3:6].all())
-
-
-# ---------------------------------------------------------------- every combination
 
 
 FROZEN: dict[str, Any] = {

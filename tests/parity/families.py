@@ -1,7 +1,5 @@
 """The shapes in which each architecture is compared with Hugging Face's library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from two_networks import Family

@@ -1,7 +1,5 @@
 """What of DeBERTa the library has no class for; its published configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Every class that is exported, as a folder that the library reads, against our own network: each
 length, padding on either side, and packed rows, float32."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

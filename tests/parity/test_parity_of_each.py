@@ -1,8 +1,6 @@
 """The encoders and heads of each architecture against transformers' classes on the same weights, in
 float32."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Parameter counts of the shipped recipes: exactly transformers' for the same configuration, and
 within 4 % of the published sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

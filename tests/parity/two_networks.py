@@ -1,8 +1,6 @@
 """Our networks and those of Hugging Face's library with the same weights, for the tests of each
 architecture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A tiny random discriminator, its generator and a BERT, with a small WordPiece tokenizer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The words and the shape of the models that are scored here."""
 
-from __future__ import annotations
-
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY += ["the", "chef", "cook", "##ed", "##s", "ate", "meal", ",", ".", "a", "b", "c", "d"]
 SHAPE = {

@@ -1,7 +1,5 @@
 """Minimal pairs: files, counting, tables, the verb; the real files where they are."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -114,20 +112,6 @@ def test_plain_lines_and_marks(discriminator: str):
     assert [line.split("\t")[0] for line in lines] == ["word", "the", "chef", "cooked"]
 
 
-def test_colours_on_a_terminal(discriminator: str, monkeypatch: pytest.MonkeyPatch):
-    """The text as it is, with the words above the threshold named below it."""
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    shown = run(discriminator, text="The chef\x1b[2J cooked", threshold=0.0, out=Terminal())
-    assert "\x1b[" in shown  # colours, and none from the text
-    assert "\x1b[2J" not in shown
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert plain.startswith("The chef")
-    assert "probability of at least 0" in plain
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in run(discriminator, text="the chef", out=Terminal())
-
-
 def test_json(discriminator: str):
     text = "the \x1b[31mchef"
     raw = run(discriminator, text=text, json=True, threshold=0.0)
@@ -144,9 +128,6 @@ def test_a_file_or_standard_input(discriminator: str, tmp_path: Path):
     given: list[dict[str, Any]] = [{"file": str(path)}, {"stdin": b"the chef"}]
     given.append({"text": "the chef"})
     assert len({run(discriminator, **how) for how in given}) == 1
-
-
-# -------------------- a model by its name on the Hub
 
 
 Publish = Callable[..., str]
@@ -192,3 +173,17 @@ def test_without_the_file_and_without_a_network_it_is_said(published, capsys):
         assert load_scorer(name).kind == "rtd"
     said = capsys.readouterr().err
     assert said.count("electrify.json is not in the Hub's cache, and the Hub cannot be asked") == 1
+
+
+def test_colours_on_a_terminal(discriminator: str, monkeypatch: pytest.MonkeyPatch):
+    """The text as it is, with the words above the threshold named below it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = run(discriminator, text="The chef\x1b[2J cooked", threshold=0.0, out=Terminal())
+    assert "\x1b[" in shown  # colours, and none from the text
+    assert "\x1b[2J" not in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert plain.startswith("The chef")
+    assert "probability of at least 0" in plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run(discriminator, text="the chef", out=Terminal())

@@ -1,7 +1,5 @@
 """Scores per token against one token at a time, files of texts, and n-best lists."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -87,9 +85,6 @@ def test_files(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert found[1]["token"] == ["the", "meal", "cook", "##ed", "the", "chef"]
     assert sum(found[1]["token_score"]) == pytest.approx(found[1]["score"], abs=1e-4)
     assert main(["score", model, str(table), "--output-file", str(out)]) == 2  # it exists
-
-
-# ------------------------------------------------------------------ n-best lists
 
 
 def lists_of(model_H: list[float], *lists: NBest) -> Lists:

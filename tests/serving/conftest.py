@@ -1,7 +1,5 @@
 """Tiny random models: a discriminator with its generator, a BERT, and models of tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The processes of a study: one encoder, shared prefix runs, forecast, and the whole command."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -33,8 +31,6 @@ from electrify.studies.study import PRETRAIN, Study, plan_study, read_results
 from electrify.tables import DISCRIMINATOR
 from electrify.train import run as pretraining
 from small import Process, electrify, records
-
-# ------------------------------------------------------------------ one encoder
 
 
 def options(data: Path, **fields: Any) -> CompareConfig:
@@ -151,9 +147,6 @@ def test_tasks_without_an_encoder(
     assert again.without_encoder() == [line]
 
 
-# ------------------------------------------------------------------ processes and their results
-
-
 def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Path) -> None:
     """The reason is the last line of its log."""
     study = plan_study(config(small_data, tmp_path))
@@ -177,9 +170,6 @@ def test_an_encoder_that_ends_without_an_outcome(small_data: Path, tmp_path: Pat
     found = result_of(asked, trial, -11)
     assert (found.steps, found.scores) == (7, {"a": score})
     assert found.failed == {"b": "no such file", "c": "killed by signal 11. Its last line: no room"}
-
-
-# ------------------------------------------------------------------ shared prefix runs, forecast
 
 
 def curve(corpus: Path, tmp_path: Path, **fields: Any) -> Study:
@@ -219,9 +209,6 @@ def test_minutes_go_by_flops(small_data, tmp_path, monkeypatch):
         share = 1 if trial.starts_at is None else 1 - trial.starts_at / trial.steps
         assert row["minutes"] == pytest.approx(1e-6 * share * found / 60)
     assert sum(trial.starts_at is not None for trial in study.trials) == 1
-
-
-# ------------------------------------------------------------------ the whole command
 
 
 def words(data: Path, out: Path, *more: str, recipes: str = f"bert-tiny:{TINY}") -> list[str]:

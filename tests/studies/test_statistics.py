@@ -1,7 +1,5 @@
 """Statistics of a study against synthetic data whose truth is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,9 +1,8 @@
 """The plan of a study and its folder: what is checked before the first run, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from electrify.data.phases import phases_of
 from electrify.errors import UserError
 from electrify.finetuning.tasks import TASKS
 from electrify.recipe import entry, load, override
-from electrify.studies.budgets import UNTRAINED, Cost, trials_of
+from electrify.studies.budgets import UNTRAINED, Cost, Trial, trials_of
 from electrify.studies.measures import digest_of, measure_named, network_of
 from electrify.studies.options import CompareConfig
 from electrify.studies.score import read_score
@@ -71,15 +70,17 @@ def config(corpus: Path, tmp_path: Path, **fields: Any) -> CompareConfig:
     return CompareConfig(**(given | fields))
 
 
+@pytest.fixture(scope="module")
+def planned(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return plan_study(config(small_data, tmp_path_factory.mktemp("planned")))
+
+
 def line(study: Study, k: int, **fields: Any) -> Result:
     """The result of a trial."""
     t = study.trials[k]
     given = {"steps": t.steps, "flops": t.flops, "tokens": 10.0, "seconds": 2.0 * t.steps}
     given |= {"parameters": 1000, "scores": {"blimp": {"metric": "accuracy", "scores": [0.5]}}}
     return Result(*key_of(t), **(given | fields))
-
-
-# ------------------------------------------------------------------ what is asked for
 
 
 def test_commas_stand_between_recipes_and_between_changes(small_data: Path, tmp_path: Path) -> None:
@@ -104,11 +105,11 @@ def test_a_recipe_file_gives_names(small_data: Path, tmp_path: Path) -> None:
         entries_of(config(small_data, tmp_path, recipes=(), recipe_file=str(path)))
 
 
-def test_every_recipe_budget_and_seed_and_the_baselines(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    assert len(study.trials) == 2 * 2 * 2 + len(UNTRAINED) * 2
-    assert len({study.folder(t) for t in study.trials}) == len(study.trials)
-    assert {t.entry for t in study.trials} == {*study.recipes, *UNTRAINED}
+def test_every_recipe_budget_and_seed_and_the_baselines(planned: Study) -> None:
+    trials = planned.trials
+    assert len(trials) == 2 * 2 * 2 + len(UNTRAINED) * 2
+    assert len({planned.folder(t) for t in trials}) == len(trials)
+    assert {t.entry for t in trials} == {*planned.recipes, *UNTRAINED}
 
 
 @pytest.mark.parametrize(
@@ -157,15 +158,17 @@ def test_where_tasks_lie_and_which_network_is_measured(tmp_path: Path) -> None:
             network_of(by_likelihood, found)
 
 
-# ------------------------------------------------------------------ what a trial is
-
-
 KEPT_BY_STUDY = {"data": "corpus", "task_data": {"stsb": "examples"}, "task_seeds": 3}
 
 
-def identity_of(recipe: str, **fields: Any) -> str:
+@cache
+def trial_of(recipe: str) -> Trial:
     (trial,) = trials_of(entry(recipe), [1e13], [0], Cost(8192), "wsd")
-    return identity(recipe, override(trial.recipe, fields), KEPT_BY_STUDY)
+    return trial
+
+
+def identity_of(recipe: str, **fields: Any) -> str:
+    return identity(recipe, override(trial_of(recipe).recipe, fields), KEPT_BY_STUDY)
 
 
 @pytest.mark.parametrize(
@@ -183,12 +186,11 @@ def test_how_the_work_is_done_is_not_a_part_of_it(name: str, value: Any) -> None
     assert identity_of("electra-tiny", **{name: value}) == identity_of("electra-tiny")
 
 
-def test_an_untrained_encoder_has_its_first_weights(small_data, tmp_path, without_exports):
-    study = plan_study(config(small_data, tmp_path))
+def test_an_untrained_encoder_has_its_first_weights(small_data, planned, tmp_path, without_exports):
     weights = []
-    for trial in (t for t in study.trials if t.entry in UNTRAINED and t.seed == 0):
+    for trial in (t for t in planned.trials if t.entry in UNTRAINED and t.seed == 0):
         recipe = override(trial.recipe, {"report_to": (), "device": "cpu"})
-        run = pretrain(small_data, output_dir=study.folder(trial), config=recipe).run
+        run = pretrain(small_data, output_dir=tmp_path / trial.entry, config=recipe).run
         weights.append(load_file(run / "checkpoint-1" / "model.safetensors"))
         for name, tensor in weights[-1].items():
             if "norm" in name.lower() and name.endswith("weight"):
@@ -199,11 +201,12 @@ def test_an_untrained_encoder_has_its_first_weights(small_data, tmp_path, withou
     assert all("word" in name for name in differ), differ
 
 
-def test_recipes_that_start_from_folders(small_data: Path, tmp_path: Path) -> None:
+def test_recipes_that_start_from_folders(small_data: Path, planned: Study, tmp_path: Path) -> None:
     """They cost what the shapes of the folders cost, their weights belong to them, and baselines
     have those shapes but no weights."""
-    recipe = plan_study(config(small_data, tmp_path)).trials[0].recipe
-    deep = override(recipe, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1})
+    deep = override(
+        planned.trials[0].recipe, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1}
+    )
     model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[DISCRIMINATOR]
     recipes = (
         f"bert-tiny:{TINY},init_discriminator={model}",
@@ -236,9 +239,6 @@ def test_epochs_over_the_corpus(small_data: Path, tmp_path: Path) -> None:
     assert filled.epoch(bert.steps) == pytest.approx(2.0, abs=batch)
     assert bert.steps == electra.steps
     assert bert.starts_at == pytest.approx(0.8 * bert.steps, abs=1)
-
-
-# ------------------------------------------------------------------ the folder
 
 
 def test_what_a_study_keeps(small_data: Path, tmp_path: Path) -> None:
@@ -333,26 +333,22 @@ def test_what_a_task_says_of_its_examples_belongs_to_a_study(
     assert len(found) == 4
 
 
-# ------------------------------------------------------------------ results.jsonl
-
-
-def test_results_alone_are_enough_to_go_on(small_data: Path, tmp_path: Path) -> None:
-    first = plan_study(config(small_data, tmp_path))
+def test_results_alone_are_enough_to_go_on(
+    small_data: Path, planned: Study, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    write_results(elsewhere, [line(first, 0)])
+    write_results(elsewhere, [line(planned, 0)])
     study = plan_study(config(small_data, tmp_path, output_dir=str(elsewhere)))
     assert study.finished(read_results(elsewhere)) == {key_of(study.trials[0])}
 
 
-def test_a_damaged_line_can_be_removed(small_data: Path, tmp_path: Path) -> None:
-    study = plan_study(config(small_data, tmp_path))
-    study.out.mkdir()
-    write_results(study.out, [line(study, 0), line(study, 1)])
-    text = (study.out / RESULTS).read_text()
-    (study.out / RESULTS).write_text(text[:-30])
+def test_a_damaged_line_can_be_removed(planned: Study, tmp_path: Path) -> None:
+    write_results(tmp_path, [line(planned, 0), line(planned, 1)])
+    text = (tmp_path / RESULTS).read_text()
+    (tmp_path / RESULTS).write_text(text[:-30])
     with pytest.raises(UserError, match=r"results\.jsonl, line 2 is damaged. Remove it, and its r"):
-        read_results(study.out)
+        read_results(tmp_path)
 
 
 def attempt(failed: dict[str, str], steps: int = 10, **scores: float) -> Result:

@@ -1,7 +1,5 @@
 """What the workers of test_workers.py do."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

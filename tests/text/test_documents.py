@@ -1,7 +1,5 @@
 """Files -> documents: boundaries, encodings, tables, sequences, and what can be wrong with them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -54,9 +52,6 @@ def test_chunking_never_changes_the_documents(blocks: list[str], size: int) -> N
     assert found == expected
 
 
-# ------------------------------------------------------------------ encodings
-
-
 def test_encoding_policies(tmp_path: Path) -> None:
     path = write(tmp_path, "latin.txt", b"fine\r\n\r\nna\xefve caf\xe9\n\nalso fine\n")
     with pytest.raises(UserError, match=r"latin\.txt, line 3, is not UTF-8"):
@@ -81,9 +76,6 @@ def test_a_bad_byte_is_one_sign_in_every_kind_of_file(tmp_path: Path, ending: st
     assert read(path, encoding_errors="skip") == ([], {"encoding_errors": 1})
     with pytest.raises(UserError, match=r"is not UTF-8\. Convert the file, or choose"):
         read(path)
-
-
-# ------------------------------------------------------------------ rows
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -218,8 +210,6 @@ def test_data_set_of_a_local_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no column 'body'; known: text"):
         list(documents.documents(source, column, counts=Counter()))
 
-
-# ------------------------------------------------------------------ sequences
 
 FASTA = """>sp|P1|ONE first protein
 MKVLAA

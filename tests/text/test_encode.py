@@ -1,7 +1,5 @@
 """Encoding: the remembering path equals the library's own, part files are what was written."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 from pathlib import Path
@@ -43,7 +41,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=12).map("".join)), max_size=5
@@ -117,9 +115,6 @@ def test_part_of_another_task_or_with_a_changed_byte_is_not_used(tmp_path: Path)
     path.write_bytes(good[: len(good) - 1])
     assert read_part(path, key="k") is None
     assert read_part(tmp_path / "none", key="k") is None
-
-
-# -------------------- the set of hashes against Python's own set
 
 
 # Few distinct values, some ending in zero bytes, which numpy's string type would strip if it were

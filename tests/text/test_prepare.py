@@ -1,8 +1,6 @@
 """`prepare` end to end: what is in the folder, that it is the same however it came about, options
 that cannot be meant, and refusals."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What is said about a text before and after it is prepared."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Which files an input names, in which order, what is left out, and which column holds the
 texts."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path
@@ -85,9 +83,6 @@ def test_source_code_and_logs_are_text_where_the_user_asks_for_them(tmp_path: Pa
     assert all(s.format == "txt" for s in found(str(tmp_path / "*.py*")))
 
 
-# ------------------------------------------------------------------ what is left out is said
-
-
 def said_of(folder: Path | str, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     choose_sources(asked(folder))
@@ -120,9 +115,6 @@ def test_everything_left_out_is_counted_and_named_by_reason(tmp_path, capsys):
         assert part in said
     names = ["corpus/a.txt", "corpus/b/c.txt", "corpus/linked.txt", "corpus/list.csv"]
     assert [s.name for s in found(str(folder))] == names
-
-
-# ------------------------------------------------------------------ columns
 
 
 @pytest.mark.parametrize(

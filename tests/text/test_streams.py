@@ -1,8 +1,6 @@
 """Archives: what is whole comes back whole, and what is cut or damaged in any member is an
 error, never a shorter text."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma
@@ -44,9 +42,6 @@ def unpacked(folder: Path, kind: str, data: bytes) -> bytes:
     return b"".join(read_chunks(path))
 
 
-# ------------------------------------------------------------------ what is whole
-
-
 @kinds
 def test_whole_archives_come_back(tmp_path: Path, kind: str) -> None:
     """Also a hundred small members, as parallel packers write them, and empty ones."""
@@ -73,9 +68,6 @@ def test_what_the_programs_write(tmp_path: Path, program: str, kind: str) -> Non
     except FileNotFoundError:
         pytest.skip(f"{program} is not installed")
     assert unpacked(tmp_path, kind, b"".join(done)) == TEXT
-
-
-# ------------------------------------------------------------------ damage
 
 
 @kinds

@@ -1,8 +1,6 @@
 """Training vocabularies: deterministic; every kind with every pre-tokenizer keeps the alphabet
 where it fits, decodes to what was encoded, and gives exact offsets, also in transformers."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import random
@@ -90,7 +88,7 @@ TEXTS = st.lists(
 
 
 @pytest.mark.parametrize(("kind", "splitting"), EVERY)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(texts=TEXTS)
 @example(texts=["[UNK]"])
 def test_any_text_is_decoded_and_has_exact_offsets(kind, splitting, texts):
@@ -131,7 +129,7 @@ def test_what_is_unknown_falls_with_the_size_and_never_jumps(short_mb, monkeypat
     drawn = draw.choices(signs, [1 / (i + 5) for i in range(600)], k=10_000)
     texts = ["".join(drawn[i : i + 50]) for i in range(0, len(drawn), 50)]
     shares = []
-    for size in (100, 300, 500, 550, 580, 590, 610):
+    for size in (100, 500, 580, 610):
         unknown = {}
         for kind in ("wordpiece", "character"):
             made = vocabulary(texts, kind, AUTO, vocab_size=size).to_str()
@@ -208,11 +206,7 @@ def test_text_without_words_is_refused(kind: str, splitting: Splitting, tmp_path
         words_by_edges(kind, splitting, "CC", tmp_path)
 
 
-SAME = {
-    "wordpiece": "e1db398b239c8fca",
-    "bpe": "ca9332afe62d44e5",
-    "unigram": "1bde76ad04feb533",
-}
+SAME = {"wordpiece": "e1db398b239c8fca", "bpe": "ca9332afe62d44e5", "unigram": "1bde76ad04feb533"}
 
 
 @pytest.mark.parametrize("kind", SAME)

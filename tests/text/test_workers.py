@@ -1,7 +1,5 @@
 """Workers: order, errors, that none outlives its parent, and that a Ray cluster changes nothing."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import subprocess
@@ -48,11 +46,7 @@ def test_results_come_in_the_order_of_the_tasks_and_tasks_are_drawn_late() -> No
     [
         (13, UserError, "^thirteen is bad$"),
         (14, ZeroDivisionError, "our fault"),
-        (
-            15,
-            UserError,
-            "a worker process ended by itself .* fewer --workers",
-        ),
+        (15, UserError, "a worker process ended by itself .* fewer --workers"),
     ],
 )
 @pytest.mark.timeout(120)
@@ -107,9 +101,6 @@ def test_workers_load_neither_torch_nor_transformers() -> None:
     )
     words = [sys.executable, "-c", code]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "set()\n"
-
-
-# ------------------------------------------------------------------ Ray
 
 
 class Pretended:

@@ -1,7 +1,5 @@
 """Texts and tokenizers for the tests of this folder. It imports little: processes start here."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

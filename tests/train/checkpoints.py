@@ -1,7 +1,5 @@
 """Checkpoints whose content is known from their step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -2,8 +2,6 @@
 many_runs.py FILE, a JSON list of objects {"words": [...], "variables": {...}}. Beside FILE, in
 <run>.room.<rank>, what the tensors of each run took. Used by test_sharding.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,8 +1,6 @@
 """What a CUDA graph does, on a CPU: the operators of some work are recorded once, and then done
 again with the same tensors, as a GPU's kernels are with the same memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -2,8 +2,6 @@
 `electrify WORDS` whose loss of the eighth batch is not a number on rank 1. Used by test_guard.py
 and many_runs.py."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 """Checkpoints: what is saved comes back to the bit, a failing disk harms nothing, and the newest
 whole one is found."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -16,8 +14,6 @@ from hypothesis import strategies as st
 from electrify.errors import UserError
 from electrify.train import checkpoint
 from small import files_of_at_most
-
-# --- round trip
 
 
 def test_save_then_newest_then_load(tmp_path: Path) -> None:
@@ -59,9 +55,6 @@ def test_every_state_and_every_float_comes_back_to_the_bit(tmp_path, state, valu
     )
 
 
-# --- failing disks
-
-
 def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path: Path) -> None:
     save(tmp_path, 1)
     big = {"model": {"w": torch.zeros(100_000)}}
@@ -74,9 +67,6 @@ def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path: Path) -> None:
     assert holds(tmp_path / "checkpoint-1", 1)
     checkpoint.save(tmp_path, 2, big, {}, keep=1)  # and there is space again
     assert folders(tmp_path) == {"checkpoint-2"}
-
-
-# --- folders
 
 
 def test_rotation_goes_by_step_and_not_by_time(tmp_path: Path) -> None:
@@ -114,9 +104,6 @@ def test_what_a_kill_has_left_is_removed_by_the_next_save(tmp_path: Path) -> Non
     assert folders(tmp_path) == {"checkpoint-4"}
 
 
-# -------------------- no damage to a checkpoint passes silently
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     path = save(tmp_path, 2)
@@ -125,7 +112,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
         checkpoint.load(path)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "{}", '{"sha256": "0", "files": []}', "\0"])
+@pytest.mark.parametrize("text", ["[]", '{"sha256": "0", "files": []}', "\0"])
 def test_a_foreign_state_is_damage(tmp_path: Path, text: str) -> None:
     path = save(tmp_path, 2)
     (path / "state.json").write_text(text)

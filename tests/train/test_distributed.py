@@ -1,8 +1,6 @@
 """Any number of processes and any cut of the batch train on the same rows with the same draws, and
 reach the same numbers but for rounding."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path
@@ -68,6 +66,16 @@ def test_two_processes(small_data, alone, tmp_path):
     two = spy(pretrain_words(small_data, tmp_path / "run", **EXACT), tmp_path, processes=2)
     assert two == rows
     same_numbers(run, tmp_path / "run")
+    answers = [json.loads((tmp_path / f"answers.{rank}").read_text()) for rank in range(2)]
+    # Asked on one rank, both at the same step.
+    assert [a.pop("stopped") for a in answers] == [[3, False], [3, True]]
+    assert answers[0] == answers[1]
+    # 1 + 2, twice one half; 2^24 + 1 twice and one more, beyond what float32 counts; bfloat16
+    # parameters.
+    assert answers[0]["sum"] == [[3.0, 1.0], 2**25 + 3, [[0.2]], [3.0, 3.0]]
+    assert answers[0]["any"] == [False, True, True, True]
+    wrong = "corpus on rank 1 is not that of rank 0; every process must be given the same"
+    assert answers[0]["same"] == ["", wrong]
     assert (tmp_path / "run" / "generator" / "model.safetensors").is_file()
 
 

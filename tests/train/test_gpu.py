@@ -1,8 +1,6 @@
 """What only a GPU can show: that an update never waits for the device, and that its numbers are
 those of the CPU. Skipped where there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

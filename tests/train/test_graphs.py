@@ -1,8 +1,6 @@
 """Updates that are replayed on the same memory, as a CUDA graph is, against the loop: bit for bit,
 on a CPU whose recorder (recorded.py) takes the graph's place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +60,11 @@ def test_the_bits_of_the_loop(
     """Parameters, optimiser, sums and verdicts, with updates that are refused."""
     monkeypatch.setattr(Graphs, "record", lambda _, work: record(work))
     spoil_some(monkeypatch, one_in=3)
-    config = recipe(name, max_steps=16, train_batch_size=8, **fields)
+    config = recipe(name, max_steps=10, train_batch_size=8, **fields)
     loops, graph = (
         with_graphs(run_of(small_data, tmp_path, config), graphs=graphs) for graphs in (False, True)
     )
-    for step in range(16):
+    for step in range(10):
         for run in (loops, graph):
             run.update(run.batch(step))
     assert graph.graphs is not None
@@ -94,7 +92,7 @@ def test_a_whole_run(
     """Log lines, validations, checkpoints, rollbacks, a batch that grows, and an interruption: the
     ending of the loop."""
     made = Run.__init__
-    fields = DROPOUT | {"max_steps": 40, "max_non_finite": 30, "train_batch_size": 8} | own
+    fields = DROPOUT | {"max_steps": 24, "max_non_finite": 30, "train_batch_size": 8} | own
     fields |= {"eval_steps": 9, "save_steps": 5, "logging_steps": 2}
     spoil_some(monkeypatch, one_in=9, rest=4)
     replays = 0
@@ -121,7 +119,7 @@ def test_a_whole_run(
             assert pretrain(small_data, tmp_path / folder, max_minutes=1e-9, **fields) == 75
         assert pretrain(small_data, tmp_path / folder, **fields) == 0
         assert (replays > 5) is graphs
-    same_ending(tmp_path / "loop", tmp_path / "graphs", step=40)
+    same_ending(tmp_path / "loop", tmp_path / "graphs", step=24)
 
 
 def test_a_capture_that_fails(

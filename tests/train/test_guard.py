@@ -1,8 +1,6 @@
 """Losses that are not numbers, and spikes: all ranks agree before anything moves; stop, warn, skip
 and rollback."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +11,8 @@ import torch
 from spoiled import spoil
 
 from electrify import cli
-from electrify.errors import UserError
 from electrify.recipe import load
-from electrify.train import checkpoint, log
+from electrify.train import checkpoint, guard, log
 from electrify.train.dist import World
 from electrify.train.guard import ENOUGH, Guard
 from electrify.train.optim import make_optimizer
@@ -60,23 +57,6 @@ def test_the_optimiser_obeys_the_verdict(kind: str) -> None:
     assert [(v.step, v.kind, v.refused) for v in guard.settle()] == [(1, "non_finite", True)] * 2
     assert guard.settle() == []
     assert guard.refused == {"non_finite": 2, "spike": 0}
-
-
-def test_a_budget() -> None:
-    guard = guard_of(non_finite="skip", max_non_finite=1)
-    one = torch.ones(())
-    judged(guard, 4, torch.tensor(float("inf")), torch.tensor(1.0))
-    assert [v.step for v in guard.settle()] == [4]
-    judged(guard, 9, one, one)
-    judged(guard, 10, one, torch.tensor(float("nan")))
-    with pytest.raises(
-        UserError,
-        match=(
-            r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite "
-            r"allows 1"
-        ),
-    ):
-        guard.settle()
 
 
 def test_stop(small_data, tmp_path, monkeypatch, capsys):
@@ -138,9 +118,6 @@ def test_rollback(small_data, tmp_path, monkeypatch, capsys):
     assert "there is no checkpoint yet to go back to" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------ spikes
-
-
 def fed(guard: Guard, losses: list[float]) -> list[bool]:
     """Which of them are refused."""
     return [
@@ -167,42 +144,65 @@ def test_where_a_spike_begins(loss: float, spike: bool) -> None:
     assert not any(fed(guard_of(), [*LEVEL, loss])), "trained on"
 
 
-LONG: dict[str, Any] = SHORT | {"max_steps": 76, "save_steps": 35, "save_total_limit": 3}
+LONG: dict[str, Any] = SHORT | {"max_steps": 16, "save_total_limit": 3}
 
 
-def test_a_run_that_skips_a_spike(small_data, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten losses are enough."""
+    monkeypatch.setattr(guard, "ENOUGH", 10)
+
+
+def test_a_run_that_skips_a_spike(small_data, tmp_path, monkeypatch, capsys, soon):
     """Its rows are written down. Stopped before it and continued ends with the same bytes: what a
     spike is compared with is in the checkpoint."""
-    spoil(monkeypatch, {72: 100.0})
+    spoil(monkeypatch, {12: 100.0})
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(small_data, whole, **LONG, spike="skip") == 0
     assert "deviations above the " in capsys.readouterr().err
     (event,) = (r for r in log.read(whole / "metrics.jsonl") if "rows" in r)
-    assert (event["step"], len(event["rows"])) == (72, 4)
+    assert (event["step"], len(event["rows"])) == (12, 4)
     assert "left out (1 so far, 10 allowed)" in event["warning"]
-    assert [r["step"] for r in records(whole, "train") if "generator" not in r] == [72]
+    assert [r["step"] for r in records(whole, "train") if "generator" not in r] == [12]
     assert run(small_data, broken, **LONG, spike="skip", max_minutes=1e-9) == 75
     assert run(small_data, broken, **LONG, spike="skip") == 0
-    same_ending(whole, broken, step=76)
+    same_ending(whole, broken, step=16)
 
 
 @pytest.mark.parametrize("policy", ["warn", "rollback"])
-def test_a_run_at_a_spike(small_data, tmp_path, monkeypatch, policy):
-    spoil(monkeypatch, {72: 100.0})
+def test_a_run_at_a_spike(small_data, tmp_path, monkeypatch, soon, policy):
+    spoil(monkeypatch, {12: 100.0})
     assert run(small_data, tmp_path / "run", **LONG, spike=policy) == 0
-    assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 77))
+    assert [r["step"] for r in records(tmp_path / "run", "train")] == list(range(1, 17))
     said = [
         r["warning"]
         for r in log.read(tmp_path / "run" / "metrics.jsonl")
         if r["kind"] == "event" and "update" in r["warning"]
     ]
-    state = checkpoint.load(tmp_path / "run" / "checkpoint-76")[1]
+    state = checkpoint.load(tmp_path / "run" / "checkpoint-16")[1]
     if policy == "warn":
         assert ["trained on; --spike skip" in text for text in said] == [True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (0, 0)
     else:
         assert [
             "left out (1 so far" in said[0],
-            "went back from update 72 to the checkpoint of 70" in said[1],
+            "went back from update 12 to the checkpoint of 10" in said[1],
         ] == [True, True]
         assert (state["left_out"], state["guard"]["refused"]["spike"]) == (2, 1)
+
+
+def test_a_budget() -> None:
+    guard = guard_of(non_finite="skip", max_non_finite=1)
+    one = torch.ones(())
+    judged(guard, 4, torch.tensor(float("inf")), torch.tensor(1.0))
+    assert [v.step for v in guard.settle()] == [4]
+    judged(guard, 9, one, one)
+    judged(guard, 10, one, torch.tensor(float("nan")))
+    with pytest.raises(
+        UserError,
+        match=(
+            r"update 10 is not finite; 1 updates before it were left out, and --max-non-finite "
+            r"allows 1"
+        ),
+    ):
+        guard.settle()

@@ -1,7 +1,5 @@
 """The record of a run: what is written, and what a resumed run makes of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -14,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.train import METRICS
-from electrify.train.log import MetricsLog, read
+from electrify.train.log import MetricsLog
 from small import records
 
 
@@ -67,23 +65,6 @@ def test_numbers_that_json_has_no_word_for(tmp_path: Path) -> None:
     assert math.isnan(float(got["a"]))
 
 
-def test_resuming_drops_what_comes_again(tmp_path: Path) -> None:
-    with open_log(tmp_path) as log:
-        for step in (10, 20, 30, 40):
-            log.write({"kind": "train", "step": step})
-            log.write({"kind": "valid", "step": step})
-    with open_log(tmp_path, resume_step=20) as log:
-        log.write({"kind": "train", "step": 30, "again": True})
-    assert [(r["kind"], r["step"]) for r in read(tmp_path / METRICS)] == [
-        ("train", 10),
-        ("valid", 10),
-        ("train", 20),
-        ("valid", 20),
-        ("train", 30),
-    ]
-    assert [p.name for p in tmp_path.iterdir()] == [METRICS]
-
-
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -116,14 +97,7 @@ def test_a_broken_and_resumed_log_equals_an_unbroken_one(tmp_path, every, saved,
 
 
 @pytest.mark.parametrize(
-    "torn",
-    [
-        b'{"kind": "train", "st',
-        b"\x00\x00\x00\x00",
-        b"\xff\xfe\n",
-        b"[1]\n",
-        b"\n",
-    ],
+    "torn", [b'{"kind": "train", "st', b"\x00\x00\x00\x00", b"\xff\xfe\n", b"[1]\n", b"\n"]
 )
 def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
     with open_log(tmp_path) as log:
@@ -136,9 +110,6 @@ def test_damaged_lines_are_dropped(tmp_path: Path, torn: bytes) -> None:
         1,
         6,
     ]
-
-
-# --- TensorBoard
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:

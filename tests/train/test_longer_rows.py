@@ -1,7 +1,5 @@
 """A run that goes on from a folder, with longer rows and another rotary base than it says."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The loop in this process: gradients that do not depend on the cut, a log that says what was
 trained, intervals that move no number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -120,27 +118,6 @@ def test_clipping_and_its_figure(small_data: Path, tmp_path: Path) -> None:
     assert run.state.sums.means()["grad_norm"] == pytest.approx(norm, rel=1e-5)
 
 
-@pytest.mark.parametrize("optim", ["electra_adam", "adamw"])
-def test_two_learning_rates(small_data: Path, tmp_path: Path, optim: str) -> None:
-    """generator_learning_rate 0 is not allowed, so it is tiny: what only the generator has then
-    stays, shared embeddings move."""
-    config = recipe(generator_learning_rate=1e-30, warmup_steps=0, optim=optim, weight_decay=0.0)
-    run = run_of(small_data, tmp_path, config)
-    before = {n: p.detach().clone() for n, p in run.state.named.items()}
-    run.update(run.batch(0))
-    still = {
-        n for n, p in run.state.named.items() if float((p - before[n]).detach().abs().max()) < 1e-20
-    }
-    own = {n for n in run.state.named if n.startswith("corruptor.") and ".embeddings." not in n}
-    assert own
-    assert own <= still
-    assert not still - own, "a parameter that the discriminator has did not move"
-    assert {g["peak_lr"] for g in run.state.optimizer.param_groups} == {
-        1e-30,
-        config.train.learning_rate,
-    }
-
-
 def test_a_line_of_the_log_is_the_mean_over_its_updates(small_data: Path, tmp_path: Path) -> None:
     """Lines of one update each, weighted by what each was divided by, give the lines of four."""
     for name, every in (("one", 1), ("four", 4)):
@@ -215,18 +192,18 @@ def test_validation_does_not_depend_on_how_it_is_cut(small_data: Path, tmp_path:
     assert found[0] == pytest.approx(found[1], rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["electra-tiny", "bert-tiny"])
-def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path, name: str) -> None:
+def test_bf16_stays_close_and_repeats(small_data: Path, tmp_path: Path) -> None:
     """Autocast moves losses a little; parameters and optimiser stay float32; two runs give the same
     bytes."""
-    fields = {"recipe": name, "max_steps": 6, "logging_steps": 1}
+    fields = {"max_steps": 6, "logging_steps": 1}
     for folder, bf16 in (("full", False), ("a", True), ("b", True)):
         assert pretrain(small_data, tmp_path / folder, bf16=bf16, **fields) == 0
     assert parameters_sha256(tmp_path / "a", 6) == parameters_sha256(tmp_path / "b", 6)
     tensors = load_file(tmp_path / "a" / "checkpoint-6" / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {torch.float32}
-    key = "mlm" if name == "bert-tiny" else "generator"
-    full, half = ([r[key] for r in records(tmp_path / name, "train")] for name in ("full", "a"))
+    full, half = (
+        [r["generator"] for r in records(tmp_path / name, "train")] for name in ("full", "a")
+    )
     assert half == pytest.approx(full, rel=0.02)
     assert half != full
 
@@ -282,9 +259,6 @@ def test_rows_and_batches_that_grow(small_data: Path, tmp_path: Path) -> None:
         assert 0 < r["mfu"] < 2  # the peak is measured beside other tests
 
 
-# -------------------- in which numbers a run computes
-
-
 QUICK = {"max_steps": 4, "warmup_steps": 1, "save_steps": 2}
 
 
@@ -309,24 +283,19 @@ def written(folder: Path) -> bool:
     return yaml.safe_load((folder / "config.yaml").read_text())["train"]["bf16"]
 
 
-@pytest.mark.parametrize("able", [False, True])
-def test_as_the_machine_can(small_data, tmp_path, machine, able):
-    machine(able)
-    assert run(*words(small_data, tmp_path / "run")) == 0
-    assert written(tmp_path / "run") is able
-
-
-@pytest.mark.parametrize("able", [True])
-def test_a_run_goes_on_as_it_began_on_another_machine(small_data, tmp_path, machine, capsys, able):
-    machine(able)
+def test_a_run_goes_on_as_it_began_on_another_machine(small_data, tmp_path, machine, capsys):
+    """A run computes in bfloat16 where the machine can."""
+    machine(True)
     assert run(*words(small_data, tmp_path / "whole")) == 0
     assert run(*words(small_data, tmp_path / "run", "--max-minutes", "1e-9")) == 75
     assert steps_of(tmp_path / "run") == [1]
-    machine(not able)
+    machine(False)
     capsys.readouterr()
     assert run(*words(small_data, tmp_path / "run")) == 0
-    assert ("emulates bfloat16" in capsys.readouterr().err) is able
+    assert "emulates bfloat16" in capsys.readouterr().err
     same_ending(tmp_path / "whole", tmp_path / "run", step=4)
+    assert run(*words(small_data, tmp_path / "other", max_steps=1)) == 0
+    assert [written(tmp_path / name) for name in ("run", "other")] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Warnings: said when there is cause, once, and again only after recovery."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,7 @@ from electrify.recipe import load, override
 from electrify.rules import check
 from electrify.train import meter
 from electrify.train.meter import Meter
-from electrify.train.monitor import (
-    GRACE_TOKENS,
-    MAX_EPOCHS,
-    Monitor,
-    monitor_of,
-    spared_share,
-)
+from electrify.train.monitor import GRACE_TOKENS, MAX_EPOCHS, Monitor, monitor_of, spared_share
 
 LATE = 10 * GRACE_TOKENS
 
@@ -124,9 +116,6 @@ def test_each_warning_once_and_again_after_recovery() -> None:
     assert said == [1, 0, 0, 0, 1, 0]
     another_trouble = valid(rtd_detection_recall=0.0)
     assert len(monitor.watch(another_trouble)) == 1
-
-
-# -------------------- rates of a run, with a clock of the test's own
 
 
 CPU = torch.device("cpu")

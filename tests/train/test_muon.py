@@ -1,7 +1,5 @@
 """Muon for the matrices of the blocks: its update, its state, its cost."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -13,14 +11,13 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import built
-from electrify import cli
 from electrify.flop_counts import muon_flops, recipe_flops
 from electrify.model.encoder import kinds_of, matrices_of
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.optim import make_optimizer, parameter_groups
 from electrify.train.run import pretrain
-from small import SMALL, pretrain_words, records, same_ending
+from small import SMALL, records, same_ending
 
 LR, DECAY, BETAS, EPS = 0.01, 0.1, (0.9, 0.98), 1e-6
 
@@ -77,9 +74,6 @@ def test_a_refused_update_changes_nothing() -> None:
             assert torch.equal(optimizer.state[p][k], v) == bool(refused)
 
 
-# ---------------------------------------------------------------- what it trains
-
-
 @pytest.mark.parametrize(
     ("recipe", "of_a_block"),
     [
@@ -111,9 +105,8 @@ def recipe(name: str, **fields: Any) -> Recipe:
     return override(load(name), SMALL | given | fields)
 
 
-@pytest.mark.parametrize("name", ["electra-tiny", "bert-modernbert-tiny"])
-def test_a_run_resumes_to_the_bit(small_data: Path, tmp_path: Path, name: str) -> None:
-    config = recipe(name, num_hidden_layers=2, weight_decay=0.1, save_steps=5)
+def test_a_run_resumes_to_the_bit(small_data: Path, tmp_path: Path) -> None:
+    config = recipe("bert-modernbert-tiny", num_hidden_layers=2, weight_decay=0.1, save_steps=5)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     pretrain(small_data, output_dir=whole, config=config)
     pretrain(small_data, output_dir=broken, config=override(config, {"max_minutes": 1e-9}))
@@ -130,29 +123,6 @@ def test_a_run_resumes_to_the_bit(small_data: Path, tmp_path: Path, name: str) -
     assert of_muon == {n for n in slots if ".blocks." in n and tensors[n].ndim == 2}
     others = (its for n, its in slots.items() if n not in of_muon)
     assert all(its == {"exp_avg", "exp_avg_sq", "step"} for its in others)
-
-
-EXACT: dict[str, Any] = {"optim": "muon", "max_steps": 12, "logging_steps": 1}
-
-
-def close(one: Path, other: Path) -> None:
-    """Sums in another order end elsewhere in bfloat16, in which Muon computes."""
-    for a, b in zip(records(one, "train"), records(other, "train"), strict=True):
-        for name in ("generator", "rtd", "grad_norm"):
-            assert b[name] == pytest.approx(a[name], rel=2e-2), (a["step"], name)
-    ours, theirs = (load_file(run / "checkpoint-12" / "model.safetensors") for run in (one, other))
-    for n, t in ours.items():
-        torch.testing.assert_close(theirs[n], t, rtol=0, atol=2e-3, msg=n)
-
-
-def test_accumulated_passes(small_data: Path, tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    assert cli.main(pretrain_words(small_data, one, **EXACT)) == 0
-    assert cli.main(pretrain_words(small_data, other, **EXACT, per_device_train_batch_size=1)) == 0
-    close(one, other)
-
-
-# ---------------------------------------------------------------- what it costs
 
 
 def test_the_cost_by_hand_and_by_torchs_counter() -> None:

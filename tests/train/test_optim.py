@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any
@@ -12,21 +10,9 @@ from torch import Tensor, nn
 
 from batches import built
 from electrify.recipe import Recipe, load, override
-from electrify.train.optim import (
-    ElectraAdam,
-    clip,
-    clip_groups,
-    factor,
-    make_optimizer,
-    parameter_groups,
-)
+from electrify.train.optim import ElectraAdam, clip, clip_groups, factor, parameter_groups
 from electrify.train.run import pretrain
 from small import SMALL, records, same_ending
-
-KINDS = ["electra_adam", "adamw"]
-
-
-# ---------------------------------------------------------------- the published Adam
 
 
 def test_three_steps_by_hand() -> None:
@@ -51,22 +37,6 @@ def test_three_steps_by_hand() -> None:
         assert p.item() == pytest.approx(after, abs=2e-10)
 
 
-def test_rate_zero_moves_nothing_but_the_moments() -> None:
-    """The first update of a warm-up."""
-    for kind in KINDS:
-        p = nn.Parameter(torch.ones(2))
-        optimizer = make_optimizer(
-            kind, [{"params": [p], "lr": 0.0, "weight_decay": 0.1}], betas=(0.9, 0.999), eps=1e-6
-        )
-        p.grad = torch.ones(2)
-        optimizer.step()
-        assert p.tolist() == [1, 1]
-        assert bool(optimizer.state[p]["exp_avg"].any())
-
-
-# ---------------------------------------------------------------- groups
-
-
 @pytest.mark.parametrize("recipe", ["electra-tiny", "bert-tiny"])
 def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: str) -> None:
     objective = built(recipe).objective
@@ -83,9 +53,6 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
     assert [named[n] for g in groups for n in g["names"]] == [
         p for g in groups for p in g["params"]
     ]
-
-
-# -------------------- what the generator has of its own in the optimiser
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -162,9 +129,6 @@ def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(small_data, tmp_p
     pretrain(small_data, output_dir=tmp_path / "other", config=together)
     losses = [records(tmp_path / run, "train")[-1]["generator"] for run in ("whole", "other")]
     assert losses[0] != losses[1]
-
-
-# ------------------------------------------------------------------ schedules
 
 
 SCHEDULES = ["electra", "linear", "cosine", "wsd", "constant"]

@@ -1,7 +1,5 @@
 """A run whose rotary base belongs to the length of its rows: short rows first, then long ones."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -85,12 +83,12 @@ def test_every_update_turns_by_the_base_of_its_rows(small_data, tmp_path, monkey
     assert SHORT * rows not in {size for _, size in bases[LAST]}
 
 
-@pytest.mark.parametrize("stop", [3, 6, 9])
+@pytest.mark.parametrize("stop", [3, 6])
 def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, whole, tmp_path, stop):
     again(small_data, whole, tmp_path / "broken", stop=stop, config=recipe())
 
 
-@pytest.mark.parametrize(("step", "theta"), [(3, FIRST), (6, FIRST), (9, LAST), (None, LAST)])
+@pytest.mark.parametrize(("step", "theta"), [(6, FIRST), (9, LAST), (None, LAST)])
 def test_an_export_has_the_base_of_its_moment(whole, tmp_path, step, theta):
     """Every export was compared with transformers on the same input when it was written."""
     for part in ("discriminator", "generator"):

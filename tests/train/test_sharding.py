@@ -1,8 +1,6 @@
 """A model cut over two processes: the numbers, the files and the failures of one process, in half
 of the room."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -16,15 +14,7 @@ from spoiled import spoil
 
 from electrify import cli
 from electrify.train import METRICS, log
-from small import (
-    TORCHRUN,
-    Process,
-    pretrain_words,
-    records,
-    same_ending,
-    same_numbers,
-    steps_of,
-)
+from small import TORCHRUN, Process, pretrain_words, records, same_ending, same_numbers, steps_of
 
 MANY = Path(__file__).with_name("many_runs.py")
 SHARDED = {"fsdp": "full_shard"}
@@ -115,17 +105,11 @@ def same_tensors(a: Path, b: Path, *, step: int) -> None:
             )
 
 
-# ------------------------------------------------------------------ one process
-
-
 def test_one_process_holds_the_whole(small_data: Path, tmp_path: Path) -> None:
     """The option changes nothing there, so a run may lose its other processes and go on."""
     for run, fsdp in (("plain", "no_shard"), ("sharded", "full_shard")):
         assert cli.main(words("electra", small_data, tmp_path / run, fsdp=fsdp, max_steps=4)) == 0
     same_ending(tmp_path / "plain", tmp_path / "sharded", step=4)
-
-
-# ------------------------------------------------------------------ two processes
 
 
 @pytest.fixture(scope="module")

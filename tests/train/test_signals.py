@@ -1,7 +1,5 @@
 """Signals against real processes: one asks, two end."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The sums between two log lines."""
 
-from __future__ import annotations
-
 import json
 
 import torch

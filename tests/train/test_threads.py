@@ -1,7 +1,5 @@
 """The number of threads: who chooses it, what is measured, what a run writes down and keeps."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator
@@ -44,9 +42,6 @@ def chosen(given: str = "auto", device: torch.device = CPU, **more: Any) -> Thre
     return choose(given, device=device, width=32, tokens=64, bf16=False, **more)
 
 
-# ------------------------------------------------------------------ the choice
-
-
 def test_who_chooses(two: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen() == Threads(2, "measurement", speeds={1: 1.0, 2: 1.6})
     assert chosen(earlier=1) == Threads(1, "earlier")
@@ -65,9 +60,6 @@ def test_what_is_tried_and_taken() -> None:
     assert fewest_fast({1: 1.0, 2: 1.03}) == 1  # not worth a core
     assert fewest_fast({1: 1.0, 2: 1.5, 4: 1.55, 8: 1.2}) == 2
     assert fewest_fast({1: 1.0, 2: 0.9, 4: 1.8}) == 4
-
-
-# ------------------------------------------------------------------ a run
 
 
 def pretrain(data: Path, run: Path, **fields: Any) -> int:
