@@ -39,6 +39,8 @@ ORDER = [
     {"exporting"},
     {"pushing"},
     {"train.start"},
+    {"train.job"},
+    {"train.length"},
     {"train.run"},
     {"train.auto"},
     {"train.options", "checkup"},

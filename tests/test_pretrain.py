@@ -17,7 +17,8 @@ from electrify.files import sha256
 from electrify.recipe import load, override
 from electrify.text.corpus import Corpus, read_manifest
 from electrify.train import log
-from electrify.train.run import must_be_free, split_batch
+from electrify.train.job import split_batch
+from electrify.train.run import must_be_free
 from small import (
     files_of_at_most,
     flags,

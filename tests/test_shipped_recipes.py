@@ -173,7 +173,7 @@ def test_stages_batches_and_periods() -> None:
     split = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 3}
     recipe = r.override(r.load("electra-tiny"), split)
     assert r.with_batch(recipe, processes=2).train.train_batch_size == 24
-    assert r.starts_of({32: 0.5}, 64, 10) == {0: 32, 5: 64}
+    assert r.first_steps({32: 0.5}, 64, 10) == {0: 32, 5: 64}
     late = r.override(r.load("corrective-tiny"), {"mlm_share": 0.4, "max_steps": 10})
     assert r.first_asked(late) == 4
     assert list(cautions(r.override(r.load("electra-tiny"), {"max_steps": 100})))

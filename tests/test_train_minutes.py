@@ -13,8 +13,10 @@ from electrify.flop_counts import recipe_flops
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train import dist
-from electrify.train import run as timed
-from electrify.train.run import FEWEST, FORWARD, Job, measured, of_time, pretrain
+from electrify.train import length as timed
+from electrify.train.job import Job
+from electrify.train.length import FEWEST, FORWARD, measured, of_time
+from electrify.train.run import pretrain
 from small import SMALL, same_ending
 
 # An update of 4 rows of 16 tokens takes .64 s.
@@ -116,7 +118,7 @@ def test_the_measured_rate(small_data, tmp_path, monkeypatch):
     stopped_clock(monkeypatch, *range(1000))
     config = recipe()
     world = dist.World(0, 1, torch.device("cpu"))
-    job = Job(small_data, tmp_path / "run", config, world, {})
+    job = Job(small_data, tmp_path / "run", config, 4, world, {})
     # One tick an update; 4 rows of 16 tokens each.
     assert measured(job, limit_s=0.0)[0] == pytest.approx(6 / 5 / 64)
     assert not (tmp_path / "run").exists()
@@ -128,7 +130,7 @@ def test_the_measured_rate(small_data, tmp_path, monkeypatch):
 def test_one_slow_update_is_enough(small_data, tmp_path, monkeypatch) -> None:
     """100 s an update: after those that are not counted, one shows the rate."""
     stopped_clock(monkeypatch, *range(0, 10_000, 100))
-    job = Job(small_data, tmp_path / "run", recipe(), dist.World(0, 1, torch.device("cpu")), {})
+    job = Job(small_data, tmp_path / "run", recipe(), 4, dist.World(0, 1, torch.device("cpu")), {})
     assert measured(job, limit_s=1.0)[0] == pytest.approx(2 * 100 / 64)
 
 
@@ -144,7 +146,7 @@ def test_the_dearer_part_of_a_run_is_foreseen(small_data, tmp_path, monkeypatch)
     beginning = (whole.train - (1 - share) * steps * whole.step) / (share * steps)
     assert whole.step > 1.4 * beginning
     world = dist.World(0, 1, torch.device("cpu"))
-    job = Job(small_data, tmp_path / "run", config, world, {})
+    job = Job(small_data, tmp_path / "run", config, 4, world, {})
     assert measured(job, limit_s=0.0)[0] == pytest.approx(
         6 / 5 / 64 * (share + (1 - share) * whole.step / beginning)
     )

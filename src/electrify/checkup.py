@@ -242,7 +242,7 @@ def run_identity(folder: Folder) -> Findings:
     """The recipe, run.json, and the tokenizer that both mean."""
     from .recipe import load
     from .rules import check
-    from .train.run import decisive
+    from .train.job import decisive
 
     recipe = load(folder.path / "config.yaml", trusted=False)
     facts = read_json(folder.path / "run.json")

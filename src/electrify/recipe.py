@@ -675,7 +675,7 @@ def first_update(share: float, max_steps: int) -> int:
     return math.ceil(share * max_steps - 1e-6)
 
 
-def starts_of(schedule: Mapping[int, float], last: int, max_steps: int) -> dict[int, int]:
+def first_steps(schedule: Mapping[int, float], last: int, max_steps: int) -> dict[int, int]:
     """For each update at which a row length or batch size changes, the value that holds from then
     on. A schedule gives values with their shares of all updates, `last` follows."""
     found = dict[int, int]()

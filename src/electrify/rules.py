@@ -15,11 +15,11 @@ from .recipe import (
     Train,
     entry,
     first_asked,
+    first_steps,
     last_asked,
     learns_by_likelihood,
     load,
     stages_of,
-    starts_of,
 )
 
 POSITIONS = "max_position_embeddings"
@@ -334,7 +334,7 @@ def _unused_parts(recipe: Recipe, asked: str) -> Iterator[str]:
         ("seq_length_schedule", d.seq_length_schedule, d.max_seq_length),
         ("batch_size_schedule", t.batch_size_schedule, t.train_batch_size),
     ):
-        starts = starts_of(schedule, last, t.max_steps)
+        starts = first_steps(schedule, last, t.max_steps)
         taken = {value for first, value in starts.items() if first < t.max_steps}
         for value in (*schedule, last):
             if value not in taken:

@@ -160,17 +160,3 @@ def test_a_pure_function_of_corpus_and_seed(tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
     assert not torch.equal(word_vectors(corpus, 8, seed=1), one)
-
-
-def test_counts_by_hand(tmp_path: Path) -> None:
-    """Documents 5 6 5 7 and 6 7. Contexts in the order 5, 6, 7 (two of each: the lower id first); 7
-    never sees 6 across the border."""
-    corpus = corpus_of(tmp_path, [[[5, 6, 5, 7], [6, 7]]], vocab_size=9)
-    found = count_neighbours(corpus, window=3)
-    order = np.argsort(-corpus.unigram(), kind="stable")[:3].tolist()
-    assert order == [5, 6, 7]
-    wanted = np.zeros((9, 9), np.float32)
-    wanted[5, :3] = [2 * 1 / 2, 2 * 1, 1 + 1 / 3]
-    wanted[6, :3] = [2 * 1, 0, 1 / 2 + 1]
-    wanted[7, :3] = [1 + 1 / 3, 1 / 2 + 1, 0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -17,7 +17,7 @@ from electrify.exporting.folder import read_run
 from electrify.recipe import Corruption, Data, Model, Objective, Recipe, Train, dump, override
 from electrify.tokens import SpecialIds
 from electrify.train import checkpoint
-from electrify.train.run import decisive
+from electrify.train.job import decisive
 
 _WORDS = "the a chef ate cooked meal cat dog sat on mat . ##s ##ed ran very fast and"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS.split()]

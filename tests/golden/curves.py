@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from batches import run_of, tiny
-from electrify.train.state import MetricSums
+from electrify.train.log import MetricSums
 from systems import SYSTEMS
 
 HERE = Path(__file__).parent

@@ -150,7 +150,7 @@ def test_position_subspace_and_rotation(width: int) -> None:
 
 
 def test_how_many_heads_are_local() -> None:
-    assert [local_heads(h) for h in (1, 2, 3, 4, 8, 12, 16)] == [1, 2, 2, 2, 4, 6, 8]
+    assert [local_heads(h) for h in (1, 2, 3, 4, 5, 8, 12)] == [1, 2, 2, 2, 2, 4, 6]
 
 
 def test_subspace_width() -> None:

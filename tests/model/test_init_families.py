@@ -292,15 +292,3 @@ def test_a_shared_table_and_shared_blocks_start_once(tie: str, fields: dict[str,
                 assert close_to(words[:, 1:], 0.1 * CUT)
         free = q if isinstance(block, DisentangledBlock) else q[:, 1:]
         assert close_to(free, NOISE / math.sqrt(128))
-
-
-def test_the_row_of_a_distance() -> None:
-    """Normalised as the context gives it; a distance beyond the longest row has the last one."""
-    encoder = relative(init="local").discriminator.encoder
-    contexts = contexts_of(encoder)
-    tokens = from_sequences([list(range(6, 36))], row_length=30, pad=SPECIAL.pad)
-    with torch.no_grad():
-        given = contexts(tokens, torch.float32, training=False).rows_ND
-        for distance in (-29, -1, 0, 1, 7):
-            torch.testing.assert_close(given[29 + distance], row_of(contexts, distance))
-        assert torch.equal(row_of(contexts, 10**6), row_of(contexts, 255))

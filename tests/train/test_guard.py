@@ -11,6 +11,7 @@ import torch
 from spoiled import spoil
 
 from electrify import cli
+from electrify.errors import UserError
 from electrify.recipe import load
 from electrify.train import checkpoint, guard, log
 from electrify.train.dist import World

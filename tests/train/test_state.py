@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from electrify.terms import Term
-from electrify.train.monitor import MetricSums
+from electrify.train.log import MetricSums
 
 CPU = torch.device("cpu")
 

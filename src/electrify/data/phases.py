@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..recipe import Recipe, starts_of
+from ..recipe import Recipe, first_steps
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def phases_of(config: Recipe) -> Phases:
     updates have the recipe's own row length and batch size."""
     t = config.train
     d = config.data
-    lengths = starts_of(d.seq_length_schedule, d.max_seq_length, t.max_steps)
-    batches = starts_of(t.batch_size_schedule, t.train_batch_size, t.max_steps)
+    lengths = first_steps(d.seq_length_schedule, d.max_seq_length, t.max_steps)
+    batches = first_steps(t.batch_size_schedule, t.train_batch_size, t.max_steps)
     return Phases(
         *(
             Phase(first, _at(lengths, first), _at(batches, first))

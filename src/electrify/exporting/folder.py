@@ -36,6 +36,7 @@ from ..files import json_text, must_be_ours, read_json, written
 from ..progress import say
 from ..recipe import Recipe, load
 from ..tables import DISCRIMINATOR, meaning_of
+from ..text.corpus import TOKENIZER
 from ..text.tokenizer import (
     TOKENIZER_FILES,
     copy_tokenizer,
@@ -45,7 +46,7 @@ from ..text.tokenizer import (
     write_settings,
 )
 from ..tokens import SpecialIds
-from ..train import CONFIG, FACTS, TOKENIZER, checkpoint
+from ..train import CONFIG, FACTS, checkpoint
 from . import card
 from .agreement import check_folder
 from .loading import load_config, load_tokenizer, positions_in, quiet

@@ -17,7 +17,8 @@ from typing import Any
 from ..errors import UserError, failing_as, need
 from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
-from ..text.tables import Row, lines, number_of, text_columns
+from ..text.columns import number_of, text_columns
+from ..text.tables import Row, lines
 from .options import FinetuneConfig
 from .read import (
     answering_of,

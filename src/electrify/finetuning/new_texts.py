@@ -22,18 +22,10 @@ from ..exporting.places import check_place
 from ..files import written
 from ..onnx_models import must_be_of_torch
 from ..progress import Progress, duration, say
+from ..text.columns import TEXT_COLUMNS, text_columns
 from ..text.report import note_on_unknown
 from ..text.streams import ending_of
-from ..text.tables import (
-    COLUMN_FILES,
-    TEXT_COLUMNS,
-    Row,
-    column_sentences,
-    holds_words,
-    lines,
-    rows,
-    text_columns,
-)
+from ..text.tables import COLUMN_FILES, Row, column_sentences, holds_words, lines, rows
 from .options import OnNewTexts, PredictConfig, ToRows
 from .read import TOKENS, question_of, question_rows, texts_of, word_column
 from .tasks import Example, Kind, Question, Sentence

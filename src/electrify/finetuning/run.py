@@ -107,7 +107,7 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     with claim(out, SETTINGS):
         shared = shared_settings(options)
         must_be_the_same(out, shared)
-        plan = list(planned(options, tasks))
+        plan = list(runs_of(options, tasks))
         done = read_records(out)
         todo = [run for run in plan if not is_done(run, done.get(run.key))]
         # Baselines first, and then the probes: they take seconds.
@@ -161,7 +161,7 @@ def models_of(options: FinetuneConfig) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def planned(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
+def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     """All runs of a request, also those that are done."""
     data = {t.name: short_hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
     names = models_of(options)

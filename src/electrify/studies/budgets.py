@@ -21,7 +21,7 @@ from ..flop_counts import recipe_flops
 from ..recipe import GENERATOR_SIZES, Entry, Recipe, load, override, stages_of, with_batch
 from ..rules import broken, check, endless_warmups, periods
 from ..text.corpus import Corpus
-from ..train.optim import planned
+from ..train.optim import scheduled
 from .options import Equal, with_unit
 
 # Fields that a study sets for all recipes alike, and by what.
@@ -200,7 +200,7 @@ def leaves_at(short: Recipe, long: Recipe) -> int:
     # The schedules agree until the shorter one decays.
     updates = range(min(short.train.max_steps, long.train.max_steps))
     return bisect_left(
-        updates, True, key=lambda n: planned(short.train, n) != planned(long.train, n)
+        updates, True, key=lambda n: scheduled(short.train, n) != scheduled(long.train, n)
     )
 
 

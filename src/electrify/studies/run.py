@@ -27,8 +27,7 @@ from ..flop_counts import outline
 from ..progress import Progress, aligned, duration, say
 from ..recipe import Recipe, dump, override, stages_of
 from ..train import GENERATOR_STAGE, METRICS, checkpoint
-from ..train.auto import probe
-from ..train.run import FORWARD
+from ..train.length import FORWARD, probe
 from ..train.signals import SAVED_EXIT
 from .budgets import NO_ENCODER, Trial, as_started, tokens_of
 from .measures import without_encoder

@@ -25,7 +25,7 @@ from ..errors import UserError
 from ..files import json_text, must_be_ours, write
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
-from ..train.run import GUARDS, decisive
+from ..train.job import GUARDS, decisive
 from ..train.start import content_of, starts_of
 from ..values import plain_yaml
 from .budgets import (

@@ -17,9 +17,10 @@ from typing import Any, Literal
 from ..errors import UserError, need
 from ..files import sha256
 from ..progress import say
+from .columns import TEXT_COLUMNS, text_columns
 from .options import PrepareConfig
 from .streams import COMPRESSIONS, Advance, compression_of, ending_of
-from .tables import FASTA, JSON_LINES, SMILES, TEXT_COLUMNS, Row, hub_rows, rows, text_columns
+from .tables import FASTA, JSON_LINES, SMILES, Row, hub_rows, rows
 
 Format = Literal["txt", "md", "jsonl", "csv", "tsv", "parquet", "fasta", "smi", "pydocs", "hub"]
 FORMATS: dict[str, Format] = {

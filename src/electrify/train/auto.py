@@ -15,10 +15,9 @@ from ..progress import say
 from ..recipe import RECIPES, Entry, Recipe, entries, load, override
 from ..text.corpus import Corpus, prepared
 from ..values import plain_yaml
-from . import CONFIG, dist
-from .machine import pick_device, with_compiler, with_precision
-from .run import LONGEST_S, MARGIN, SHARE, Job, facts_of, measured
-from .start import starts_of
+from . import CONFIG
+from .job import facts_of
+from .length import LONGEST_S, MARGIN, SHARE, probe
 
 
 @cache
@@ -82,14 +81,3 @@ def auto(
     recipe = override(chosen.load(), fields)
     steps = round(recipe.train.max_steps * flops / counted(recipe).train)
     return folder, override(recipe, {"max_steps": steps})
-
-
-def probe(data: Path, folder: Path, config: Recipe, *, limit_s: float) -> tuple[float, int]:
-    """`measured`, as a job of its own, which leaves nothing behind."""
-    world = dist.start(pick_device(config.train.device), timeout_s=config.train.ddp_timeout)
-    try:
-        config = with_precision(config, world, begun=None)
-        config = with_compiler(config, world, begun=None)
-        return measured(Job(data, folder, config, world, starts_of(config)), limit_s=limit_s)
-    finally:
-        dist.stop()

@@ -244,11 +244,11 @@ def _in_bfloat16(bucket: td.GradBucket) -> torch.futures.Future[Tensor]:
 # ---------------------------------------------------------------------------- a share in each
 
 
-def place(objective: M, config: Train, world: World) -> M:
+def place(objective: M, settings: Train, world: World) -> M:
     """Moves the objective to the device of this process: only its share if the recipe asks for
     sharding and there are other processes, else the whole."""
-    if config.fsdp == "full_shard" and world.size > 1:
-        shard(objective, world, bf16=bool(config.bf16), reduce_dtype=config.reduce_dtype)
+    if settings.fsdp == "full_shard" and world.size > 1:
+        shard(objective, world, bf16=bool(settings.bf16), reduce_dtype=settings.reduce_dtype)
         return objective
     return objective.to(world.device)
 

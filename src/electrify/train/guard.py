@@ -43,12 +43,12 @@ class Verdict:
 class Guard:
     """Judges updates, and counts those that a run has refused."""
 
-    def __init__(self, config: Train, world: World) -> None:
-        c = config
-        self.policies: dict[Kind, str] = {"non_finite": c.non_finite, "spike": c.spike}
-        self.limits: dict[Kind, int] = {"non_finite": c.max_non_finite, "spike": c.max_spikes}
+    def __init__(self, settings: Train, world: World) -> None:
+        s = settings
+        self.policies: dict[Kind, str] = {"non_finite": s.non_finite, "spike": s.spike}
+        self.limits: dict[Kind, int] = {"non_finite": s.max_non_finite, "spike": s.max_spikes}
         self.refused: dict[Kind, int] = {"non_finite": 0, "spike": 0}
-        self.sigmas = c.spike_sigmas
+        self.sigmas = s.spike_sigmas
         self.world = world
         self._unread: list[tuple[int, Tensor]] = []
         # The losses of the last accepted updates, NaN in the places not yet filled; always in the

@@ -1,5 +1,5 @@
 """The record of a run: metrics.jsonl, with one JSON object per line, and TensorBoard, which shows
-the same numbers.
+the same numbers; and the sums of the metrics between two lines.
 
 Every record is {"kind": "train" | "valid" | "event", "step": ..., ...}. The log of a run that was
 interrupted and resumed equals that of an uninterrupted one, except for events and for fields that
@@ -11,14 +11,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import torch
+from torch import Tensor
+
 from ..files import write
+from ..objectives.metrics import summarise
 from ..progress import say
+from ..terms import Term, Terms
 from . import BOARD, METRICS
+from .dist import sum_across
 
 
 class MetricsLog:
@@ -148,3 +155,80 @@ def _numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, floa
             yield from _numbers(value, f"{prefix}{name}/")
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step":
             yield prefix + name, value
+
+
+# ------------------------------------------------------------------ sums between two lines
+
+
+def numbers_of(terms: Terms) -> Tensor:
+    """[N, 2] float64: the sum and the count of each term, of scalars."""
+    rows = [torch.stack([t.sum.detach().double(), t.count.double()]) for t in terms.values()]
+    return torch.stack(rows)
+
+
+def arranged(names: Sequence[str], numbers_N2: Tensor, wanted: Sequence[str]) -> Tensor:
+    """The rows of numbers in another order; zeros for names without a row."""
+    rows = dict(zip(names, numbers_N2, strict=True))
+    nothing = numbers_N2.new_zeros(2)
+    return torch.stack([rows.get(name, nothing) for name in wanted])
+
+
+class MetricSums:
+    """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
+    exactly, so the log of a resumed run equals that of an uninterrupted one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.names: list[str] = []
+        self.numbers_N2 = torch.zeros(0, 2, dtype=torch.float64, device=device)
+        self.histograms: Terms = {}
+
+    def add(self, terms: Terms) -> None:
+        scalars = {name: term for name, term in terms.items() if term.kind == "mean"}
+        if scalars:
+            self.add_numbers(list(scalars), numbers_of(scalars))
+        for name in terms.keys() - scalars.keys():
+            term, had = terms[name], self.histograms.get(name)
+            total, count = term.sum.detach().double(), term.count.double()
+            if had:
+                total, count = had.sum + total, had.count + count
+            self.histograms[name] = Term(total, count, term.kind)
+
+    def add_numbers(self, names: list[str], numbers_N2: Tensor) -> None:
+        """Adds scalar terms as `numbers_of` gives them: one operation, if the names are those that
+        are there, in their order."""
+        if names != self.names:
+            every = sorted({*names, *self.names})
+            numbers_N2 = arranged(names, numbers_N2, every)
+            if self.names:
+                self.numbers_N2 = arranged(self.names, self.numbers_N2, every)
+            else:
+                self.numbers_N2 = torch.zeros_like(numbers_N2)
+            self.names = every
+        self.numbers_N2 += numbers_N2
+
+    def across(self) -> Terms:
+        """The sums over all ranks (a copy)."""
+        numbers_N2 = self.numbers_N2.clone()
+        copies = {
+            name: replace(term, sum=term.sum.clone(), count=term.count.clone())
+            for name, term in self.histograms.items()
+        }
+        sum_across([numbers_N2, *(t for term in copies.values() for t in (term.sum, term.count))])
+        scalars = zip(self.names, numbers_N2.cpu(), strict=True)
+        copies |= {name: Term(total, count) for name, (total, count) in scalars}
+        return dict(sorted(copies.items()))
+
+    def means(self) -> dict[str, float]:
+        return summarise(self.across())
+
+    def save(self) -> dict[str, list[float]]:
+        """JSON that `load` reads back to the bit (scalars only)."""
+        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
+
+    def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
+        """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
+        because all ranks must add up the same list."""
+        self.names = list(saved)
+        numbers_N2 = torch.tensor(list(saved.values()), dtype=torch.float64).view(-1, 2)
+        self.numbers_N2 = (numbers_N2 if rank == 0 else 0 * numbers_N2).to(self.device)

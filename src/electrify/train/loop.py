@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..corruption.choosing import Plan, enough
-from ..data.loader import prefetch
+from ..data.loader import Rows, prefetch
 from ..draws import draws_for, hashed
 from ..errors import UserError
 from ..flop_counts import flops_before, flops_of_periods
@@ -28,12 +29,16 @@ from . import checkpoint
 from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
-from .log import MetricsLog
+from .log import MetricsLog, MetricSums, arranged, numbers_of
 from .meter import shown_rate
-from .monitor import arranged, evaluate, monitor_of, numbers_of, shown
-from .optim import beta2_of, clip, clip_groups, planned
+from .monitor import monitor_of
+from .optim import beta2_of, clip, clip_groups, scheduled
 from .signals import Stop
-from .state import MetricSums, RunContext, RunState, TrainingData
+from .state import RunContext, RunState, TrainingData
+
+# "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
+# task.
+VALIDATION_SEED = 0x76616C6964
 
 
 @dataclass(frozen=True)
@@ -73,18 +78,18 @@ class Forward(nn.Module):
 
 
 def wrapped(
-    objective: Objective, weights: dict[str, float], config: Train, world: World, *, graphs: bool
+    objective: Objective, weights: dict[str, float], settings: Train, world: World, *, graphs: bool
 ) -> Any:
     """The forward pass as the loop calls it: compiled if the recipe says so, and with gradients
     averaged over the ranks if each rank holds the whole model. graphs: whether the compiler makes
     CUDA graphs of it and of its backward pass."""
     module: Any = Forward(objective, weights)
-    if config.torch_compile:
+    if settings.torch_compile:
         on_gpu = world.device.type == "cuda"
         options = compiler_options(graphs=graphs) if on_gpu else None
         module = torch.compile(module, dynamic=False, options=options)
     whole = world.size > 1 and not any(map(is_sharded, objective.parameters()))
-    return averaging(module, config.reduce_dtype) if whole else module
+    return averaging(module, settings.reduce_dtype) if whole else module
 
 
 def compiler_options(*, graphs: bool) -> dict[str, Any]:
@@ -101,11 +106,11 @@ def compiler_options(*, graphs: bool) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name in known}
 
 
-def capturable(config: Train, data: TrainingData, world: World) -> bool:
+def capturable(settings: Train, data: TrainingData, world: World) -> bool:
     """Whether an update does the same on the device each time that its batch has the same shape:
     one process, one micro-batch, and an optimiser that takes its learning rate as a tensor."""
     one = max(phase.batch_rows for phase in data.loader.phases.all) <= data.micro_rows
-    return one and world.size == 1 and config.optim != "muon"
+    return one and world.size == 1 and settings.optim != "muon"
 
 
 class Run:
@@ -122,46 +127,48 @@ class Run:
     ) -> None:
         """discriminator: names of the parameters of the discriminator; all other parameters use
         generator_learning_rate."""
-        config, weights = recipe.train, recipe.objective.term_weights
-        self.config = config
+        settings, weights = recipe.train, recipe.objective.term_weights
+        self.settings = settings
         self.data = data
         self.context = context
         self.world = context.world
         self.weights = weights
         on_gpu = context.world.device.type == "cuda"
         # Whether lists are padded to one of a few lengths, so that compiled graphs fit every batch.
-        self.fixed = config.torch_compile or on_gpu
-        self.objective = place(objective, config, context.world)
+        self.fixed = settings.torch_compile or on_gpu
+        self.objective = place(objective, settings, context.world)
         self.objective.train()
         self.encoders = encoders_of(self.objective)
         self.row_length: int | None = None  # of the last update
         # Whole updates become CUDA graphs; where they cannot, the compiler makes graphs of the
         # forward and of the backward pass.
-        whole = on_gpu and bool(config.torch_compile) and capturable(config, data, context.world)
+        whole = (
+            on_gpu and bool(settings.torch_compile) and capturable(settings, data, context.world)
+        )
         self.graphs = Graphs(self.compute, context.world.device) if whole else None
-        self.compiler_graphs = on_gpu and bool(config.torch_compile) and not whole
+        self.compiler_graphs = on_gpu and bool(settings.torch_compile) and not whole
         self.module = wrapped(
-            self.objective, weights, config, context.world, graphs=self.compiler_graphs
+            self.objective, weights, settings, context.world, graphs=self.compiler_graphs
         )
         # The matrix products of the model, padding included, whatever the machine actually does
         # (see flop_counts.py).
         self.periods = flops_of_periods(
             self.objective,
             data.loader.phases,
-            max_steps=config.max_steps,
+            max_steps=settings.max_steps,
             convention="hardware",
             rows=data.micro_rows,
-            optim=config.optim,
+            optim=settings.optim,
         )
         self.state = RunState(
             self.objective,
-            config,
+            settings,
             context,
             discriminator=discriminator,
             monitor=monitor_of(recipe, data.unigram_entropy),
             flops=self.flops,
         )
-        self.clipped = clip_groups(self.state.named, discriminator, apart=config.clip == "apart")
+        self.clipped = clip_groups(self.state.named, discriminator, apart=settings.clip == "apart")
         if self.graphs:
             self.rates_as_tensors()
 
@@ -183,11 +190,11 @@ class Run:
         share = phase.batch_rows // self.world.size
         first = self.world.rank * share
         rows = min(self.data.micro_rows, share)
-        progress = step / self.config.max_steps
+        progress = step / self.settings.max_steps
         parts: Batch = []
         for start in range(first, first + share, rows):
             draws = draws_for(
-                seed=self.config.seed,
+                seed=self.settings.seed,
                 step=at,
                 num_rows=rows,
                 row_length=phase.row_length,
@@ -238,7 +245,7 @@ class Run:
         """What an update does on the device, without asking it for a number. Everything that it
         changes stays in the same memory."""
         names, numbers_N2, total = self.accumulate(parts)
-        norm = clip(self.clipped, self.config.max_grad_norm or math.inf)
+        norm = clip(self.clipped, self.settings.max_grad_norm or math.inf)
         refused, verdict = self.state.guard.judge(total, norm)
         # Every rank has the same norm, so each adds an equal share of it.
         share_2 = torch.stack([norm, torch.ones_like(norm)]) / self.world.size
@@ -268,7 +275,7 @@ class Run:
         for k, (tokens, plan) in enumerate(parts):
             last = k == len(parts) - 1
             with nullcontext() if last else at_home(self.module):
-                with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.config.bf16)):
+                with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.settings.bf16)):
                     loss, names, numbers_N2 = self.module(tokens, plan, counts)
                 # Gradients are averaged over the ranks, but we need their sum.
                 (loss * self.world.size).backward()
@@ -277,7 +284,7 @@ class Run:
         return names, found, total
 
     def seed_dropout(self) -> None:
-        drawn = hashed(self.config.seed, self.batch_number(self.step), self.world.rank)
+        drawn = hashed(self.settings.seed, self.batch_number(self.step), self.world.rank)
         seed = int(drawn) & (1 << 62) - 1
         # torch.manual_seed asks every kind of device that might exist, which takes a millisecond.
         if self.world.device.type == "cpu":
@@ -287,9 +294,9 @@ class Run:
 
     def set_rates(self, tokens: int) -> None:
         """Sets the learning rates and beta2 of an update of this many tokens, with padding."""
-        betas = self.config.adam_beta1, beta2_of(self.config, tokens)
+        betas = self.settings.adam_beta1, beta2_of(self.settings, tokens)
         for group in self.state.optimizer.param_groups:
-            factor = planned(self.config, self.step, generator=group["generator"])
+            factor = scheduled(self.settings, self.step, generator=group["generator"])
             rate, lr = group["peak_lr"] * factor, group["lr"]
             group |= {"lr": lr.fill_(rate) if isinstance(lr, Tensor) else rate, "betas": betas}
 
@@ -384,17 +391,17 @@ class Run:
 
     def learning_rates(self) -> dict[str, float]:
         """The learning rates used in the last update."""
-        c = self.config
-        rates = {"learning_rate": c.learning_rate * planned(c, self.step - 1)}
-        if c.generator_learning_rate or c.generator_warmup_steps is not None:
-            own = planned(c, self.step - 1, generator=True)
-            peak = c.generator_learning_rate or c.learning_rate
+        s = self.settings
+        rates = {"learning_rate": s.learning_rate * scheduled(s, self.step - 1)}
+        if s.generator_learning_rate or s.generator_warmup_steps is not None:
+            own = scheduled(s, self.step - 1, generator=True)
+            peak = s.generator_learning_rate or s.learning_rate
             rates["generator_learning_rate"] = peak * own
         return rates
 
     def validate(self, log: MetricsLog) -> None:
-        data, c, state = self.data, self.config, self.state
-        limit, rows_each = data.validated(c.eval_rows, processes=self.world.size)
+        data, s, state = self.data, self.settings, self.state
+        limit, rows_each = data.validated(s.eval_rows, processes=self.world.size)
         if data.valid is None or not limit:
             return
         state.validation = evaluate(
@@ -403,8 +410,8 @@ class Run:
             limit=limit,
             rows_each=rows_each,
             world=self.world,
-            bf16=bool(c.bf16),
-            progress=state.step / c.max_steps,
+            bf16=bool(s.bf16),
+            progress=state.step / s.max_steps,
         )
         self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
         if self.world.rank == 0:
@@ -431,13 +438,13 @@ class Run:
     def train(self, log: MetricsLog) -> Summary:
         """Runs until max_steps, a signal, or max_minutes, and ends with a checkpoint. Raises
         Stopped if a signal comes in the first update."""
-        c = self.config
+        s = self.settings
         state = self.state
         state.meter.start(step=self.step, tokens=state.tokens_seen())
         stopped = False
-        bar = Progress(c.max_steps, title="pretrain", unit="steps", done=self.step)
+        bar = Progress(s.max_steps, title="pretrain", unit="steps", done=self.step)
         with Stop(at_once=self.world.size == 1) as stop, bar:
-            while self.step < c.max_steps and not stopped:
+            while self.step < s.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
             signalled = any_across(stop.requested)
         self.give_back()
@@ -452,16 +459,16 @@ class Run:
     def leg(self, log: MetricsLog, stop: Stop, bar: Progress) -> bool:
         """Runs updates until max_steps, until it must stop (then it returns True), or until the run
         goes back to a checkpoint."""
-        c = self.config
-        for batch in prefetch(self.batch, range(self.step, c.max_steps)):
+        s = self.settings
+        for batch in prefetch(self.batch, range(self.step, s.max_steps)):
             self.update(batch)
             stop.at_once = False
-            done = self.step == c.max_steps
+            done = self.step == s.max_steps
             stopped = not done and self.must_stop(stop)
-            logs = done or self.step % c.logging_steps == 0
-            saves = done or stopped or self.step % c.save_steps == 0
+            logs = done or self.step % s.logging_steps == 0
+            saves = done or stopped or self.step % s.save_steps == 0
             saves |= self.step in self.context.milestones
-            validates = done or (c.eval_steps > 0 and self.step % c.eval_steps == 0)
+            validates = done or (s.eval_steps > 0 and self.step % s.eval_steps == 0)
             if self.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
                 return False
@@ -482,7 +489,7 @@ class Run:
         main, context = self.world.is_main, self.context
         tensors = self.state.tensors(keep=main)
         facts = self.state.facts() | {"conditions": context.conditions}
-        how = {"keep": self.config.save_total_limit, "spared": context.milestones}
+        how = {"keep": self.settings.save_total_limit, "spared": context.milestones}
         with together():
             if main:
                 checkpoint.save(context.folder, self.step, tensors, facts, **how)
@@ -506,4 +513,59 @@ def phase_numbers(encoder: Encoder) -> dict[str, float]:
         name: getattr(encoder.shape, name)
         for name in names
         if any(getattr(shape, name) != getattr(last, name) for shape in others)
+    }
+
+
+# ------------------------------------------------------------------ validation
+
+
+@torch.no_grad()
+def evaluate(
+    objective: Objective,
+    rows: Rows,
+    *,
+    limit: int,
+    rows_each: int,
+    world: World,
+    bf16: bool,
+    progress: float = 1.0,
+) -> dict[str, float]:
+    """Means and detection metrics of the objective over the first `limit` rows of the split. The
+    ranks share every batch; missing rows are padding.
+
+    rows_each: rows of one forward pass of one process. progress: share of the run that is done, for
+    corruptors that change during a run.
+    """
+    was_training = objective.training
+    objective.eval()
+    step = Step(objective)
+    sums = MetricSums(world.device)
+    mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
+    for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
+        first = k * tokens.num_rows
+        n = tokens.num_rows
+        draws = draws_for(
+            seed=VALIDATION_SEED,
+            step=0,
+            num_rows=n,
+            row_length=rows.row_length,
+            first_row=first,
+            progress=progress,
+        )
+        with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
+            own = tokens.rows(*mine)
+            plan = objective.plan(own, draws.rows(*mine))
+            sums.add(step(own.to(world.device), plan.to(world.device)))
+    objective.train(was_training)
+    return sums.means()
+
+
+def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
+    """The validation metrics that fit on one line: the losses, the accuracies, the share of
+    replaced tokens, and how well replaced tokens are detected."""
+    ends = ("_accuracy", "_auc", "_recall", "_precision")
+    return {
+        k.replace("_detection_", " "): v
+        for k, v in validation.items()
+        if k in losses or k == "replaced" or k.endswith(ends)
     }

@@ -1,29 +1,18 @@
-"""Sums of the metrics between two log lines; validation, on the same rows and with the same masks
-for every run; and a watch on it for the ways in which a run can quietly learn nothing."""
+"""A watch on the log for the ways in which a run can quietly learn nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..corruption.choosing import chosen_counts
-from ..data.loader import Rows
 from ..data.phases import phases_of
-from ..draws import draws_for
-from ..objectives.metrics import summarise
-from ..objectives.objective import Objective, Step
 from ..recipe import Corruption, Recipe, first_asked, learns_by_likelihood
-from ..terms import Term, Terms
 from ..text.corpus import Corpus
-from .dist import World, sum_across
-
-# "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
-# task
-SEED = 0x76616C6964
 
 # On the unigram plateau the measured loss at [MASK] positions lies up to 0.05 nats below the
 # unigram entropy; as soon as the model learns any context, it falls 0.2 below
@@ -50,132 +39,6 @@ BLIND = {
     "mlm_loss_replaced": " on replaced tokens",
     "softmax_loss_replaced": " on replaced tokens",
 }
-
-
-def numbers_of(terms: Terms) -> Tensor:
-    """[N, 2] float64: the sum and the count of each term, of scalars."""
-    rows = [torch.stack([t.sum.detach().double(), t.count.double()]) for t in terms.values()]
-    return torch.stack(rows)
-
-
-def arranged(names: Sequence[str], numbers_N2: Tensor, wanted: Sequence[str]) -> Tensor:
-    """The rows of numbers in another order; zeros for names without a row."""
-    rows = dict(zip(names, numbers_N2, strict=True))
-    nothing = numbers_N2.new_zeros(2)
-    return torch.stack([rows.get(name, nothing) for name in wanted])
-
-
-class MetricSums:
-    """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
-    exactly, so the log of a resumed run equals that of an uninterrupted one."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.names: list[str] = []
-        self.numbers_N2 = torch.zeros(0, 2, dtype=torch.float64, device=device)
-        self.histograms: Terms = {}
-
-    def add(self, terms: Terms) -> None:
-        scalars = {name: term for name, term in terms.items() if term.kind == "mean"}
-        if scalars:
-            self.add_numbers(list(scalars), numbers_of(scalars))
-        for name in terms.keys() - scalars.keys():
-            term, had = terms[name], self.histograms.get(name)
-            total, count = term.sum.detach().double(), term.count.double()
-            if had:
-                total, count = had.sum + total, had.count + count
-            self.histograms[name] = Term(total, count, term.kind)
-
-    def add_numbers(self, names: list[str], numbers_N2: Tensor) -> None:
-        """Adds scalar terms as `numbers_of` gives them: one operation, if the names are those that
-        are there, in their order."""
-        if names != self.names:
-            every = sorted({*names, *self.names})
-            numbers_N2 = arranged(names, numbers_N2, every)
-            if self.names:
-                self.numbers_N2 = arranged(self.names, self.numbers_N2, every)
-            else:
-                self.numbers_N2 = torch.zeros_like(numbers_N2)
-            self.names = every
-        self.numbers_N2 += numbers_N2
-
-    def across(self) -> Terms:
-        """The sums over all ranks (a copy)."""
-        numbers_N2 = self.numbers_N2.clone()
-        copies = {
-            name: replace(term, sum=term.sum.clone(), count=term.count.clone())
-            for name, term in self.histograms.items()
-        }
-        sum_across([numbers_N2, *(t for term in copies.values() for t in (term.sum, term.count))])
-        scalars = zip(self.names, numbers_N2.cpu(), strict=True)
-        copies |= {name: Term(total, count) for name, (total, count) in scalars}
-        return dict(sorted(copies.items()))
-
-    def means(self) -> dict[str, float]:
-        return summarise(self.across())
-
-    def save(self) -> dict[str, list[float]]:
-        """JSON that `load` reads back to the bit (scalars only)."""
-        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
-
-    def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
-        """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
-        because all ranks must add up the same list."""
-        self.names = list(saved)
-        numbers_N2 = torch.tensor(list(saved.values()), dtype=torch.float64).view(-1, 2)
-        self.numbers_N2 = (numbers_N2 if rank == 0 else 0 * numbers_N2).to(self.device)
-
-
-@torch.no_grad()
-def evaluate(
-    objective: Objective,
-    rows: Rows,
-    *,
-    limit: int,
-    rows_each: int,
-    world: World,
-    bf16: bool,
-    progress: float = 1.0,
-) -> dict[str, float]:
-    """Means and detection metrics of the objective over the first `limit` rows of the split. The
-    ranks share every batch; missing rows are padding.
-
-    rows_each: rows of one forward pass of one process. progress: share of the run that is done, for
-    corruptors that change during a run.
-    """
-    was_training = objective.training
-    objective.eval()
-    step = Step(objective)
-    sums = MetricSums(world.device)
-    mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
-    for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
-        first = k * tokens.num_rows
-        n = tokens.num_rows
-        draws = draws_for(
-            seed=SEED,
-            step=0,
-            num_rows=n,
-            row_length=rows.row_length,
-            first_row=first,
-            progress=progress,
-        )
-        with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
-            own = tokens.rows(*mine)
-            plan = objective.plan(own, draws.rows(*mine))
-            sums.add(step(own.to(world.device), plan.to(world.device)))
-    objective.train(was_training)
-    return sums.means()
-
-
-def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:
-    """The validation metrics that fit on one line: the losses, the accuracies, the share of
-    replaced tokens, and how well replaced tokens are detected."""
-    ends = ("_accuracy", "_auc", "_recall", "_precision")
-    return {
-        k.replace("_detection_", " "): v
-        for k, v in validation.items()
-        if k in losses or k == "replaced" or k.endswith(ends)
-    }
 
 
 @dataclass(frozen=True)

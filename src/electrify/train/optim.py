@@ -220,23 +220,23 @@ def factor(
             raise AssertionError(kind)
 
 
-def planned(config: Train, step: int, *, generator: bool = False) -> float:
+def scheduled(settings: Train, step: int, *, generator: bool = False) -> float:
     """The factor of a recipe's schedule in the update after `step` completed ones. generator: that
     of the parameters that only the generator has."""
-    own = config.generator_warmup_steps if generator else None
+    own = settings.generator_warmup_steps if generator else None
     return factor(
-        config.lr_scheduler_type,
+        settings.lr_scheduler_type,
         step,
-        warmup_steps=config.warmup_steps if own is None else own,
-        max_steps=config.max_steps,
-        decay_share=config.decay_share,
+        warmup_steps=settings.warmup_steps if own is None else own,
+        max_steps=settings.max_steps,
+        decay_share=settings.decay_share,
     )
 
 
-def beta2_of(config: Train, tokens: int) -> float:
+def beta2_of(settings: Train, tokens: int) -> float:
     """Adam's beta2 in an update of this many tokens, padding included.
 
     Source: a half-life in tokens, 2507.07101.
     """
-    half_life = config.adam_beta2_tokens
-    return config.adam_beta2 if half_life is None else 0.5 ** (tokens / half_life)
+    half_life = settings.adam_beta2_tokens
+    return settings.adam_beta2 if half_life is None else 0.5 ** (tokens / half_life)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,15 +39,17 @@ class Pretrain(Options):
     """With --recipe auto: FLOPs of the run, 1e13 to 1e15. An idle core with bfloat16 makes about
     1e14 in ten minutes, one without takes longer."""
     fields: Recipe
-    given: Suppress[tuple[str, ...]] = ()
+    """Only for the help: `given` is what counts."""
+    given: Suppress[dict[str, str]] = field(default_factory=dict)
+    """The fields of the recipe that have a flag, as they were written."""
 
     @classmethod
     def default(cls, given: Mapping[str, str]) -> Pretrain:
         name = given.get("recipe", DEFAULT_RECIPE)
         missing: Any = tyro.MISSING
-        fields = tuple(field for field in given if field in SECTION_OF)
+        flags = {field: text for field, text in given.items() if field in SECTION_OF}
         base = _base(name)
-        return cls(data=missing, output_dir=missing, recipe=name, fields=base, given=fields)
+        return cls(data=missing, output_dir=missing, recipe=name, fields=base, given=flags)
 
     def check(self) -> None:
         if self.train_minutes is not None and "max_steps" in self.given:
@@ -57,12 +59,7 @@ class Pretrain(Options):
 
     def resolved(self) -> Recipe:
         """The recipe with the flags over it; for `auto` the default one. Raises UserError."""
-        return override(_base(self.recipe), self.flags())
-
-    def flags(self) -> dict[str, Any]:
-        """The fields of the recipe that were given."""
-        sections = {name: getattr(self.fields, SECTION_OF[name]) for name in self.given}
-        return {name: getattr(section, name) for name, section in sections.items()}
+        return override(_base(self.recipe), self.given)
 
     def __call__(self) -> int:
         data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
@@ -72,7 +69,7 @@ class Pretrain(Options):
 
         if self.recipe == AUTO:
             budget = {"flops": self.flops, "minutes": self.train_minutes}
-            data, recipe = auto(data, run, self.flags(), **budget)
+            data, recipe = auto(data, run, self.given, **budget)
 
         result = pretrain(
             data,

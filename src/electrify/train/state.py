@@ -23,8 +23,9 @@ from ..recipe import Train
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard
+from .log import MetricSums
 from .meter import Meter
-from .monitor import MetricSums, Monitor
+from .monitor import Monitor
 from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, parameter_groups
 
 # ------------------------------------------------------------------ what a run is given
@@ -82,7 +83,7 @@ class RunState:
     def __init__(
         self,
         objective: nn.Module,
-        config: Train,
+        settings: Train,
         context: RunContext,
         *,
         discriminator: set[str],
@@ -92,28 +93,28 @@ class RunState:
         """discriminator: names of the parameters of the discriminator; all others use
         generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
         FLOPs of the run before that step."""
-        c, world = config, context.world
+        s, world = settings, context.world
         self.named = dict(objective.named_parameters())
         others = self.named.keys() - discriminator
         kinds = kinds_of(objective)
         rates = {}
         for n in self.named:
-            rate = c.generator_learning_rate if n in others else None
-            rates[n] = (rate or c.learning_rate) * c.lr_factors.get(kinds[n], 1.0)
-        decay = c.generator_weight_decay
+            rate = s.generator_learning_rate if n in others else None
+            rates[n] = (rate or s.learning_rate) * s.lr_factors.get(kinds[n], 1.0)
+        decay = s.generator_weight_decay
         groups = parameter_groups(
             self.named,
             rates=rates,
-            weight_decay=c.weight_decay,
+            weight_decay=s.weight_decay,
             decays={} if decay is None else dict.fromkeys(others, decay),
-            generator=set() if c.generator_warmup_steps is None else others,
-            stacked=matrices_of(objective) if c.optim == "muon" else {},
+            generator=set() if s.generator_warmup_steps is None else others,
+            stacked=matrices_of(objective) if s.optim == "muon" else {},
         )
-        betas = (c.adam_beta1, c.adam_beta2)
-        self.optimizer = make_optimizer(c.optim, groups, betas=betas, eps=c.adam_epsilon)
+        betas = (s.adam_beta1, s.adam_beta2)
+        self.optimizer = make_optimizer(s.optim, groups, betas=betas, eps=s.adam_epsilon)
         self.monitor = monitor
         self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
-        self.guard = Guard(c, world)
+        self.guard = Guard(s, world)
         self.sums = MetricSums(world.device)
         self.step = 0
         self.tokens = 0

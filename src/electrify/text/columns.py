@@ -1,0 +1,161 @@
+"""Which columns of a table hold texts and labels: those that are named, or those that are found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UserError, nearest, need
+from .tables import Row
+
+# Known names, in the order in which they are looked for. Capital letters do not matter.
+TEXT_COLUMNS = (
+    *("text", "sentence", "sentence1", "content", "document", "sequence", "seq", "smiles"),
+    *("code", "review", "utterance", "tweet", "body"),
+)
+SECOND = {
+    "text": ("text_pair", "sentence2"),
+    "sentence1": ("sentence2",),
+    "sentence": ("sentence2",),
+    "premise": ("hypothesis",),
+    "question1": ("question2",),
+    "question": ("sentence", "passage"),
+    "query": ("document", "passage"),
+    "title": ("body",),
+    "text_a": ("text_b",),
+    "text1": ("text2",),
+}
+"""Columns of a second text, by that of the first."""
+LABEL_COLUMNS = (
+    *("label", "labels", "category", "class", "target", "intent", "sentiment"),
+    *("gold_label", "label_text"),
+)
+SHOWN = 30
+"""Characters of an example value in a message."""
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf(inity)?", re.I)
+
+
+def number_of(value: Any) -> float | None:
+    """The value as a number; None if it is not written as one. (Python also reads 1_1, as 11.)"""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    is_written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+    return float(value) if is_written else None
+
+
+def labelled_columns(
+    path: str,
+    rows: Sequence[Row],
+    *,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    header: bool,
+) -> tuple[str, str | None, list[str]]:
+    """The names of the columns of the text, of the second text, and of the labels: those given, by
+    name or number (labels perhaps several, with commas between), or those that are found. Raises
+    UserError."""
+    need(bool(rows), f"{path}: no examples")
+    names = rows[0].cells
+    if not header and len(names) == 2 and not any((text, pair, label)):
+        text, label = _text_and_label(path, rows)
+        return text, None, [label]
+    need(
+        text is not None or not {"sentence_id", "words"} <= set(names),
+        f"{path}: a word in each row. Write sentences with tags as .conll (a word and its tag on a "
+        "line, a blank line after a sentence) or .jsonl (lists tokens and tags)",
+    )
+    text, pair = text_columns(path, rows, text, pair)
+    if label is None:
+        labels = [_label_column(path, rows, (text, pair))]
+    else:
+        labels = [column_named(path, rows, each) for each in label.split(",")]
+    each = [text, *labels, *([] if pair is None else [pair])]
+    twice = next((repr(name) for name in each if each.count(name) > 1), "")
+    need(not twice, f"{path}: text, pair and label need a column each, and {twice} is two")
+    return text, pair, labels
+
+
+def text_columns(
+    path: str, rows: Sequence[Row], text: str | None, pair: str | None, *, pairs: bool = True
+) -> tuple[str, str | None]:
+    """The columns of the text and of a second one. rows: the first of the file, or all. pairs:
+    whether a second text is looked for. Raises UserError."""
+    known = _lower(rows)
+    couples = [(a, b) for a in SECOND if a in known for b in SECOND[a] if b in known and pairs]
+    couples = [(known[a], known[b]) for a, b in couples]
+    if text is not None:
+        text = column_named(path, rows, text)
+    elif couples and "text" not in known:
+        text = couples[0][0]
+    elif len(known) == 1:
+        (text,) = known.values()
+    else:
+        text = _among(path, rows, TEXT_COLUMNS, "--text-column")[0]
+    if pair is not None:
+        return text, column_named(path, rows, pair)
+    return text, next((b for a, b in couples if a == text), None)
+
+
+def column_named(path: str, rows: Sequence[Row], given: str) -> str:
+    """The column of this name or number, counted from 0. Raises UserError."""
+    header = list(rows[0].cells)
+    if given in header:
+        return given
+    if given.isdecimal() and int(given) < len(header):
+        return header[int(given)]
+    raise UserError(f"{path}: no column {given!r}{nearest(given, header)}")
+
+
+def _lower(rows: Sequence[Row]) -> dict[str, str]:
+    """The names of the columns, by themselves in lower-case letters."""
+    return {name.lower(): name for name in reversed(rows[0].cells)}
+
+
+def _label_column(path: str, rows: Sequence[Row], texts: tuple[str | None, ...]) -> str:
+    flag = "--label-column (several labels, each in a column of 0 and 1, as --label-column a,b,c)"
+    found = _among(path, rows, LABEL_COLUMNS, flag, but=texts)
+    if [name.lower() for name in found] == ["label", "label_text"]:
+        return found[1]  # the names of the classes whose numbers are in the other column
+    both = " and ".join(map(repr, found))
+    need(len(found) == 1, f"{path}: {both} may both hold labels. Name one with --label-column")
+    return found[0]
+
+
+def _among(
+    path: str, rows: Sequence[Row], names: Sequence[str], flag: str, *, but: Sequence[Any] = ()
+) -> list[str]:
+    """The columns with one of these names, in their order. Raises UserError if there is none."""
+    known = _lower(rows)
+    found = [known[name] for name in names if name in known and known[name] not in but]
+    need(
+        bool(found),
+        f"{path}: none of its columns ({_with_values(rows)}) is called {', '.join(names)}. Name it "
+        f"with {flag}, and with --no-header if the first line is an example",
+    )
+    return found
+
+
+def _text_and_label(path: str, rows: Sequence[Row]) -> tuple[str, str]:
+    """The columns of a table that has two, without names: fewer different values, or numbers, are
+    labels. Raises UserError where that does not tell."""
+    columns = [[row.cells[name] for row in rows] for name in "01"]
+    different = [len(set(column)) for column in columns]
+    numbers = [all(number_of(value) is not None for value in column) for column in columns]
+    labels = {k for k in (0, 1) if different[k] < different[1 - k] or numbers[k] > numbers[1 - k]}
+    need(
+        len(labels) == 1,
+        f"{path}: neither of its columns ({_with_values(rows)}) is clearly that of the labels; "
+        "name both with --text-column and --label-column",
+    )
+    (label,) = labels
+    return str(1 - label), str(label)
+
+
+def _with_values(rows: Sequence[Row]) -> str:
+    """The columns, each with its values in the first rows."""
+    return "; ".join(
+        f"{name}: " + ", ".join(repr(str(row.cells.get(name, ""))[:SHOWN]) for row in rows[:2])
+        for name in rows[0].cells
+    )

@@ -1,0 +1,146 @@
+"""How long a run is: as many updates as `--train-minutes` hold, by the measured rate of the run
+itself, and warm-ups that end in time."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from ..data.loader import prefetch
+from ..data.phases import phases_of
+from ..errors import UserError
+from ..progress import say
+from ..recipe import Recipe, override
+from ..rules import periods
+from . import dist
+from .job import Job, assembled, set_up, split_batch, threads_of
+from .machine import computing_with, pick_device, with_compiler, with_precision
+from .start import starts_of
+
+LENGTHS = ("max_steps", "warmup_steps", "generator_warmup_steps")
+# Updates that are not counted: the first ones compile, and fill memory.
+FIRST = 3
+FEWEST = 5
+MOST = 1000
+LONGEST_S = 20.0
+SLOW_S = 60.0  # after which a single update must do
+SHARE = 0.05  # of the time at most is spent measuring
+MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slower later on
+# A validation has no backward pass, which costs twice as much as the forward pass.
+FORWARD = 1 / 3
+WARMUP = 0.1  # longest warm-up, as a share of the run
+
+
+def in_time(job: Job, minutes: float) -> Recipe:
+    """The recipe with as many updates as `minutes` of this machine hold, so that the schedule is
+    complete when they end, and a warm-up of a tenth of them at most. The rate is measured with
+    updates of the run itself, which are thrown away. A run that has begun keeps its number.
+
+    Raises UserError for a time that is too short.
+    """
+    if job.earlier:
+        length = {name: job.earlier["recipe"][name] for name in LENGTHS}
+        if job.world.is_main:
+            say(f"a run that has begun keeps its {length['max_steps']:,} updates")
+        return override(job.config, length)
+    limit_s = min(LONGEST_S, SHARE * 60 * minutes)
+    if job.world.is_main:
+        say(f"measuring how many updates fit into {minutes:g} minutes, for about {limit_s:.0f} s")
+    began = time.monotonic()
+    per_slot, eval_rows = measured(job, limit_s=limit_s)
+    spent = torch.tensor([time.monotonic() - began, per_slot], dtype=torch.float64)
+    dist.sum_across([spent])
+    took, per_slot = (spent / job.world.size).tolist()
+    left = MARGIN * (60 * minutes - took)
+    config = of_time(job.config, left, per_slot=per_slot, eval_rows=eval_rows)
+    if config is None:
+        raise UserError(
+            f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
+            "give more minutes, or a smaller recipe",
+        )
+    for sentence in periods(config):
+        raise UserError(f"train_minutes {minutes:g}: {sentence}. Give more minutes")
+    if job.world.is_main:
+        t = config.train
+        text = f"{minutes:g} minutes hold {t.max_steps:,} updates, the first "
+        say(f"{text}{t.warmup_steps:,} of them warm-up")
+    return config
+
+
+def with_shorter_warmup(config: Recipe, given: Collection[str], world: dist.World) -> Recipe:
+    """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
+    user set only the length of the run."""
+    t, shorter = config.train, {}
+    for name in LENGTHS[1:]:
+        if "max_steps" in given and name not in given and (getattr(t, name) or 0) >= t.max_steps:
+            shorter[name] = int(WARMUP * t.max_steps)
+            if world.is_main:
+                say(f"{name} is {shorter[name]:,}, a tenth of the run, not {getattr(t, name):,}")
+    return override(config, shorter)
+
+
+def of_time(config: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
+    """The recipe with the most updates whose slots, validations included, take `seconds`; None if
+    these are fewer than five. per_slot, eval_rows: see `measured`."""
+
+    def length(steps: int) -> Recipe:
+        given = {name: getattr(config.train, name) for name in LENGTHS[1:]}
+        warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
+        return override(config, {"max_steps": steps} | warmups)
+
+    def cost(steps: int) -> float:
+        found = length(steps)
+        every = found.train.eval_steps
+        validations = 1 + (steps // every if every else 0)
+        slots = phases_of(found).slots(steps)
+        slots += FORWARD * validations * eval_rows * found.data.max_seq_length
+        return slots * per_slot
+
+    steps = bisect_right(range(1 << 40), seconds, lo=FEWEST, key=cost) - 1
+    return None if steps < FEWEST else length(steps)
+
+
+def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
+    """Trains for about `limit_s` seconds and writes nothing. Returns the seconds for one token of a
+    batch, padding included, on average over the whole run, and the rows of one validation (the
+    corpus may have fewer than the recipe asks for). If later parts of the run cost more than its
+    beginning (longer rows, a head that joins later), their FLOPs say by how much."""
+    longest = max(job.config.train.max_steps, MOST)
+    setup = set_up(replace(job, config=override(job.config, {"max_steps": longest})))
+    with computing_with(threads_of(setup, None)):
+        run, _ = assembled(setup, fresh=True)
+        first = FIRST + (run.graphs is not None)  # the next one is captured
+        began = start = time.monotonic()
+        for batch in prefetch(run.batch, range(MOST)):
+            run.update(batch)
+            if run.world.device.type == "cuda":
+                torch.cuda.synchronize(run.world.device)
+            now = time.monotonic()
+            if run.step == first:
+                start = now
+            enough = first + (FEWEST if now - began < SLOW_S else 1)
+            if dist.any_across(run.step >= enough and now - began >= limit_s):
+                break
+        per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
+        run.give_back()
+    whole = run.flops(longest) - run.flops(0)
+    eval_rows, _ = run.data.validated(run.settings.eval_rows, processes=job.world.size)
+    return per_flop * whole / setup.loader.phases.slots(longest), eval_rows
+
+
+def probe(data: Path, folder: Path, config: Recipe, *, limit_s: float) -> tuple[float, int]:
+    """`measured`, as a job of its own, which leaves nothing behind."""
+    world = dist.start(pick_device(config.train.device), timeout_s=config.train.ddp_timeout)
+    try:
+        config = with_precision(config, world, begun=None)
+        config = with_compiler(config, world, begun=None)
+        config, micro_rows = split_batch(config, world.size)
+        job = Job(data, folder, config, micro_rows, world, starts_of(config))
+        return measured(job, limit_s=limit_s)
+    finally:
+        dist.stop()
