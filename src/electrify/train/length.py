@@ -28,7 +28,7 @@ FIRST = 3
 FEWEST = 5
 MOST = 1000
 LONGEST_S = 20.0
-SLOW_S = 60.0  # after which a single update must do
+SLOW = 3.0  # times the limit, after which a single update must do
 SHARE = 0.05  # of the time at most is spent measuring
 MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slower later on
 # A validation has no backward pass, which costs twice as much as the forward pass.
@@ -115,6 +115,7 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
     with computing_with(threads_of(setup, None)):
         run, _ = assembled(setup, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
+        compiles = bool(job.config.train.torch_compile)
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
@@ -123,9 +124,12 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
             now = time.monotonic()
             if run.step == first:
                 start = now
-            enough = first + (FEWEST if now - began < SLOW_S else 1)
+            slow = now - began >= SLOW * limit_s
+            enough = first + FEWEST if not slow else first + 1 if compiles else 1
             if dist.any_across(run.step >= enough and now - began >= limit_s):
                 break
+        if run.step <= first:  # the first updates must do, slower as they are
+            first, start = 0, began
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
