@@ -128,7 +128,7 @@ def test_the_measured_rate(small_data, tmp_path, monkeypatch):
 
 
 def test_one_slow_update_is_enough(small_data, tmp_path, monkeypatch) -> None:
-    """100 s an update: after those that are not counted, one shows the rate."""
+    """100 s an update: the first one shows the rate, though it is not counted otherwise."""
     stopped_clock(monkeypatch, *range(0, 10_000, 100))
     job = Job(small_data, tmp_path / "run", recipe(), 4, dist.World(0, 1, torch.device("cpu")), {})
     assert measured(job, limit_s=1.0)[0] == pytest.approx(2 * 100 / 64)

@@ -28,7 +28,7 @@ FIRST = 3
 FEWEST = 5
 MOST = 1000
 LONGEST_S = 20.0
-SLOW = 3.0  # times the limit, after which a single update must do
+SLOW_S = 10.0  # after which, and after three times the limit, a single update must do
 SHARE = 0.05  # of the time at most is spent measuring
 MARGIN = 0.96  # for checkpoints, the export, and a machine that is a little slower later on
 # A validation has no backward pass, which costs twice as much as the forward pass.
@@ -124,7 +124,7 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
             now = time.monotonic()
             if run.step == first:
                 start = now
-            slow = now - began >= SLOW * limit_s
+            slow = now - began >= max(SLOW_S, 3 * limit_s)
             enough = first + FEWEST if not slow else first + 1 if compiles else 1
             if dist.any_across(run.step >= enough and now - began >= limit_s):
                 break
