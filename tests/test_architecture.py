@@ -68,7 +68,7 @@ def parts(path: Path) -> tuple[str, ...]:
 
 
 def room_of(module: tuple[str, ...]) -> str:
-    """Three files of train/ stand above exporting/: a run begins and ends there."""
+    """Some files of train/ stand above exporting/: a run begins and ends there."""
     return name if (name := ".".join(module[:2])) in RANK else module[0]
 
 

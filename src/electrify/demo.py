@@ -20,13 +20,13 @@ from typing import Any
 from .console import harmless
 from .cores import cores
 from .errors import Unfinished, UserError
-from .files import claim, written
+from .files import claim, write
 from .finetuning import baselines, loop
 from .finetuning.one_run import Outcome, finetune_one
 from .finetuning.options import FinetuneSettings
-from .finetuning.report import our_style
+from .finetuning.report import picture
 from .finetuning.tasks import Example, TaskData
-from .progress import Progress, aligned, duration, say
+from .progress import Progress, aligned, duration
 from .recipe import Recipe, load, override
 from .rules import check
 from .scoring.word_substitution import Verdict, first_sentences, judge, plant, summary
@@ -267,26 +267,23 @@ def show_scores(outcomes: dict[str, list[Outcome]], *, tfidf: float | None) -> N
 
 
 def draw(run: Path, outcomes: Mapping[str, list[Outcome]], data: Path, path: Path) -> Path | None:
-    """Draws the curves of pre-training and fine-tuning as an image. Returns None, and says so, if
-    matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        say("no plot: install electrify[plot]")
-        return None
+    """Draws the curves of pre-training and fine-tuning as an image. Returns None if matplotlib is
+    not installed."""
     corruption = load(run / CONFIG, trusted=False).corruption
     by_frequency = unigram_entropy(Corpus(data, "train"), corruption)
-    with our_style():
-        figure = Figure(figsize=(15, 4.5), constrained_layout=True)
+
+    def draw_both(figure: Any) -> None:
+        figure.set_size_inches(15, 4.5)
         axes = figure.subplots(1, 3)
         draw_run(axes[0], axes[1], read(run / METRICS), by_frequency=by_frequency)
         draw_fine_tuning(axes[2], outcomes)
         for axis in axes:
             axis.grid(alpha=0.3)
             axis.legend()
-        with written(path) as part:
-            figure.savefig(part, dpi=110, format="png")
-    return path
+
+    if png := picture(draw_both):
+        write(path, png)
+    return path if png else None
 
 
 def draw_run(left: Any, right: Any, records: list[dict[str, Any]], *, by_frequency: float) -> None:

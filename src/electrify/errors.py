@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 SHOWN = 12
 
@@ -83,6 +84,13 @@ def need(ok: bool, fact: str, advice: str = "") -> None:
     """Raises UserError with the sentence if the condition is false."""
     if not ok:
         raise UserError(fact, advice)
+
+
+def must_have(what: str, extra: str, *packages: str) -> None:
+    """Raises UserError with the command that installs an extra of electrify, if packages of it are
+    missing. what: needs them."""
+    missing = [name for name in packages if find_spec(name) is None]
+    need(not missing, f"{what} needs {' and '.join(missing)}: pip install 'electrify[{extra}]'")
 
 
 def is_of_memory(error: BaseException) -> bool:

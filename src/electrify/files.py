@@ -62,6 +62,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def text_hash(text: str) -> str:
+    """The checksum of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """JSON with sorted keys. Numbers that are not finite, which JSON cannot express, become
     null."""

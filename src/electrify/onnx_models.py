@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from .cores import cores, thread_count
-from .errors import UserError, failing_as, need
+from .errors import UserError, failing_as, must_have, need
 from .files import read_json
 from .text.tokenizer import reading_text
 
@@ -73,10 +73,8 @@ class OnnxModel:
     def of(cls, name: str, threads: str) -> Self:
         """threads: a number, or auto (OMP_NUM_THREADS, else all cores). Raises UserError if the
         folder or the package is damaged or missing."""
-        try:
-            import onnxruntime
-        except ImportError as e:
-            raise UserError(f"{name} is an ONNX model: pip install 'electrify[onnx]'") from e
+        must_have(f"{name} is an ONNX model, which", "onnx", "onnxruntime")
+        import onnxruntime
         from transformers import PreTrainedTokenizerFast
 
         asked = thread_count(threads) or thread_count(os.environ.get("OMP_NUM_THREADS") or "auto")

@@ -23,7 +23,7 @@ def pictures() -> None:
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not otherwise: the picture takes longer than a short run."""
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr(run, "write_plot", lambda report, path: None)
+        monkeypatch.setattr(run, "picture", lambda draw: None)
 
 
 @pytest.fixture

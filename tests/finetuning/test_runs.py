@@ -401,7 +401,7 @@ def test_a_probe_stands_beside_fine_tuned_models_alone(zoo, reviews, tmp_path) -
         (FinetuneSettings(frozen_encoder="all"), 0),
     ):
         asked = options(zoo, reviews, tmp_path, settings=settings, baselines=True)
-        runs = list(command.planned(asked, command.read_asked(asked)))
+        runs = list(command.runs_of(asked, command.read_asked(asked)))
         frozen = [run.settings for run in runs if run.model.startswith("frozen:")]
         assert [s.frozen_encoder for s in frozen] == ["last"] * probes
         assert all(s.learning_rate is None for s in frozen)

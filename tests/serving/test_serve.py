@@ -434,6 +434,6 @@ def test_mistakes_on_the_command_line(root, tmp_path, capsys, monkeypatch):
         port = taken.getsockname()[1]
         says = mistake(capsys, "serve", root / "bert", "--port", port)
     assert f"port {port}: Address already in use" in says
-    monkeypatch.setattr("electrify.serving.options.find_spec", lambda name: None)
+    monkeypatch.setattr("electrify.errors.find_spec", lambda name: None)
     says = mistake(capsys, "serve", root / "bert")
     assert "pip install 'electrify[serve]'" in says

@@ -14,7 +14,6 @@ of sentence-transformers.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ from ..architectures.architecture import ExportedModel
 from ..architectures.keys import to_theirs
 from ..build import Built, Vocabulary, at_step, compose, dropout_of
 from ..errors import UserError, need
-from ..files import json_text, must_be_ours, read_json, written
+from ..files import json_text, must_be_ours, read_json, text_hash, written
 from ..progress import say
 from ..recipe import Recipe, load
 from ..tables import DISCRIMINATOR, meaning_of
@@ -171,7 +170,7 @@ def identity_of(part: str, config: Recipe, facts: Mapping[str, Any]) -> dict[str
         "objective": config.objective.objective,
         "logits": meaning_of(config, part),
         "data": facts["data"],
-        "run": hashlib.sha256(of_run.encode()).hexdigest(),
+        "run": text_hash(of_run),
     }
 
 

@@ -16,7 +16,6 @@ import logging
 import tarfile
 import typing
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from torch import Tensor, nn
 
 from ..architectures import exported_as
 from ..console import size
-from ..errors import failing_as, need
+from ..errors import failing_as, must_have, need
 from ..files import json_text, written
 from ..onnx_models import GRAPH, SEGMENTS, OnnxModel, padded, probabilities
 from ..text.pydocs import docstrings
@@ -56,8 +55,7 @@ def export_onnx(model: str, target: Path, *, quantize: Quantization = "none") ->
     """Writes the graph of a model folder or Hub id with its tokenizer. Returns what was compared,
     for the user. Raises UserError if the model has no head or cannot be exported, ExportError if
     onnxruntime does not compute the same."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    need(not missing, f"--format onnx needs {', '.join(missing)}: pip install 'electrify[onnx]'")
+    must_have("--format onnx", "onnx", *PACKAGES)
     network, tokenizer = load_network(model)
     kind, positions = type(network).__name__, made_for(network)
     metadata = metadata_of(model) | {"format": "onnx", "class": kind}

@@ -8,7 +8,6 @@ encoder that is not better than `overlap` may not understand either text.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -19,6 +18,7 @@ from unicodedata import category, normalize
 import numpy as np
 
 from ..exporting.places import FROZEN
+from ..files import text_hash
 from . import metrics
 from .metrics import UNKNOWN, Array, span_scores, targets_of
 from .tasks import Example, Sentence, TaskData
@@ -49,8 +49,8 @@ def applies(model: str, task: TaskData) -> bool:
 def baseline_hashes(model: str) -> dict[str, str]:
     """What the scores of a baseline depend on besides the examples."""
     metrics.need("sklearn")
-    text = f"{model} {version('scikit-learn')}"
-    return {"weights": hashlib.sha256(text.encode()).hexdigest()[:16], "tokenizer": "none"}
+    weights = text_hash(f"{model} {version('scikit-learn')}")[:16]
+    return {"weights": weights, "tokenizer": "none"}
 
 
 def answer(

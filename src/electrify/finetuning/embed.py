@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..errors import UserError, need
+from ..errors import UserError, must_have, need
 from ..exporting.loading import quiet
 from ..exporting.places import metadata_of
 from ..files import written
@@ -91,10 +91,9 @@ class SentenceEmbedder:
         from .encoding import Truncation
 
         what = f"{options.model} is a model of sentence-transformers ({SENTENCE_MODULES})"
-        try:
-            from sentence_transformers import SentenceTransformer  # type: ignore
-        except ImportError as e:
-            raise UserError(f"{what}: pip install 'electrify[sentence]'") from e
+        must_have(f"{what}, which", "sentence", "sentence_transformers")
+        from sentence_transformers import SentenceTransformer  # type: ignore
+
         fact = f"{what} and has its own pooling. Leave --pooling out"
         need(options.pooling == "mean", fact)
         self.device = pick_device(options.device)
@@ -239,11 +238,10 @@ def _npy(stream: IO[bytes], blocks: Blocks, width: int) -> None:
 
 def _parquet(stream: IO[bytes], blocks: Blocks, columns: Sequence[str], width: int) -> None:
     """A table with the input's columns as text, and `embedding`."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as e:
-        raise UserError("writing .parquet needs pyarrow: pip install 'electrify[data]'") from e
+    must_have("writing .parquet", "data", "pyarrow")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     *columns, vector = columns
     texts = [(name, pa.string()) for name in columns]
     schema = pa.schema([*texts, (vector, pa.list_(pa.float32(), width))])

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError, failing_as, need
+from ..errors import UserError, failing_as, must_have, need
 from ..exporting.places import may_be_on_hub
 from ..hub import must_be_reachable
 from ..text.columns import number_of, text_columns
@@ -209,11 +209,9 @@ def _sentences(row: KnownTask, path: Path) -> tuple[Sentence, ...]:
 def _splits(row: KnownTask, source: str) -> tuple[KnownTask, Opened]:
     """GLUE and SQuAD in the layout of nyu-mll/glue and rajpurkar/squad, by `datasets`: the task
     with the names of their columns, and its parts."""
-    try:
-        import datasets
-    except ImportError as e:
-        how = "needs `datasets`: pip install 'electrify[data]'"
-        raise UserError(f"{source}: a data set of the Hub {how}") from e
+    must_have(f"{source}: a data set of the Hub", "data", "datasets")
+    import datasets
+
     config = row.name if row.group == "glue" else None
     fact = f"data set {source} {config or ''} cannot be loaded; --data-dir takes a folder, too"
     with failing_as(fact):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, must_have
 from .tasks import Example, Kind, Question, TaskData
 
 Array = np.ndarray[Any, Any]
@@ -33,12 +33,8 @@ BINS = 15
 
 def need(module: str) -> Any:
     """The module. Raises UserError if its library is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as e:
-        name = module.split(".")[0]
-        how = "pip install 'electrify[eval]'"
-        raise UserError(f"metrics need {name}, which is not installed: {how}") from e
+    must_have("this metric", "eval", module.partition(".")[0])
+    return importlib.import_module(module)
 
 
 def several(examples: Sequence[Example], classes: int) -> Array:

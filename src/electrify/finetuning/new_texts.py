@@ -239,9 +239,7 @@ def threads_of(options: OnNewTexts, work: Any) -> Iterator[None]:
     from .loop import most_tokens
 
     how = {"device": work.device, "width": work.reader.width, "bf16": work.bf16}
-    threads = choose(options.threads, tokens=most_tokens(work.device), **how)
-    tell([threads.text()])
-    with computing_with(threads):
+    with computing_with(choose(options.threads, tokens=most_tokens(work.device), **how)):
         yield
 
 

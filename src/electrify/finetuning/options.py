@@ -29,10 +29,6 @@ from ..values import (
 
 HELD_OUT = 0.2
 """Share of the training examples for validation where no file is given for it."""
-SELECTION = 0.1
-"""Share of the training examples that is held out to choose the best evaluation."""
-
-
 NEEDS = (
     ("early_stopping_patience", "load_best_model_at_end"),
     ("data_dir", "task"),

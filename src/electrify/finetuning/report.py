@@ -10,9 +10,9 @@ import io
 import math
 import statistics
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -286,54 +286,48 @@ def markdown_table(cells: Sequence[Sequence[str]], *, names: int) -> str:
 # ------------------------------------------------------------------ the plot
 
 
-def write_plot(report: Report, path: Path) -> None:
-    """Writes a PNG. If matplotlib is not installed, it says so and writes nothing."""
-    picture = drawn(report)
-    if picture is None:
-        say(f"{path.name} is not drawn: pip install 'electrify[plot]'")
-    else:
-        write(path, picture)
-
-
-def drawn(report: Report) -> bytes | None:
-    """The PNG; None if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
+def draw_scores(figure: Any, report: Report) -> None:
+    """A panel for each task."""
     panels = {row.task: row.metric for row in reversed(report.rows)}
     models = list(dict.fromkeys(row.model for row in report.rows))
     height = TITLE_HEIGHT + LINE_HEIGHT * len(models)
-    with our_style():
-        figure = Figure(figsize=(PANEL_WIDTH, height * len(panels)), constrained_layout=True)
-        axes = figure.subplots(len(panels), squeeze=False)[:, 0]
-        for axis, (task, metric) in zip(axes, reversed(panels.items()), strict=True):
-            for k, model in enumerate(models):
-                runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
-                scores = [100 * float(r["scores"][metric]) for r in runs]
-                middle, color = statistics.median(scores or [math.nan]), f"C{k % 10}"
-                axis.plot(scores, [k] * len(scores), "o", color=color, alpha=0.5, clip_on=False)
-                axis.plot([middle] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
-            axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
-            axis.set_yticks(range(len(models)), map(named, models), fontsize=8)
-            axis.set_ylim(len(models) - 0.4, -0.6)
-            axis.grid(axis="x", alpha=0.3)
-        picture = io.BytesIO()
-        figure.savefig(picture, dpi=110, format="png")
-    return picture.getvalue()
+    figure.set_size_inches(PANEL_WIDTH, height * len(panels))
+    axes = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axis, (task, metric) in zip(axes, reversed(panels.items()), strict=True):
+        for k, model in enumerate(models):
+            runs = [r for r in report.records if (r["task"], r["model"]) == (task, model)]
+            scores = [100 * float(r["scores"][metric]) for r in runs]
+            middle, color = statistics.median(scores or [math.nan]), f"C{k % 10}"
+            axis.plot(scores, [k] * len(scores), "o", color=color, alpha=0.5, clip_on=False)
+            axis.plot([middle] * 2, [k - 0.3, k + 0.3], color=color, linewidth=3)
+        axis.set_title(named(f"{task}: {metric.replace('_', ' ')}"), fontsize=10)
+        axis.set_yticks(range(len(models)), map(named, models), fontsize=8)
+        axis.set_ylim(len(models) - 0.4, -0.6)
+        axis.grid(axis="x", alpha=0.3)
 
 
-@contextmanager
-def our_style() -> Iterator[None]:
-    """A context in which matplotlib has its own defaults, whatever the user has set (LaTeX for
-    texts, for example); pyplot and its backend are the user's and are not touched."""
+def picture(draw: Callable[[Any], None]) -> bytes | None:
+    """The PNG of what `draw` draws on a figure. If matplotlib is not installed, it says so and
+    returns None.
+
+    matplotlib has its own defaults, whatever the user has set (LaTeX for texts, for example);
+    pyplot and its backend are the user's and are not touched.
+    """
+    if find_spec("matplotlib") is None:
+        say("no plot is drawn: pip install 'electrify[plot]'")
+        return None
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about characters that its font lacks
         mpl.rcdefaults()
         mpl.rcParams["text.parse_math"] = False  # a $ in a name is a $
-        yield
+        figure = Figure(layout="constrained")
+        draw(figure)
+        png = io.BytesIO()
+        figure.savefig(png, dpi=110, format="png")
+    return png.getvalue()
 
 
 def named(text: str) -> str:

@@ -9,7 +9,6 @@ files are there is not repeated.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import io
 import json
@@ -21,6 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ..errors import UserError, need
 from ..exporting.folder import read_run, special_ids, write_model
 from ..exporting.loading import load_config
 from ..exporting.places import FROZEN, INITIAL, METADATA, RANDOM, SCORES
-from ..files import claim, json_text, must_be_ours, read_json, sha256, write
+from ..files import claim, json_text, must_be_ours, read_json, sha256, text_hash, write
 from ..hub import at_commit
 from ..progress import Progress, say
 from ..tables import DISCRIMINATOR
@@ -45,7 +45,7 @@ from .baselines import MAJORITY, OVERLAP, TFIDF, answer, applies, baseline_hashe
 from .known import read_asked
 from .one_run import Outcome, drawn_examples, expected_updates, finetune_one
 from .options import FinetuneConfig, FinetuneSettings
-from .report import Report, report_of, write_plot
+from .report import Report, draw_scores, picture, report_of
 from .tasks import TASKS, TaskData
 
 SETTINGS = "finetune.json"
@@ -107,24 +107,25 @@ def finetune(options: FinetuneConfig, tasks: list[TaskData] | None = None) -> Re
     with claim(out, SETTINGS):
         shared = shared_settings(options)
         must_be_the_same(out, shared)
-        plan = list(runs_of(options, tasks))
+        runs = list(runs_of(options, tasks))
         done = read_records(out)
-        todo = [run for run in plan if not is_done(run, done.get(run.key))]
+        todo = [run for run in runs if not is_done(run, done.get(run.key))]
         # Baselines first, and then the probes: they take seconds.
         todo.sort(key=lambda run: (not is_baseline(run.model), not is_quick(run.model)))
         for run in todo:
             if run.save_to is not None:
                 must_be_ours(run.save_to, METADATA)
-        if len(todo) < len(plan):
-            say(f"{len(plan) - len(todo)} of {len(plan)} runs are done already: {out / SCORES}")
+        if len(todo) < len(runs):
+            say(f"{len(runs) - len(todo)} of {len(runs)} runs are done already: {out / SCORES}")
         if todo:
             run_all(todo, done, options, shared)
         names = {task.name: task.score_names for task in tasks}
-        report = report_of([done[run.key] for run in plan], names, settings=shared["settings"])
+        report = report_of([done[run.key] for run in runs], names, settings=shared["settings"])
         report.write(out)
-        write_plot(report, out / "report.png")
+        if png := picture(partial(draw_scores, report=report)):
+            write(out / "report.png", png)
         if options.predict_test:
-            submit(plan, done, out)
+            submit(runs, done, out)
     return report
 
 
@@ -163,7 +164,8 @@ def models_of(options: FinetuneConfig) -> list[str]:
 
 def runs_of(options: FinetuneConfig, tasks: list[TaskData]) -> Iterator[Run]:
     """All runs of a request, also those that are done."""
-    data = {t.name: short_hash((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
+    of = {t.name: repr((t.kind, t.labels, t.train, t.validation, t.also)) for t in tasks}
+    data = {name: text_hash(examples)[:16] for name, examples in of.items()}
     names = models_of(options)
     # Nobody wants the model of a row that is only a comparison.
     trained = [name for name in names if not name.startswith(PREFIXES) and not is_baseline(name)]
@@ -225,11 +227,7 @@ def file_name(label: str) -> str:
     readable = re.sub(r"[^\w.=-]+", "-", label.replace("..", "")).strip("./-")[:80]
     if readable == label:
         return label
-    return f"{readable}-{hashlib.sha256(label.encode()).hexdigest()[:6]}"
-
-
-def short_hash(value: Any) -> str:
-    return hashlib.sha256(repr(value).encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{readable}-{text_hash(label)[:6]}"
 
 
 # ------------------------------------------------------------------ what is done
@@ -298,14 +296,12 @@ def run_all(
     earlier = next((record["threads"] for record in done.values()), None)
     tokens = loop.most_tokens(device)
     threads = choose(options.threads, tokens=tokens, earlier=earlier, **how)
-    if threads.text():
-        say(threads.text())
     slow = [run for run in networks if not is_quick(run.model)]
     updates = sum(expected_updates(run.task, run.settings) for run in slow)
     with computing_with(threads), Progress(updates, title="finetune", unit="updates") as progress:
         for run in todo:
             shown = None if is_quick(run.model) else progress
-            run_one(run, shown, options.corpus, functools.partial(keep, run, done, shared))
+            run_one(run, shown, options.corpus, partial(keep, run, done, shared))
             if run.save_to is not None:
                 say(f"saved for `electrify predict`: {run.save_to}")
 
@@ -387,7 +383,7 @@ def has_initial_words(model: str) -> bool:
 # ------------------------------------------------------------------ GLUE's submission
 
 
-def submit(plan: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
+def submit(runs: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
     """Writes OUT/submission-MODEL.zip for every model: for each task the predictions of the run
     with the best first metric, as GLUE's server takes them. The archive's bytes depend on its files
     only."""
@@ -396,14 +392,14 @@ def submit(plan: Sequence[Run], done: dict[Key, Any], out: Path) -> None:
         return done[run.key]["scores"][run.task.metrics[0]]
 
     best: dict[str, dict[str, Run]] = {}
-    for run in plan:
+    for run in runs:
         if run.task.test and not (run.model.startswith(PREFIXES) or is_baseline(run.model)):
             mine = best.setdefault(run.model, {})
             mine[run.task.name] = max(mine.get(run.task.name, run), run, key=score)
     glue = [row for row in TASKS.values() if row.group == "glue"]
     wanted = [f"{name}.tsv" for row in glue for name in row.submission or row.folders]
-    for model, runs in best.items():
-        paths = [r.predictions / f"{name}.tsv" for r in runs.values() for name, _ in r.task.test]
+    for model, chosen in best.items():
+        paths = [r.predictions / f"{name}.tsv" for r in chosen.values() for name, _ in r.task.test]
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
             for path in sorted(paths, key=lambda path: path.name):

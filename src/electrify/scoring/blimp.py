@@ -8,7 +8,6 @@ those in `supplement/` are reported separately. The BabyLM challenge's evaluatio
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..console import harmless
 from ..errors import UserError, need
-from ..files import claim, json_text, read_json, write
+from ..files import claim, json_text, read_json, text_hash, write
 from ..progress import Progress, aligned, say
 from ..text.tables import rows
 from .options import EvaluateConfig
@@ -157,7 +156,7 @@ def evaluate(options: EvaluateConfig) -> list[Accuracy]:
     }
     identity = {
         "models": sorted(labels.values()),
-        "pairs": hashlib.sha256(repr(paradigms).encode()).hexdigest()[:16],
+        "pairs": text_hash(repr(paradigms))[:16],
         "max_eval_samples": options.max_eval_samples,
     }
     with claim(out, SCORES):

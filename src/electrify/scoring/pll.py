@@ -40,7 +40,6 @@ from ..exporting.loading import (
 from ..exporting.places import metadata_of
 from ..finetuning.encoding import framed, in_batches, windows_of
 from ..onnx_models import Array, padded
-from ..progress import say
 from ..tables import class_at
 from ..text.tokenizer import tokenised
 from ..train.machine import choose, computing_with
@@ -166,8 +165,6 @@ class Scorer:
         """A context with the threads of the option --threads. tokens: of a forward pass."""
         width = self.model.config.hidden_size
         chosen = choose(threads, device=self.device, width=width, tokens=tokens, bf16=False)
-        if chosen.text():
-            say(chosen.text())
         with computing_with(chosen):
             yield
 

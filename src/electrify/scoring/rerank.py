@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UserError, need
+from ..errors import UserError, must_have, need
 from ..files import written
 from ..finetuning.new_texts import must_be_ready
 from ..progress import Progress, aligned
@@ -140,10 +140,9 @@ def first(row: Mapping[str, Any], names: Sequence[str]) -> Any:
 def with_errors(lists: Sequence[NBest]) -> list[NBest]:
     """The lists with the word edits of each hypothesis, as jiwer counts them. Raises UserError
     without jiwer."""
-    try:
-        import jiwer
-    except ImportError as e:
-        raise UserError("word error rates need jiwer: pip install 'electrify[rerank]'") from e
+    must_have("a word error rate", "rerank", "jiwer")
+    import jiwer
+
     found = []
     for one in lists:
         reference = [str(one.reference)] * len(one.texts)

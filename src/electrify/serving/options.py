@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Annotated
 
 from annotated_types import Ge, Le
 from tyro.conf import Positional
 
 from ..cores import thread_count
-from ..errors import need
+from ..errors import must_have, need
 from ..exporting.places import check_place, model_in
 from ..values import Count, Options, Positive
 
@@ -42,8 +41,7 @@ class ServeConfig(Options):
         thread_count(self.threads)
 
     def __call__(self) -> int:
-        lacking = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
-        need(not lacking, f"serve needs {' and '.join(lacking)}: pip install 'electrify[serve]'")
+        must_have("serve", "serve", "fastapi", "uvicorn")
         for model in self.models:
             check_place(model_in(model))  # before torch is imported
 

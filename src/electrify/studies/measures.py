@@ -14,7 +14,6 @@ blimp:mlm     the same pairs, by the masked language model that a run leaves of 
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UserError, nearest
+from ..files import text_hash
 from ..finetuning.known import folder_of, read_task
 from ..finetuning.options import FinetuneConfig, FinetuneSettings
 from ..finetuning.tasks import TaskData, tasks_named
@@ -132,7 +132,7 @@ def digest_of(measure: Measure, corpus: Path) -> str:
     if isinstance(found, TaskData):
         own = (found.kind, found.labels, found.metrics, found.epochs, found.max_seq_length)
         found = (*own, found.train, found.validation)
-    return hashlib.sha256(repr(found).encode("utf-8", "replace")).hexdigest()[:16]
+    return text_hash(repr(found))[:16]
 
 
 def measured(measure: Measure, model: Path, config: CompareConfig, out: Path) -> dict[str, Any]:

@@ -4,14 +4,13 @@ budget: a line of the panel for each recipe, its interval a bar."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..finetuning.report import named, our_style
+from ..finetuning.report import named, picture
 from .budgets import BASELINES
 from .report import MEANS, WON, Row, Table
 
@@ -38,16 +37,7 @@ LABELS = {
 def drawn(table: Table, *, against: str) -> bytes | None:
     """The PNG; None if matplotlib is not installed. against: the cost on the horizontal axis of
     several budgets."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    with our_style():
-        figure = Figure(layout="constrained")
-        fill(figure, table, against)
-        picture = io.BytesIO()
-        figure.savefig(picture, dpi=110, format="png")
-    return picture.getvalue()
+    return picture(lambda figure: fill(figure, table, against))
 
 
 def fill(figure: Any, table: Table, against: str) -> None:

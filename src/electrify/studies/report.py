@@ -21,7 +21,7 @@ import numpy as np
 from ..console import inert, uncalculated
 from ..files import json_text, write
 from ..finetuning.report import markdown_table
-from ..progress import aligned, say
+from ..progress import aligned
 from .budgets import BASELINES, RANDOM
 from .options import UNITS, Equal, with_unit
 from .score import MEAN_RANK, Score
@@ -363,11 +363,9 @@ def write_report(table: Table, folder: Path, *, against: str) -> None:
     write(folder / "report.md", markdown(table))
     write(folder / "report.csv", in_csv(table))
     write(folder / "report.json", in_json(table))
-    if any(row.task in table.tasks for row in table.rows):
-        if picture := drawn(table, against=against):
-            write(folder / "report.png", picture)
-        else:
-            say("report.png is not drawn: pip install 'electrify[plot]'")
+    measured = any(row.task in table.tasks for row in table.rows)
+    if measured and (png := drawn(table, against=against)):
+        write(folder / "report.png", png)
 
 
 def in_json(table: Table) -> str:

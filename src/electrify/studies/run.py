@@ -152,17 +152,12 @@ def last_words(folder: Path) -> str:
 # ------------------------------------------------------------------ shared prefix runs
 
 
-def longest_of(study: Study, trial: Trial) -> Trial:
-    """The longest run of the trial's recipe and seed."""
-    same = (t for t in study.trials if (t.entry, t.seed) == (trial.entry, trial.seed))
-    return max(same, key=lambda t: t.steps)
-
-
 def start_of(study: Study, trial: Trial) -> Path | None:
     """The checkpoint of the longest run from which a trial starts, if it is there."""
     if trial.starts_at is None:
         return None
-    path = checkpoint.folder_of(study.folder(longest_of(study, trial)) / RUN, trial.starts_at)
+    longest = study.longest[trial.entry, trial.seed]
+    path = checkpoint.folder_of(study.folder(longest) / RUN, trial.starts_at)
     return path if path.is_dir() else None
 
 
@@ -184,7 +179,7 @@ def work_of(study: Study, trial: Trial) -> dict[str, Any]:
         "report_to": (),
         "device": study.config.device,
     }
-    shorter = {t.starts_at for t in study.trials if longest_of(study, t) is trial}
+    shorter = {t.starts_at for t in study.trials if study.longest[t.entry, t.seed] is trial}
     return {
         "recipe": dump(override(trial.recipe, fields)),
         "prefix": start and str(start),
@@ -210,7 +205,8 @@ def forecast(study: Study) -> dict[str, Any]:
         left = [t for t in trials if key_of(t) not in done]
         first = (left or trials)[0]
         # The longest run may be over without having kept a checkpoint for a budget of today.
-        gone = key_of(longest_of(study, first)) in done and not start_of(study, first)
+        longest = key_of(study.longest[first.entry, first.seed])
+        gone = longest in done and not start_of(study, first)
         first = replace(first, starts_at=None) if gone else first
         counted = as_started(first.recipe, study.cost.vocab_size)
         own = first.own_share * hardware_flops(study, counted) * rates.get(entry, 0.0) / 60
@@ -342,8 +338,7 @@ class Runner:
 
     def must_wait(self, trial: Trial) -> bool:
         """Whether the checkpoint from which a trial starts is still to come."""
-        longest = longest_of(self.study, trial)
-        comes = longest in self.unfinished
+        comes = self.study.longest[trial.entry, trial.seed] in self.unfinished
         return trial.starts_at is not None and comes and not start_of(self.study, trial)
 
     def collect(self, ended: subprocess.Popen[bytes]) -> None:
@@ -388,14 +383,18 @@ class Runner:
         return [*self.waiting, *(trial for trial, _ in self.running.values())]
 
     def share(self) -> float:
-        """How many encoders are done; unfinished ones count in part. An encoder's training, by its
+        """How many encoders are done; those at work count in part. An encoder's training, by its
         FLOPs, is half of the work on average, and its tasks are the other half."""
-        left = 0.0
-        for trial in self.unfinished:
-            folder, flops = self.study.folder(trial), trial.flops * trial.own_share
-            left += 0.5 * (1 - trained_share(folder, trial)) * flops / self.mean_flops
-            left += 0.5 * (1 - _measured(folder) / len(self.study.measures))
-        return max(0.0, len(self.study.trials) - left)
+        left = sum(self.training(trial) + 1 for trial in self.unfinished)
+        for trial, _ in self.running.values():
+            folder = self.study.folder(trial)
+            left -= trained_share(folder, trial) * self.training(trial)
+            left -= _measured(folder) / len(self.study.measures)
+        return max(0.0, len(self.study.trials) - 0.5 * left)
+
+    def training(self, trial: Trial) -> float:
+        """The FLOPs of a trial's training, in those of the mean trial."""
+        return trial.flops * trial.own_share / self.mean_flops
 
     def note(self) -> str:
         """The encoders at work, each with its update."""

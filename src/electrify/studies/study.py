@@ -9,20 +9,19 @@ results.jsonl is enough to go on elsewhere: an encoder with a line is not traine
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.util import find_spec
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..errors import UserError
-from ..files import json_text, must_be_ours, write
+from ..errors import UserError, must_have
+from ..files import json_text, must_be_ours, text_hash, write
 from ..recipe import Entry, Recipe, entries, entry, joined
 from ..text.corpus import Corpus
 from ..train.job import GUARDS, decisive
@@ -84,6 +83,11 @@ class Study:
     def tasks(self) -> list[str]:
         return [measure.name for measure in self.measures]
 
+    @cached_property
+    def longest(self) -> dict[tuple[str, int], Trial]:
+        """The longest run of each recipe and seed, from which the shorter ones start."""
+        return {(t.entry, t.seed): t for t in sorted(self.trials, key=lambda t: t.steps)}
+
     def folder(self, trial: Trial) -> Path:
         """Where an encoder is trained and measured."""
         readable = re.sub(r"[^\w.-]+", "-", trial.entry)[:60]
@@ -102,8 +106,7 @@ class Study:
 def plan_study(config: CompareConfig) -> Study:
     """Everything that can be checked before the first run: recipes, budgets, corpus, tasks, and the
     folder. Raises UserError."""
-    if find_spec("scipy") is None or find_spec("sklearn") is None:
-        raise UserError("studies need scipy and scikit-learn: pip install 'electrify[eval]'")
+    must_have("a study", "eval", "scipy", "sklearn")
     out, corpus = Path(config.output_dir), Path(config.data)
     manifest = Corpus(corpus, "train").manifest
     score = read_score(Path(config.score_file) if config.score_file else DECLARED_FILE)
@@ -166,7 +169,7 @@ def identity(entry: str, recipe: Recipe, fixed: Mapping[str, Any]) -> str:
 
 def digest(value: Any) -> str:
     """A hash of plain values."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    return text_hash(json.dumps(value, sort_keys=True))[:16]
 
 
 def key_of(trial: Trial) -> Key:

@@ -17,7 +17,6 @@ without it the folder is unfinished.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -30,7 +29,7 @@ import numpy as np
 from annotated_types import Gt, Le
 
 from ..errors import UserError, failing_as, need
-from ..files import json_text, read_json, sha256, sync, write, written
+from ..files import json_text, read_json, sha256, sync, text_hash, write, written
 from ..progress import say
 from ..special import SpecialIds
 from ..values import Natural
@@ -91,9 +90,7 @@ class Manifest:
             split: [(s.tokens_sha256, s.documents_sha256) for s in shards]
             for split, shards in self.splits.items()
         }
-        return hashlib.sha256(
-            json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True).encode()
-        ).hexdigest()
+        return text_hash(json.dumps([self.dtype, self.tokenizer_sha256, rows], sort_keys=True))
 
     def documents(self, split: Split) -> int:
         return sum(s.documents for s in self.splits.get(split, []))
@@ -110,7 +107,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _hash_of(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json_text(fields).encode()).hexdigest()
+    return text_hash(json_text(fields))
 
 
 def read_manifest(folder: Path) -> Manifest:

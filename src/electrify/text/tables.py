@@ -15,7 +15,7 @@ from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import UserError, failing_as, need
+from ..errors import UserError, failing_as, must_have, need
 from ..hub import must_be_reachable
 from .streams import Advance, ending_of, text_chunks
 
@@ -199,11 +199,10 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parquet_rows(path: Path, advance: Advance, only: str | None) -> Iterator[Row]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError as e:
-        raise UserError(f"reading {path} needs pyarrow: pip install 'electrify[data]'") from e
+    must_have(f"reading {path}", "data", "pyarrow")
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
     # Without a buffer in advance, which would hold all bytes of a row group.
     how: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
     number = 0
@@ -282,12 +281,9 @@ def _smiles_rows(path: str | Path, found: Iterator[str]) -> Iterator[Row]:
 def hub_rows(name: str, split: str) -> Iterator[Row]:
     """The rows of a data set of the Hub, or in a folder. name: may be followed by
     :CONFIGURATION. Raises UserError."""
-    try:
-        import datasets
-    except ImportError as e:
-        raise UserError(
-            f"{name}: a data set needs `datasets`: pip install 'electrify[data]'"
-        ) from e
+    must_have(f"{name}: a data set", "data", "datasets")
+    import datasets
+
     place, _, config = name.partition(":")
     if not Path(place).is_dir():
         must_be_reachable(place, "data set")

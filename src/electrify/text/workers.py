@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from ..cores import cores
-from ..errors import UserError, failing_as
+from ..errors import UserError, failing_as, must_have
 
 Start = Callable[[Any], Callable[[Any], Any]]
 RETRIES = 3  # of a task whose host or process Ray has lost
@@ -168,10 +168,8 @@ class Ray(Executor):
 def require() -> Any:
     """Imports the package ray. Raises UserError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        return importlib.import_module("ray")
-    except ModuleNotFoundError as e:
-        raise UserError("--engine ray needs the package ray; pip install 'electrify[ray]'") from e
+    must_have("--engine ray", "ray", "ray")
+    return importlib.import_module("ray")
 
 
 def versions() -> dict[str, str]:

@@ -8,7 +8,6 @@ tensors, JSON and folders, and nothing about models: what a checkpoint holds is 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -20,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import UserError
-from ..files import sha256, sync, written
+from ..files import sha256, sync, text_hash, written
 from ..progress import say
 
 STATE = "state.json"
@@ -123,4 +122,4 @@ def read_state(path: Path) -> State:
 
 def _hash_of(fields: State) -> str:
     """Of what JSON says, whatever its white space."""
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return text_hash(json.dumps(fields, sort_keys=True))

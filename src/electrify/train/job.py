@@ -19,7 +19,6 @@ from ..errors import UserError, need
 from ..files import read_json
 from ..flop_counts import first_stage_flops
 from ..model.shape import Shape
-from ..progress import say
 from ..recipe import STARTS, Recipe, values_of, with_batch
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
@@ -139,12 +138,11 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
 
 
 def threads_of(setup: Setup, before: int | None) -> Threads:
-    """The threads with which this run computes, as many as before where it goes on; rank 0 reports
-    how they were chosen."""
+    """The threads with which this run computes, as many as before where it goes on."""
     job, config = setup.job, setup.job.config
     if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
         before = stage["threads"]["number"]
-    threads = choose(
+    return choose(
         config.train.threads,
         device=job.world.device,
         width=config.model.hidden_size,
@@ -153,9 +151,6 @@ def threads_of(setup: Setup, before: int | None) -> Threads:
         earlier=before,
         processes=job.world.size,
     )
-    if job.world.is_main and threads.text():
-        say(threads.text())
-    return threads
 
 
 def assembled(setup: Setup, *, fresh: bool) -> tuple[Run, Built]:

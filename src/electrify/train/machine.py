@@ -178,13 +178,10 @@ class Threads:
     measured."""
 
     def text(self) -> str:
-        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`; empty if there
-        is nothing to say."""
+        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`."""
         others = ", ".join(f"{n} threads {s:.2f}" for n, s in self.speeds.items() if n > 1)
-        return others and (
-            f"computing with {self.number} thread{'s' * (self.number > 1)} (measured: {others} "
-            "times as fast as one)"
-        )
+        used = f"{self.number} thread{'s' * (self.number > 1)}"
+        return f"computing with {used} (measured: {others} times as fast as one)"
 
 
 def choose(
@@ -197,9 +194,9 @@ def choose(
     earlier: object = None,
     processes: int = 1,
 ) -> Threads:
-    """Chooses the threads of a run. given: --threads; earlier: the number that a continued run has
-    used so far, if any. The order of sums depends on the number, so a run changes it only if the
-    user says so.
+    """Chooses the threads of a run, and reports a measurement. given: --threads; earlier: the
+    number that a continued run has used so far, if any. The order of sums depends on the number, so
+    a run changes it only if the user says so.
 
     In this order: what the user asked for, up to the cores; what the environment says
     (OMP_NUM_THREADS), or torch's own number on a GPU or with several processes; what the run has
@@ -219,7 +216,9 @@ def choose(
         return Threads(own, "own")
     numbers = sorted({2**k for k in range(own.bit_length())} | {own})
     speeds = measured(numbers, width=width, tokens=tokens, bf16=bf16)
-    return Threads(fewest_fast(speeds), "measurement", speeds)
+    threads = Threads(fewest_fast(speeds), "measurement", speeds)
+    say(threads.text())
+    return threads
 
 
 @contextmanager

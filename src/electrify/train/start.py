@@ -7,7 +7,6 @@ multiple of 64 or 128): the rows beyond the last token are left out.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,7 @@ from ..data.phases import phases_of
 from ..errors import UserError, need
 from ..exporting.loading import computing_plainly, loaded, quiet, read_config, said
 from ..exporting.places import check_place, metadata_of
-from ..files import sha256
+from ..files import sha256, text_hash
 from ..hub import at_commit
 from ..model.embeddings import DisentangledWords
 from ..model.shape import Shape
@@ -76,7 +75,7 @@ def content_of(start: str) -> str:
         ends = (".safetensors", ".json", *VOCABULARY_FILES)
         files = sorted(p for p in folder.iterdir() if p.name.endswith(ends))
         known = [(p.name, sha256(p)) for p in files if p.name != "electrify.json"]
-        return f"sha256:{hashlib.sha256(json.dumps(known).encode()).hexdigest()}"
+        return f"sha256:{text_hash(json.dumps(known))}"
     return at_commit(start)
 
 
