@@ -40,7 +40,7 @@ def test_files_and_terms(data: Path):
         ("ends", "blimp", "ending", 1),
         ("order", "blimp", "order", 2),
         ("other", "blimp", "order", 3),
-        ("turns", "supplement", "-", 1),
+        ("turns", "supplement", "turns", 1),
     ]
     assert [len(p.pairs) for p in read_blimp(data, limit=2)] == [1, 2, 2, 1]
     assert "\n" in found[3].pairs[0].good
