@@ -11,7 +11,7 @@ import pytest
 from numpy.linalg import norm
 
 import electrify
-from electrify import UserError
+from electrify import UserError, progress
 from electrify.api import is_named
 from electrify.studies import run as studies
 
@@ -143,6 +143,21 @@ def test_nothing_is_printed_unless_asked(
     assert "train_batch_size is 64; per_device_train_batch_size only" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch, configured: bool) -> None:
+    """Unless the program has set up logging."""
+    logger = logging.getLogger("electrify")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logging.root, "handlers", [logging.NullHandler()] * configured)
+    progress.show_on_terminals()
+    assert not logger.handlers
+    monkeypatch.setattr(type(progress._stderr), "isatty", lambda self: True)
+    progress.show_on_terminals()
+    assert bool(logger.handlers) is not configured
+
+
 def test_flops() -> None:
     by_hardware = electrify.flops("electra-small")
     assert by_hardware.parameters == electrify.flops("electra-small", convention="paper").parameters
@@ -195,6 +210,9 @@ def test_examples_in_memory(run: electrify.PretrainedRun, tmp_path: Path) -> Non
     assert str(done) == done.table
     done.save_pretrained(tmp_path / "copy")
     electrify.load(tmp_path / "copy").save_pretrained(tmp_path / "again")
+    done.save_pretrained(tmp_path / "again")
+    with pytest.raises(UserError, match="not ours to write into"):
+        done.save_pretrained(tmp_path)
     assert electrify.predict(tmp_path / "again", "cat 3") == one
 
 

@@ -225,3 +225,13 @@ def test_completion_in_bash():
     assert completed("pre", 1) == ["prepare", "pretrain", "predict"]
     assert completed("pretrain --learning", 2) == ["--learning-rate"]
     assert completed("pretrain data --max-st", 3) == ["--max-steps"]
+
+
+def test_recipes_by_a_part_of_their_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipes", "coco-lm"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("recipe")
+    assert rows
+    assert all(row.startswith("coco-lm") for row in rows)
+    assert cli.main(["recipes", "coco-lm-tiny"]) == 0
+    assert "mask_rate" in capsys.readouterr().out

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import UserError, nearest, need
-from .progress import show_where_looked_at
+from .progress import show_on_terminals
 from .values import kinds
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .recipe import Recipe
     from .scoring.rerank import Reranked
 
-show_where_looked_at()
+show_on_terminals()
 Name = str | os.PathLike[str]
 TEXT = "text"
 FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{1,6}(\.(gz|xz|bz2|zst))?")
@@ -379,8 +379,8 @@ class FineTuned:
         return predict(self._saved, texts, **given)
 
     def save_pretrained(self, folder: Name) -> None:
-        """Copies the saved model into a folder, which may be there already."""
-        shutil.copytree(self._saved, folder, dirs_exist_ok=True)
+        """See `Encoder.save_pretrained`."""
+        Encoder(self._saved).save_pretrained(folder)
 
 
 def finetune(
@@ -569,9 +569,15 @@ class Encoder:
         return _predictions(self._predictor, texts, pairs)
 
     def save_pretrained(self, folder: Name) -> None:
-        """Copies the model's folder into another one, which may be there already."""
+        """Copies the model's folder to a new place, or over a model that electrify wrote. Raises
+        UserError for another folder, and for a model of the Hub."""
+        from .exporting.places import METADATA
+        from .files import must_be_ours, written
+
         need(Path(self.model).is_dir(), f"{self.model} is a model of the Hub, not a folder")
-        shutil.copytree(self.model, folder, dirs_exist_ok=True)
+        must_be_ours(Path(folder), METADATA)
+        with written(Path(folder).resolve()) as new:
+            shutil.copytree(self.model, new)
 
 
 def load(model: Name, *, architecture: str | None = None) -> Encoder:

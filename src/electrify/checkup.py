@@ -284,7 +284,7 @@ def run_progress(folder: Folder) -> Findings:
 def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
     """Numbers that can work together but are known not to work well. tokens: of the corpus."""
     from .data.phases import phases_of
-    from .train.monitor import GRACE_TOKENS, LOCAL_GRACE_TOKENS, MAX_EPOCHS
+    from .train.monitor import MAX_EPOCHS, grace_of
 
     t, m, c = recipe.train, recipe.model, recipe.corruption
 
@@ -304,7 +304,7 @@ def recipe_traps(recipe: Recipe, tokens: int | None) -> Findings:
         advice = f"--warmup-steps {max(1, t.max_steps // 10)} or less; recipes take 1 to 2 %"
         yield warning("warmup", fact, advice)
     slots = phases_of(recipe).slots(t.max_steps)
-    grace = LOCAL_GRACE_TOKENS if m.init == "local" else GRACE_TOKENS
+    grace = grace_of(m.init)
     if slots < grace:
         fact = f"{t.max_steps:,} steps are {slots:,} tokens; models use the context after {grace:,}"
         yield warning("few-steps", fact, "enough to try the path only")

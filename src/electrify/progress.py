@@ -69,7 +69,7 @@ def show_progress(level: int = logging.INFO) -> None:
     _logger.propagate = False
 
 
-def show_where_looked_at() -> None:
+def show_on_terminals() -> None:
     """`show_progress` on a terminal and in notebooks, unless logging is configured."""
     somebody = _stderr.isatty() or "ipykernel" in sys.modules
     if somebody and not (_logger.handlers or _logger.level or logging.root.handlers):

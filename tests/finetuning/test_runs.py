@@ -442,4 +442,7 @@ def test_the_verdict_compares_the_best_model_with_the_best_baseline() -> None:
         *(["baseline:b", "90.0", "10.0"], ["other", "80.0", "10.0"], ["run", "70.0", "10.0"]),
         ["random:run", "50.0", "90.0"],
     ]
+    diverged = [run("d", "other", accuracy=math.nan), *(r for r in records if r["task"] == "d")]
+    cells = report_of(diverged, metrics, settings={}).cells()
+    assert [row[0] for row in cells] == ["model", "run", "other"]
     assert "std" not in report.markdown().partition("Settings")[0]

@@ -98,6 +98,18 @@ def run(
     return out.getvalue()
 
 
+def test_the_likeliest_word_of_a_text_without_marks(discriminator: str, caplog):
+    caplog.set_level("INFO", logger="electrify")
+    words = dict(
+        line.split("\t")[:2]
+        for line in run(
+            discriminator, text="the chef cooked", unit="word", threshold=1.0
+        ).splitlines()[1:]
+    )
+    likeliest = max(words, key=lambda word: float(words[word]))
+    assert f"no word reaches 1: the highest is '{likeliest}'" in caplog.text
+
+
 def test_plain_lines_and_marks(discriminator: str):
     p = by_hand(discriminator, [5, 6, 7, 8])
     threshold = sorted(p)[2]

@@ -136,10 +136,14 @@ class Report:
         metrics = list(dict.fromkeys(row.metric for row in self.rows))
         named = [f"{m} (lower is better)" if is_lower_better(m) else m for m in metrics]
         sign = 1 if is_lower_better(metrics[0]) else -1
-        best_first = sorted(by_model, key=lambda model: sign * by_model[model][metrics[0]].median)
+
+        def place(model: str) -> float:
+            row = by_model[model].get(metrics[0])
+            return math.inf if row is None or math.isnan(row.median) else sign * row.median
+
         return [["model", *named]] + [
             [model, *(percent(its[m].median) if m in its else "" for m in metrics)]
-            for model, its in ((model, by_model[model]) for model in best_first)
+            for model, its in ((model, by_model[model]) for model in sorted(by_model, key=place))
         ]
 
     def table(self) -> str:

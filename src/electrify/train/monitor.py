@@ -41,6 +41,11 @@ BLIND = {
 }
 
 
+def grace_of(init: str) -> int:
+    """The tokens after which a model with this initialisation uses the context."""
+    return LOCAL_GRACE_TOKENS if init == "local" else GRACE_TOKENS
+
+
 @dataclass(frozen=True)
 class Trouble:
     """What a monitor warns of. subject: the language model that it is about, if it is about one."""

@@ -65,7 +65,7 @@ class Pretrain(Options):
         data, recipe, run = self.data, self.resolved(), Path(self.output_dir)
 
         from .auto import auto
-        from .monitor import LOCAL_GRACE_TOKENS
+        from .monitor import grace_of
         from .run import pretrain
 
         if self.recipe == AUTO:
@@ -85,10 +85,10 @@ class Pretrain(Options):
             return status_of_stop(signalled=result.summary.signalled)
         for part, folder in result.exported.items():
             show(f"{part}: {folder}")
-        tokens = result.summary.tokens
-        if tokens < LOCAL_GRACE_TOKENS:
-            least = f"models begin to use the context after {LOCAL_GRACE_TOKENS:,}"
-            say(f"note: {tokens:,} tokens are enough to try the path only; {least}")
+        tokens, grace = result.summary.tokens, grace_of(recipe.model.init)
+        if tokens < grace:
+            fact = f"note: {tokens:,} tokens are enough to try the path only"
+            say(f"{fact}. Models begin to use the context after {grace:,}")
         return 0
 
 
