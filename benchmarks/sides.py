@@ -36,7 +36,7 @@ from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.machine import keep_memory, peak_memory_bytes, supports_bf16
 from electrify.train.start import discriminator_names
-from electrify.train.state import RunContext, TrainingData
+from electrify.train.state import Job, TrainingData
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "data"))
 from corpora import lognormal_lengths, write_corpus
@@ -125,11 +125,9 @@ class Ours:
             num_segments=config.data.num_segments,
             seed=0,
         )
-        read = TrainingData(loader, None, case.rows // world.size, unigram_entropy=9.0)
-        context = RunContext(world, folder)
-        self.run = Run(
-            built.objective, config, read, context, discriminator=discriminator_names(built)
-        )
+        data = TrainingData(loader, None, unigram_entropy=9.0)
+        job = Job(config, folder, world, case.rows // world.size)
+        self.run = Run(built.objective, job, data, discriminator=discriminator_names(built))
 
     def __call__(self) -> None:
         self.run.update(self.run.batch(self.run.step))

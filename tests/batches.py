@@ -23,7 +23,7 @@ from electrify.tokens import SpecialIds, Tokens, WordEdges
 from electrify.train.dist import World
 from electrify.train.loop import Run
 from electrify.train.start import discriminator_names
-from electrify.train.state import RunContext, TrainingData
+from electrify.train.state import Job, TrainingData
 
 SPECIAL = SpecialIds(
     pad=0, unk=1, cls=2, sep=3, mask=4, others=(5, 1)
@@ -199,9 +199,9 @@ def run_of(config: Recipe, folder: Path, *, seed: int = 0, micro_rows: int | Non
 
     phases = one_phase(row_length=length, batch_rows=rows)
     loader: Any = SimpleNamespace(phases=phases, batch=batch)
-    data = TrainingData(loader, None, micro_rows or rows, unigram_entropy=4.0)
-    context = RunContext(World(rank=0, size=1, device=torch.device("cpu")), folder)
-    return Run(made.objective, config, data, context, discriminator=discriminator_names(made))
+    data = TrainingData(loader, None, unigram_entropy=4.0)
+    job = Job(config, folder, World(rank=0, size=1, device=torch.device("cpu")), micro_rows or rows)
+    return Run(made.objective, job, data, discriminator=discriminator_names(made))
 
 
 def at_of(chooser: Chooser, tokens: Tokens, draws: Draws) -> Tensor:

@@ -69,26 +69,28 @@ def test_the_evidence_is_that_of_the_committed_lines(budget: float) -> None:
     [(1e13, "bert-tiny", 0.0), (3e14, "bert-modernbert-tiny", 0.0), (1e15, "corrective-tiny", 0.4)],
 )
 def test_the_updates_spend_the_budget(flops, like, share, small_data, tmp_path):
-    data, found = auto(str(small_data), tmp_path / "run", {"seed": 3}, flops=flops, minutes=None)
-    assert data == small_data
-    assert flops_of(found, data) == pytest.approx(flops, rel=1e-3)
-    fields = {"seed": 3, "lr_scheduler_type": "wsd", "max_steps": found.train.max_steps}
+    def found(**fields: Any) -> Recipe:
+        data, recipe = auto(str(small_data), tmp_path / "run", fields, flops=flops, minutes=None)
+        assert data == small_data
+        return recipe
+
+    own = found(seed=3)
+    assert flops_of(own, small_data) == pytest.approx(flops, rel=1e-3)
+    fields = {"seed": 3, "lr_scheduler_type": "wsd", "max_steps": own.train.max_steps}
     fields |= {"mlm_share": share} if share else {}
-    assert found == override(load(like), fields)
+    assert own == override(load(like), fields)
     # A flag that makes an update dearer makes fewer of them.
-    _, wider = auto(
-        str(small_data), tmp_path / "run", {"hidden_size": 256}, flops=flops, minutes=None
-    )
-    assert flops_of(wider, data) == pytest.approx(flops, rel=1e-2)
-    assert wider.train.max_steps < 0.6 * found.train.max_steps
+    wider = found(hidden_size=256)
+    assert flops_of(wider, small_data) == pytest.approx(flops, rel=1e-2)
+    assert wider.train.max_steps < 0.6 * own.train.max_steps
 
 
 def budgets(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Recipe]:
     """Small measured budgets, of `bert` and from 1e9 FLOPs on of `electra`."""
     small = {k: str(v).lower() for k, v in SMALL.items() if k != "max_steps"}
     small |= {"warmup_steps": "1", "device": "cpu"}
-    rows = {b: (Entry(str(b), f"{n}-tiny", small), {"seeds": "3"}) for b, n in (
-        (1e8, "bert"), (1e9, "electra"), (1e10, "electra"))}  # fmt: skip
+    names = {1e8: "bert-tiny", 1e9: "electra-tiny", 1e10: "electra-tiny"}
+    rows = {b: (Entry(str(b), name, small), {"seeds": "3"}) for b, name in names.items()}
     monkeypatch.setattr(module, "measured_budgets", lambda: rows)
     return lambda budget: rows[budget][0].load()
 
@@ -152,16 +154,12 @@ def test_a_run_by_minutes(small_data, tmp_path, monkeypatch, capsys, without_exp
         ({}, {"flops": 2e15}, "The nearest is --flops 1e.15"),
     ],
 )
-def test_what_auto_cannot_do(
-    fields: dict[str, Any], budget: dict[str, float], says: str, small_data: Path, tmp_path: Path
-) -> None:
+def test_what_auto_cannot_do(fields, budget, says, small_data, tmp_path):
     given = {"flops": None, "minutes": None} | budget
     with pytest.raises(UserError, match=says):
         auto(str(small_data), tmp_path / "run", fields, **given)
 
 
-def test_flops_are_for_auto(
-    small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flops_are_for_auto(small_data, tmp_path, capsys):
     words = ["pretrain", str(small_data), "--output-dir", str(tmp_path / "run"), "--flops", "1e14"]
     assert "--flops is for --recipe auto" in mistake(capsys, *words)

@@ -269,17 +269,16 @@ def pretrain(
     else:
         base = load_recipe(recipe) if isinstance(recipe, str) else recipe
         config = override(base, fields)
-    done = trained(
+    run = trained(
         os.fspath(data),
         output_dir=os.fspath(output_dir),
-        config=config,
+        recipe=config,
         resume=resume,
         train_minutes=train_minutes,
         given=fields,
     )
-    s = done.summary
     return PretrainedRun(
-        done.run, done.exported, s.step, s.finished, s.validation, s.tokens, s.seconds
+        run.run, run.exported, run.step, run.finished, run.validation, run.tokens, run.seconds
     )
 
 

@@ -341,7 +341,7 @@ def run_log(folder: Folder) -> Findings:
     """What metrics.jsonl says at its end: the warnings of the monitor (a dead generator, too many
     epochs, ...), numbers that are not finite, a validation loss that rises."""
     from .train import log
-    from .train.monitor import monitor_of, untaught
+    from .train.monitor import Monitor, untaught
 
     recipe: Recipe = folder.about["recipe"]
     path = folder.path / "metrics.jsonl"
@@ -350,7 +350,7 @@ def run_log(folder: Folder) -> Findings:
     odd = ("nan", "inf", "-inf")
     records = [{k: float(v) if v in odd else v for k, v in r.items()} for r in records]
     train, valid = ([r for r in records if r["kind"] == kind] for kind in ("train", "valid"))
-    monitor = monitor_of(recipe, folder.about["facts"].get("unigram_entropy", math.inf))
+    monitor = Monitor(recipe, folder.about["facts"].get("unigram_entropy", math.inf))
     lasting = [trouble for r in (*train[-1:], *valid[-1:]) for trouble in monitor.watch(r)]
     for trouble in dict.fromkeys(lasting):
         yield Finding("warning", trouble.topic, trouble.fact, trouble.advice)

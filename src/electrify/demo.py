@@ -145,14 +145,14 @@ def prepare_corpus(texts: Path, data: Path) -> float:
 def pretrain_discriminator(data: Path, run: Path, config: Recipe) -> str:
     """Pre-trains, or continues, and returns the folder of the discriminator."""
     title(2, f"Pre-training: {RECIPE}, {config.train.max_steps} steps")
-    result = pretrain(data, output_dir=run, config=config)
-    if result.summary.signalled or not result.summary.finished:
+    result = pretrain(data, output_dir=run, recipe=config)
+    if result.signalled or not result.finished:
         raise Unfinished(
-            f"the demo was stopped after step {result.summary.step} and is saved. Run the same "
+            f"the demo was stopped after step {result.step} and is saved. Run the same "
             "command again to continue"
         )
     print(
-        f"{result.summary.tokens / 1e6:.1f} M tokens in {duration(result.summary.seconds)}; "
+        f"{result.tokens / 1e6:.1f} M tokens in {duration(result.seconds)}; "
         f"Hugging Face folders: {', '.join(map(str, result.exported.values()))}"
     )
     return str(result.exported[DISCRIMINATOR])

@@ -20,7 +20,7 @@ from electrify.exporting.loading import quiet
 from electrify.model.shape import Shape
 from electrify.recipe import load
 from electrify.text.corpus import Corpus
-from electrify.train.start import _fit_rows, load_model, may_hold, must_know_the_words, shape_in
+from electrify.train.start import _fit_rows, load_model, must_know_the_words, shape_in
 from small import pretrain_words
 
 SHAPE = {
@@ -184,14 +184,6 @@ def test_vocabularies_are_compared_word_by_word(tmp_path):
     must_know_the_words(str(tmp_path / "same"), ours)
     with pytest.raises(UserError, match="knows other words than the corpus"):
         must_know_the_words(str(tmp_path / "other"), ours)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "rows", "fits"),
-    [(96, 128, True), (128_001, 128_100, True), (96, 95, False), (30_522, 50_265, False)],
-)
-def test_how_many_rows_a_padded_table_may_have(tokens: int, rows: int, fits: bool) -> None:
-    assert may_hold(rows, tokens) is fits
 
 
 EPS = 1e-3  # far from every default, so that a wrong one is seen in the numbers

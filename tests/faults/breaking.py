@@ -29,22 +29,11 @@ UPDATE = "electrify.train.loop:clip"  # between the gradients of an update and i
 
 # Of the intervals none divides another: a checkpoint stands in the middle of a log line, and the
 # sums of that line must survive.
-SHORT: dict[str, Any] = DROPOUT | {
-    "max_steps": 24,
-    "logging_steps": 3,
-    "save_steps": 7,
-    "eval_steps": 10,
-}
+SHORT: dict[str, Any] = {"max_steps": 24, "logging_steps": 3, "save_steps": 7, "eval_steps": 10}
+SHORT |= DROPOUT
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(
-    [
-        "electrify.train.run",
-        "electrify.text.prepare",
-        "electrify.text.encode",
-        "transformers.models.electra",
-        "breaking",
-    ]
-)
+PRELOADED = ["electrify.train.run", "electrify.text.prepare", "electrify.text.encode"]
+SERVER.set_forkserver_preload([*PRELOADED, "transformers.models.electra", "breaking"])
 
 
 def variables(fault: str) -> dict[str, str]:

@@ -2,35 +2,24 @@
 nothing half-written."""
 
 import signal
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import pytest
-from breaking import SAVED, SERVER, Broken, _main, at_call, core, prepare_words, run
+from breaking import SAVED, VARIABLE, begin, core, prepare_words, run
 
 from small import listing, pretrain_words, write_text
 
 AGAIN = "Run the same command again to resume"
 
 
-def _interrupted(where: str, call: int, number: int, words: list[str], errors: str) -> None:
-    """`electrify WORDS`, which sends itself the signal as it calls the function `module:name` for
-    the n-th time."""
-    at_call(pytest.MonkeyPatch(), where, call, signal.Signals(number))
-    _main(words, errors, {})
-
-
 def interrupt(
     where: str, words: list[str], folder: Path, *, number: signal.Signals, call: int = 1
 ) -> tuple[int, str]:
-    """Status and sayings of such a process."""
-    errors = folder / "said.txt"
-    process = SERVER.Process(
-        target=_interrupted, args=(where, call, number, words, str(errors)), daemon=False
-    )
-    process.start()
-    broken = Broken(process, errors)
+    """Status and sayings of `electrify WORDS`, which sends itself the signal as it calls the
+    function `module:name` for the n-th time."""
+    fault = f"{number.name.removeprefix('SIG').lower()}@{where}@{call}"
+    broken = begin(words, folder, **{VARIABLE: fault})
     status = broken.end()
     assert "Traceback" not in broken.said(), broken.said()
     return status, broken.said()
@@ -43,25 +32,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory, small_data: Path) -> Path
     return folder / "run"
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A verb, where in it the signal comes, and whether the same command continues."""
-
-    verb: str
-    where: str
-    call: int = 1
-    continues: bool = False
-
-
+# A verb, where in it the signal comes, at which call; and the verbs that resume.
 STAGES = [
-    Stage("prepare", "electrify.text.prepare:join", continues=True),
-    Stage("finetune", "electrify.finetuning.loop:train", continues=True),
-    Stage("finetune", "electrify.finetuning.loop:train", call=2, continues=True),
-    Stage("evaluate", "electrify.scoring.blimp:judge"),
-    Stage("detect", "electrify.scoring.detect:show_detection"),
-    Stage("export", "electrify.exporting.folder:_write"),
-    Stage("flops", "electrify.flop_counts:report"),
+    ("prepare", "electrify.text.prepare:join", 1),
+    ("finetune", "electrify.finetuning.loop:train", 1),
+    ("finetune", "electrify.finetuning.loop:train", 2),
+    ("evaluate", "electrify.scoring.blimp:judge", 1),
+    ("detect", "electrify.scoring.detect:show_detection", 1),
+    ("export", "electrify.exporting.folder:_write", 1),
+    ("flops", "electrify.flop_counts:report", 1),
 ]
+CONTINUE = ("prepare", "finetune")
 
 
 NUMBERS = [signal.SIGHUP, signal.SIGTERM]
@@ -87,25 +68,19 @@ def test_every_verb(small_data, finished, tmp_path, stage, number):
         "detect": [model, "the one"],
         "export": [str(finished), "--output-dir", str(out)],
         "flops": [],
-    }[stage.verb]
+    }
     before = listing(finished)
-    status, said = interrupt(
-        stage.where, [stage.verb, *words], tmp_path, number=number, call=stage.call
-    )
-    last = said.splitlines()[-1]
-    assert (
-        last == f"electrify {stage.verb}: stopped by {number.name}" + f". {AGAIN}" * stage.continues
-    )
-    assert status == (SAVED if stage.continues else 128 + number)
-    left = (
-        {name for name in listing(out) if not name.startswith("unfinished/")}
-        if out.exists()
-        else set()
-    )
+    verb, where, call = stage
+    words = [verb, *words[verb]]
+    status, said = interrupt(where, words, tmp_path, number=number, call=call)
+    again = f". {AGAIN}" if verb in CONTINUE else ""
+    assert said.splitlines()[-1] == f"electrify {verb}: stopped by {number.name}{again}"
+    assert status == (SAVED if verb in CONTINUE else 128 + number)
+    left = {n for n in (listing(out) if out.exists() else ()) if not n.startswith("unfinished/")}
     assert not [name for name in left if name.endswith((".part", ".old")) or "/.tmp" in name], left
     assert not {"model.safetensors", "report.md", "blimp.json", "manifest.json"} & left
     assert listing(finished) == before
-    run([stage.verb, *words], tmp_path)
+    run(words, tmp_path)
 
 
 @pytest.mark.parametrize("at_its_end", [False, True])
@@ -113,14 +88,13 @@ def test_a_demo_stopped_while_it_trains(small_data, tmp_path, monkeypatch, at_it
     """What the demo makes of a pre-training that was stopped."""
     from electrify import cli, demo
     from electrify.tables import DISCRIMINATOR
-    from electrify.train.loop import Summary
-    from electrify.train.run import Result
+    from electrify.train.loop import Result
 
-    late = Summary(6, True, {}, 1, 1.0, signalled=True)  # the signal came in its last update
-    summary = late if at_its_end else Summary(3, False, {}, 1, 1.0)
-    stopped = Result(tmp_path, summary, {DISCRIMINATOR: tmp_path})
+    step = 6 if at_its_end else 3  # the signal came in its last update, or before
+    how = {"signalled": at_its_end, "exported": {DISCRIMINATOR: tmp_path}}
+    ended = Result(tmp_path, step, at_its_end, {}, 1, 1.0, **how)
     monkeypatch.setattr(demo, "documents", lambda path: [])
     monkeypatch.setattr(demo, "prepare", lambda config: None)
     monkeypatch.setattr(demo, "report", lambda result, folder: "")
-    monkeypatch.setattr(demo, "pretrain", lambda *given, **named: stopped)
+    monkeypatch.setattr(demo, "pretrain", lambda *given, **named: ended)
     assert cli.main(["demo", "--output-dir", str(tmp_path / "demo"), "--max-steps", "6"]) == SAVED

@@ -22,16 +22,12 @@ def pair(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def two(words: list[str], folder: Path, fault: str) -> Process:
-    return Process(
-        [breaking.__file__, *words],
-        folder / "stderr.txt",
-        prefix=TORCHRUN,
-        variables=variables(fault),
-    )
+    given = {"prefix": TORCHRUN, "variables": variables(fault)}
+    return Process([breaking.__file__, *words], folder / "stderr.txt", **given)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("point", [f"{UPDATE}@11", "electrify.train.loop:evaluate@1"])
+@pytest.mark.parametrize("point", [f"{UPDATE}@11", "electrify.train.loop:Run.evaluate@1"])
 def test_a_signal_to_one(small_data, pair, tmp_path, point, rank):
     """All stop at the same update and save. A signal in the validation after update 10 is obeyed
     after the update that follows."""

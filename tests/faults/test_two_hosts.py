@@ -40,13 +40,9 @@ class Host:
             f"--nnodes 2 --nproc-per-node 1 --max-restarts 3 --rdzv-backend c10d {meets} "
             f"--rdzv-endpoint {first}:29511 --rdzv-id two-hosts --local-addr {self.address}"
         )
-        prefix = (
-            "-c",
-            (
-                f"import os, sys; os.execvp('ip', ['ip', 'netns', 'exec', {self.name!r}, "
-                "sys.executable, *sys.argv[1:]])"
-            ),
-        )
+        enter = ["ip", "netns", "exec", self.name]
+        start = f"os.execvp('ip', [*{enter}, sys.executable, *sys.argv[1:]])"
+        prefix = ("-c", f"import os, sys; {start}")
         run = ["-m", "torch.distributed.run", *flags.split(), "-m", "electrify"]
         cable = {"GLOO_SOCKET_IFNAME": self.cable, "TP_SOCKET_IFNAME": self.cable}
         # Without it torchrun waits for ever for an agent that comes back: it looks for the address

@@ -4,6 +4,7 @@ import shutil
 import socket
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from breaking import SHORT
@@ -21,16 +22,12 @@ def port() -> int:
         return s.getsockname()[1]
 
 
-def alone(words: list[str], folder: Path, *, rank: int, port: int) -> Process:
+def alone(data: Path, folder: Path, *, rank: int, port: int, **fields: Any) -> Process:
     """One of two processes, as a scheduler starts them, without torchrun."""
-    place = {
-        "RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "LOCAL_RANK": str(rank),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
-    return Process(words, folder / f"stderr-{rank}.txt", variables=place)
+    place = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_PORT": port}
+    variables = {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    words = pretrain_words(data, folder / "run", **SHORT | fields)
+    return Process(words, folder / f"stderr-{rank}.txt", variables=variables)
 
 
 def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
@@ -40,11 +37,7 @@ def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
     next((tmp_path / "data").glob("tokens-train-*")).unlink()
     with ExitStack() as held:
         both = [
-            held.enter_context(
-                alone(
-                    pretrain_words(data, tmp_path / "run", **SHORT), tmp_path, rank=rank, port=port
-                )
-            )
+            held.enter_context(alone(data, tmp_path, rank=rank, port=port))
             for rank, data in enumerate((small_data, tmp_path / "data"))
         ]
         done = [process.end() for process in both]
@@ -56,13 +49,11 @@ def test_what_one_process_finds_wrong_ends_both(small_data, tmp_path, port):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_whoever_does_not_come_is_named(small_data, tmp_path, port, rank):
-    words = [*pretrain_words(small_data, tmp_path / "run", **SHORT), "--ddp-timeout", "1"]
-    done = alone(words, tmp_path, rank=rank, port=port).end()
-    missing = (
-        "not all 2 processes came within 1 s: rank 1 is missing"
-        if rank == 0
-        else f"nobody answers at 127.0.0.1:{port} after 1 s"
-    )
-    assert missing in done.err.splitlines()[-1]
+    done = alone(small_data, tmp_path, rank=rank, port=port, ddp_timeout=1).end()
+    missing = [
+        "not all 2 processes came within 1 s: rank 1 is missing",
+        f"nobody answers at 127.0.0.1:{port} after 1 s",
+    ]
+    assert missing[rank] in done.err.splitlines()[-1]
     assert "frame #" not in done.err
     assert done.status == 2

@@ -100,7 +100,7 @@ def tagger(small_data: Path, out: Path) -> str:
     for name, text in sentences.items():
         (folder / name).write_text(text)
     recipe = override(tiny("bert-tiny"), {"max_steps": 1, "warmup_steps": 0, "eval_steps": 0})
-    result = pretraining.pretrain(small_data, output_dir=out / "run", config=recipe)
+    result = pretraining.pretrain(small_data, output_dir=out / "run", recipe=recipe)
     return str(result.exported[DISCRIMINATOR])
 
 

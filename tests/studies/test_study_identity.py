@@ -190,7 +190,7 @@ def test_an_untrained_encoder_has_its_first_weights(small_data, planned, tmp_pat
     weights = []
     for trial in (t for t in planned.trials if t.entry in UNTRAINED and t.seed == 0):
         recipe = override(trial.recipe, {"report_to": (), "device": "cpu"})
-        run = pretrain(small_data, output_dir=tmp_path / trial.entry, config=recipe).run
+        run = pretrain(small_data, output_dir=tmp_path / trial.entry, recipe=recipe).run
         weights.append(load_file(run / "checkpoint-1" / "model.safetensors"))
         for name, tensor in weights[-1].items():
             if "norm" in name.lower() and name.endswith("weight"):
@@ -207,7 +207,7 @@ def test_recipes_that_start_from_folders(small_data: Path, planned: Study, tmp_p
     deep = override(
         planned.trials[0].recipe, {"num_hidden_layers": 5, "max_steps": 2, "warmup_steps": 1}
     )
-    model = pretrain(small_data, output_dir=tmp_path / "deep", config=deep).exported[DISCRIMINATOR]
+    model = pretrain(small_data, output_dir=tmp_path / "deep", recipe=deep).exported[DISCRIMINATOR]
     recipes = (
         f"bert-tiny:{TINY},init_discriminator={model}",
         f"bert-tiny:{TINY}".replace("layers=1", "layers=5"),

@@ -33,16 +33,8 @@ def rows_of(batch: Batch) -> list[str]:
                 mine_M &= plan.valid_M
             decided = [t[mine_M] for t in (plan.shown_M, plan.uniform_M) if t is not None]
             assert decided, "nothing is drawn"
-            found.append(
-                digest(
-                    row.ids_T,
-                    row.seq_T,
-                    row.pos_T,
-                    row.segment_T,
-                    plan.at_M[mine_M] % tokens.row_length,
-                    *decided,
-                )
-            )
+            fields = (row.ids_T, row.seq_T, row.pos_T, row.segment_T)
+            found.append(digest(*fields, plan.at_M[mine_M] % tokens.row_length, *decided))
     return found
 
 

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from spoiled import arm
+from spoiled import spoil
 from torch import Tensor, nn
 
 from electrify import cli
@@ -38,47 +39,32 @@ class Room:
         return [t.to_local() if is_sharded(t) else t for t in found]
 
     def look(self) -> None:
-        storages = {
-            s.data_ptr(): s.nbytes()
-            for s in (t.untyped_storage() for t in self.held())
-            if s.nbytes()
-        }
+        kept = [t.untyped_storage() for t in self.held()]
+        storages = {s.data_ptr(): s.nbytes() for s in kept if s.nbytes()}
         self.peak = max(self.peak, sum(storages.values()))
 
     def after(self, module: nn.Module, _: Any, output: Any) -> None:
         """A hook on all modules, which torch calls before those of the module itself."""
         if not isinstance(module, nn.Linear):
             return
-        self.whole_blocks = max(
-            self.whole_blocks, sum(not is_sharded(block.qkv.weight) for block in self.blocks)
-        )
+        whole = sum(not is_sharded(block.qkv.weight) for block in self.blocks)
+        self.whole_blocks = max(self.whole_blocks, whole)
         self.look()
         if output.requires_grad:
             output.register_hook(lambda _: self.look())
 
     def write(self, path: Path) -> None:
-        between = sorted(
-            name for name, p in self.run.objective.named_parameters() if not is_sharded(p)
-        )
+        parameters = self.run.objective.named_parameters()
+        between = sorted(name for name, p in parameters if not is_sharded(p))
         shares = {"parameters": 0, "state": 0}
         for name, p in self.run.state.named.items():
-            mine = [
-                ("parameters", p),
-                *(
-                    ("state", t)
-                    for slot, t in self.run.state.optimizer.state[p].items()
-                    if slot != "step"
-                ),
-            ]
-            for what, t in mine:
+            slots = self.run.state.optimizer.state[p].items()
+            own = [("parameters", p), *(("state", t) for slot, t in slots if slot != "step")]
+            for what, t in own:
                 shares[what] += (t.to_local() if is_sharded(t) else t).numel() * 4
             assert p.grad is None, name
-        facts = shares | {
-            "peak": self.peak,
-            "whole_blocks": self.whole_blocks,
-            "whole_between": between,
-        }
-        path.write_text(json.dumps(facts), encoding="utf-8")
+        seen = {"peak": self.peak, "whole_blocks": self.whole_blocks, "whole_between": between}
+        path.write_text(json.dumps(shares | seen), encoding="utf-8")
 
 
 def watched(self: Run, batch: Batch) -> None:
@@ -88,7 +74,16 @@ def watched(self: Run, batch: Batch) -> None:
     room: Room = self.room  # type: ignore[attr-defined]
     with nn.modules.module.register_module_forward_hook(room.after):
         update(self, batch)
-    room.write(Path(sys.argv[1]).with_name(f"{self.context.folder.name}.room.{self.world.rank}"))
+    room.write(Path(sys.argv[1]).with_name(f"{self.job.folder.name}.room.{self.world.rank}"))
+
+
+def arm() -> None:
+    """With SPOILED=8=nan%1 in the environment, the loss of the eighth batch is not a number on
+    rank 1."""
+    what, _, rank = os.environ.get("SPOILED", "").partition("%")
+    if what and rank == os.environ.get("RANK"):
+        batch, _, factor = what.partition("=")
+        spoil(pytest.MonkeyPatch(), {int(batch): float(factor)})
 
 
 update = Run.update

@@ -1,14 +1,9 @@
-"""Losses that go wrong: with SPOILED=8=nan%1 in its environment `python spoiled.py WORDS...` is
-`electrify WORDS` whose loss of the eighth batch is not a number on rank 1. Used by test_guard.py
-and many_runs.py."""
+"""Losses that go wrong."""
 
-import os
-import sys
 from collections.abc import Mapping
 
 import pytest
 
-from electrify import cli
 from electrify.train import loop
 from electrify.train.loop import Batch, Run
 
@@ -26,16 +21,3 @@ def spoil(patch: pytest.MonkeyPatch, factors: Mapping[int, float], *, other: flo
 
     patch.setattr(Run, "update", counted)
     patch.setattr(loop, "weighted", lambda *given: weighted(*given) * factors.get(batch, other))
-
-
-def arm() -> None:
-    """Spoils what the environment asks for."""
-    what, _, rank = os.environ.get("SPOILED", "").partition("%")
-    if what and rank == os.environ.get("RANK"):
-        batch, _, factor = what.partition("=")
-        spoil(pytest.MonkeyPatch(), {int(batch): float(factor)})
-
-
-if __name__ == "__main__":
-    arm()
-    sys.exit(cli.main(sys.argv[1:]))

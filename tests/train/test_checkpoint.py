@@ -7,23 +7,50 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import FILES, content, folders, holds, newest_step, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from electrify.errors import UserError
 from electrify.train import checkpoint
+from electrify.train.checkpoint import Groups
 from small import files_of_at_most
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+
+
+def content(step: int) -> Groups:
+    weights = torch.arange(12.0).reshape(3, 4) + step
+    return {
+        "model": {"w": weights, "b": torch.tensor([step])},
+        "optimizer": {"w.exp_avg": weights.t() / 3, "step": torch.tensor(float(step))},
+    }
+
+
+def save(
+    run: Path, step: int, keep: int | None = None, spared: frozenset[int] = frozenset()
+) -> Path:
+    return checkpoint.save(run, step, content(step), {"loss": step / 7}, keep=keep, spared=spared)
+
+
+def must_hold(path: Path, step: int) -> None:
+    """Fails if the checkpoint is not what `save` wrote."""
+    tensors, state = checkpoint.load(path)
+    assert (state["step"], state["loss"]) == (step, step / 7)
+    torch.testing.assert_close(tensors, content(step), rtol=0, atol=0)
+
+
+def folders(run: Path) -> set[str]:
+    return {p.name for p in run.iterdir() if p.is_dir()}
 
 
 def test_save_then_newest_then_load(tmp_path: Path) -> None:
-    path = save(tmp_path / "run", 5)
-    assert path == tmp_path / "run" / "checkpoint-5"
+    path = save(tmp_path, 5)
+    assert path == tmp_path / "checkpoint-5"
     assert sorted(p.name for p in path.iterdir()) == sorted(FILES)
-    found = checkpoint.newest(tmp_path / "run")
+    found = checkpoint.newest(tmp_path)
     assert found is not None
     assert found[0] == path
-    assert holds(path, 5)
+    must_hold(path, 5)
     assert len({p.stat().st_mode for p in path.iterdir()}) == 1, "whoever reads one reads all"
 
 
@@ -42,29 +69,24 @@ JSON = st.recursive(
     values=st.lists(st.floats(width=32), max_size=5),
 )
 def test_every_state_and_every_float_comes_back_to_the_bit(tmp_path, state, values):
-    run = tmp_path / "run"
-    shutil.rmtree(run, ignore_errors=True)
-    run.mkdir()
+    shutil.rmtree(tmp_path / "checkpoint-0", ignore_errors=True)
     values_N = torch.tensor(values, dtype=torch.float32)
     groups = {"g": {"x": values_N, "half": values_N.bfloat16()}}
-    tensors, loaded = checkpoint.load(checkpoint.save(run, 0, groups, {"state": state}, keep=None))
+    path = checkpoint.save(tmp_path, 0, groups, {"state": state}, keep=None)
+    tensors, loaded = checkpoint.load(path)
     assert loaded["state"] == state
-    assert torch.equal(tensors["g"]["x"].view(torch.int32), values_N.view(torch.int32))
-    assert torch.equal(
-        tensors["g"]["half"].view(torch.int16), values_N.bfloat16().view(torch.int16)
-    )
+    for name, kind in (("x", torch.int32), ("half", torch.int16)):
+        assert torch.equal(tensors["g"][name].view(kind), groups["g"][name].view(kind))
 
 
 def test_a_full_disk_is_one_sentence_and_harms_nothing(tmp_path: Path) -> None:
     save(tmp_path, 1)
     big = {"model": {"w": torch.zeros(100_000)}}
-    with (
-        files_of_at_most(50_000),
-        pytest.raises(UserError, match=r"checkpoint 2 could not be written .*too large"),
-    ):
+    says = r"checkpoint 2 could not be written .*too large"
+    with files_of_at_most(50_000), pytest.raises(UserError, match=says):
         checkpoint.save(tmp_path, 2, big, {}, keep=1)
     assert folders(tmp_path) == {"checkpoint-1"}
-    assert holds(tmp_path / "checkpoint-1", 1)
+    must_hold(tmp_path / "checkpoint-1", 1)
     checkpoint.save(tmp_path, 2, big, {}, keep=1)  # and there is space again
     assert folders(tmp_path) == {"checkpoint-2"}
 
@@ -75,12 +97,12 @@ def test_rotation_goes_by_step_and_not_by_time(tmp_path: Path) -> None:
     for step, when in ((100, 1), (20, 2), (9, 3)):
         os.utime(tmp_path / f"checkpoint-{step}", (when, when))
     save(tmp_path, 200, keep=3)
-    assert folders(tmp_path) == {"checkpoint-20", "checkpoint-100", "checkpoint-200"}
+    assert checkpoint.steps(tmp_path) == [20, 100, 200]
 
 
 def test_rotation_spares_milestones(tmp_path: Path) -> None:
     for step in range(1, 7):
-        checkpoint.save(tmp_path, step, *content(step), keep=2, spared=frozenset({2, 5}))
+        save(tmp_path, step, keep=2, spared=frozenset({2, 5}))
     assert checkpoint.steps(tmp_path) == [2, 4, 5, 6]
 
 
@@ -90,12 +112,14 @@ def test_rotation_never_takes_the_one_just_written(tmp_path: Path) -> None:
     # it.
     weights = tmp_path / "checkpoint-500" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
-    save(tmp_path, 400, keep=1)
-    assert folders(tmp_path) == {"checkpoint-400", "checkpoint-500"}
-    assert newest_step(tmp_path) == 400
+    newest = save(tmp_path, 400, keep=1)
+    assert checkpoint.steps(tmp_path) == [400, 500]
+    found = checkpoint.newest(tmp_path)
+    assert found is not None
+    assert found[0] == newest
     save(tmp_path, 500, keep=1)  # written anew when the run gets there
     assert folders(tmp_path) == {"checkpoint-500"}
-    assert holds(tmp_path / "checkpoint-500", 500)
+    must_hold(tmp_path / "checkpoint-500", 500)
 
 
 def test_what_a_kill_has_left_is_removed_by_the_next_save(tmp_path: Path) -> None:

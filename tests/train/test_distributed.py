@@ -40,9 +40,8 @@ def spied_rows(folder: Path, world: int) -> list[list[str]]:
 def spy(words: list[str], folder: Path, *, processes: int) -> list[list[str]]:
     """Runs `electrify WORDS` in so many processes to its end; the rows that it trained on."""
     prefix = TORCHRUN if processes > 1 else ()
-    done = Process(
-        [str(SPY), str(folder / "rows"), *words], folder / "stderr.txt", prefix=prefix
-    ).end(seconds=600)
+    given = [str(SPY), str(folder / "rows"), *words]
+    done = Process(given, folder / "stderr.txt", prefix=prefix).end(seconds=600)
     assert done.status == 0, done.err
     return spied_rows(folder, processes)
 
@@ -83,11 +82,8 @@ def test_two_processes(small_data, alone, tmp_path):
     "cut",
     [
         {"per_device_train_batch_size": 1},
-        {
-            "train_batch_size": 77,
-            "per_device_train_batch_size": 2,
-            "gradient_accumulation_steps": 2,
-        },
+        {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+        | {"train_batch_size": 77},
     ],
 )
 def test_accumulation(small_data, alone, tmp_path, cut):
@@ -108,9 +104,8 @@ def test_from_two_processes_to_one_and_back(small_data, alone, tmp_path):
     never disturbed."""
     run = tmp_path / "run"
     words = pretrain_words(small_data, run, **EXACT)
-    assert (
-        stopped(torchrun(words, tmp_path), run, step=8).status != 0
-    )  # torchrun itself has no status for it
+    # torchrun itself has no status for it.
+    assert stopped(torchrun(words, tmp_path), run, step=8).status != 0
     (first,) = steps_of(run)
     assert 8 <= first < 50
     done = stopped(Process(words, tmp_path / "stderr.txt"), run, step=first + 3)

@@ -8,24 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import running
 import torch
 from torch import Tensor
 
 from batches import text_batch
-from electrify.build import Vocabulary, build
-from electrify.data.loader import Loader
-from electrify.data.phases import phases_of
 from electrify.model.attention import AttentionContext, Reach
 from electrify.model.positions import Rotary
-from electrify.recipe import Recipe, load, override
-from electrify.text.corpus import Corpus
+from electrify.recipe import Recipe
 from electrify.tokens import Tokens
-from electrify.train.dist import World
 from electrify.train.graphs import WARM
 from electrify.train.loop import Run
-from electrify.train.start import discriminator_names
-from electrify.train.state import RunContext, TrainingData
-from small import SMALL
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,29 +30,18 @@ RECIPES = [f"{kind}-tiny" for kind in KINDS.split()]
 
 
 def recipe(name: str, **fields: Any) -> Recipe:
-    return override(
-        load(name),
-        SMALL | {"max_steps": 20, "train_batch_size": 8, "init_words": "random"} | fields,
-    )
+    own = {"max_steps": 20, "train_batch_size": 8, "init_words": "random"}
+    return running.recipe(name, **own | fields)
 
 
-def run_on(device: str, data: Path, folder: Path, config: Recipe, *, micro_rows: int = 4) -> Run:
-    corpus = Corpus(data, "train")
-    built = build(
-        config,
-        Vocabulary(
-            corpus.manifest.vocab_size,
-            corpus.manifest.special_ids,
-            counts_V=torch.from_numpy(corpus.unigram()),
-        ),
-    )
-    world = World(rank=0, size=1, device=torch.device(device))
-    loader = Loader(corpus, phases=phases_of(config), num_segments=config.data.num_segments, seed=0)
-    read, context = (
-        TrainingData(loader, None, micro_rows, unigram_entropy=6.0),
-        RunContext(world, folder),
-    )
-    return Run(built.objective, config, read, context, discriminator=discriminator_names(built))
+def after(
+    steps: int, device: str, data: Path, folder: Path, recipe: Recipe, *, micro_rows: int = 4
+) -> Run:
+    """A run after so many updates."""
+    run = running.run_of(data, folder, recipe, micro_rows=micro_rows, device=device)
+    for step in range(steps):
+        run.update(run.batch(step))
+    return run
 
 
 @contextmanager
@@ -74,14 +56,8 @@ def nobody_waits() -> Iterator[None]:
 @pytest.mark.parametrize("optim", ["adamw", "electra_adam"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_an_update_never_waits(small_data: Path, tmp_path: Path, name: str, optim: str) -> None:
-    run = run_on(
-        "cuda",
-        small_data,
-        tmp_path,
-        recipe(name, optim=optim, bf16=True, dropout=0.1, attention_dropout=0.1),
-    )
-    for step in range(3):
-        run.update(run.batch(step))
+    config = recipe(name, optim=optim, bf16=True, dropout=0.1, attention_dropout=0.1)
+    run = after(3, "cuda", small_data, tmp_path, config)
     batch = run.batch(3)
     with nobody_waits():
         run.update(batch)
@@ -96,15 +72,8 @@ def test_the_numbers_are_those_of_the_cpu(
     differs."""
     found = []
     for device in ("cpu", "cuda"):
-        run = run_on(
-            device,
-            small_data,
-            tmp_path / device,
-            recipe(name, torch_compile=compiled and device == "cuda"),
-        )
-        for step in range(3):
-            run.update(run.batch(step))
-        found.append(run.state.sums.means())
+        config = recipe(name, torch_compile=compiled and device == "cuda")
+        found.append(after(3, device, small_data, tmp_path, config).state.sums.means())
     assert found[0] == pytest.approx(found[1], rel=2e-3, abs=1e-4)
 
 
@@ -116,9 +85,8 @@ def test_a_graph_has_the_numbers_of_the_loop(
     """Compiled, in float32 and with dropout: the same draws, so only the order of sums differs. The
     replay of a graph never waits."""
     fields = {"torch_compile": True, "dropout": 0.1, "attention_dropout": 0.1, "optim": optim}
-    runs = [
-        run_on("cuda", small_data, tmp_path, recipe(name, **fields), micro_rows=8) for _ in range(2)
-    ]
+    how = {"micro_rows": 8}
+    runs = [after(0, "cuda", small_data, tmp_path, recipe(name, **fields), **how) for _ in range(2)]
     runs[1].graphs = None
     for run in runs:
         for step in range(WARM + 3):
@@ -143,9 +111,7 @@ def test_bfloat16_on_a_gpu_is_that_of_the_cpu(small_data: Path, tmp_path: Path, 
     may differ."""
     found = []
     for device in ("cpu", "cuda"):
-        run = run_on(device, small_data, tmp_path / device, recipe(name, bf16=True))
-        for step in range(3):
-            run.update(run.batch(step))
+        run = after(3, device, small_data, tmp_path, recipe(name, bf16=True))
         means = run.state.sums.means()
         found.append({k: means[k] for k in (*run.weights, "grad_norm")})
     assert found[0] == pytest.approx(found[1], rel=0.02)
@@ -154,9 +120,7 @@ def test_bfloat16_on_a_gpu_is_that_of_the_cpu(small_data: Path, tmp_path: Path, 
 @pytest.mark.parametrize("graphs", [False, True])
 def test_memory_of_a_long_run_does_not_grow(small_data: Path, tmp_path: Path, graphs: bool) -> None:
     config = recipe("electra-tiny", bf16=True, torch_compile=graphs)
-    run = run_on("cuda", small_data, tmp_path, config, micro_rows=8)
-    for step in range(5):
-        run.update(run.batch(step))
+    run = after(5, "cuda", small_data, tmp_path, config, micro_rows=8)
     before = torch.cuda.memory_allocated()
     for step in range(5, 20):
         run.update(run.batch(step))

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import torch
 from recorded import record
-from test_loop import pretrain, recipe, run_of
+from running import recipe, run_of
 
+from electrify import cli
+from electrify.recipe import Recipe
 from electrify.train import loop
 from electrify.train.graphs import WARM, Graphs
 from electrify.train.loop import Run
-from small import DROPOUT, same_ending
+from small import DROPOUT, pretrain_words, same_ending
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("electra-tiny", DROPOUT | {"bf16": True}),
@@ -31,11 +33,18 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 def with_graphs(run: Run, *, graphs: bool = True) -> Run:
     """As on a GPU. graphs: False leaves it to the loop."""
     run.fixed = True
-    run.graphs = Graphs(run.compute, run.world.device)
     run.rates_as_tensors()
-    if not graphs:
-        run.graphs = None
+    run.graphs = Graphs(run.compute, run.world.device) if graphs else None
     return run
+
+
+def pair(data: Path, folder: Path, recipe: Recipe, *, steps: int) -> tuple[Run, Run]:
+    """The loop and the graphs after so many updates."""
+    runs = [with_graphs(run_of(data, folder, recipe), graphs=graphs) for graphs in (False, True)]
+    for step in range(steps):
+        for run in runs:
+            run.update(run.batch(step))
+    return runs[0], runs[1]
 
 
 def spoil_some(patch: pytest.MonkeyPatch, *, one_in: int, rest: int = 0) -> None:
@@ -50,23 +59,12 @@ def spoil_some(patch: pytest.MonkeyPatch, *, one_in: int, rest: int = 0) -> None
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
-def test_the_bits_of_the_loop(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    fields: dict[str, Any],
-) -> None:
+def test_the_bits_of_the_loop(small_data, tmp_path, monkeypatch, name, fields):
     """Parameters, optimiser, sums and verdicts, with updates that are refused."""
     monkeypatch.setattr(Graphs, "record", lambda _, work: record(work))
     spoil_some(monkeypatch, one_in=3)
     config = recipe(name, max_steps=10, train_batch_size=8, **fields)
-    loops, graph = (
-        with_graphs(run_of(small_data, tmp_path, config), graphs=graphs) for graphs in (False, True)
-    )
-    for step in range(10):
-        for run in (loops, graph):
-            run.update(run.batch(step))
+    loops, graph = pair(small_data, tmp_path, config, steps=10)
     assert graph.graphs is not None
     assert len(graph.graphs.captured) == 1
     assert min(graph.graphs.seen.values()) > WARM
@@ -86,9 +84,7 @@ def test_the_bits_of_the_loop(
 @pytest.mark.parametrize(
     "own", [{"non_finite": "rollback"}, {"non_finite": "skip", "batch_size_schedule": "4=.3"}]
 )
-def test_a_whole_run(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]
-) -> None:
+def test_a_whole_run(small_data, tmp_path, monkeypatch, own):
     """Log lines, validations, checkpoints, rollbacks, a batch that grows, and an interruption: the
     ending of the loop."""
     made = Run.__init__
@@ -115,19 +111,15 @@ def test_a_whole_run(
             with_graphs(self, graphs=graphs)
 
         monkeypatch.setattr(Run, "__init__", begun)
+        words = pretrain_words(small_data, tmp_path / folder, **fields)
         if graphs:
-            assert pretrain(small_data, tmp_path / folder, max_minutes=1e-9, **fields) == 75
-        assert pretrain(small_data, tmp_path / folder, **fields) == 0
+            assert cli.main([*words, "--max-minutes", "1e-9"]) == 75
+        assert cli.main(words) == 0
         assert (replays > 5) is graphs
     same_ending(tmp_path / "loop", tmp_path / "graphs", step=24)
 
 
-def test_a_capture_that_fails(
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_capture_that_fails(small_data, tmp_path, monkeypatch, capsys):
     """Said once; the run goes on as the loop."""
 
     def fails(_: Graphs, work: Any) -> Any:
@@ -136,12 +128,7 @@ def test_a_capture_that_fails(
 
     monkeypatch.setattr(Graphs, "record", fails)
     config = recipe("electra-tiny", train_batch_size=8)
-    loops, graph = (
-        with_graphs(run_of(small_data, tmp_path, config), graphs=graphs) for graphs in (False, True)
-    )
-    for step in range(WARM + 3):
-        for run in (loops, graph):
-            run.update(run.batch(step))
+    loops, graph = pair(small_data, tmp_path, config, steps=WARM + 3)
     assert graph.graphs is None
     said = capsys.readouterr().err
     assert said.count("could not be captured as a CUDA graph (operation not permitted)") == 1

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import running
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from electrify import UserError
-from electrify.recipe import Recipe, load, override
+from electrify.recipe import Recipe
 from electrify.train.run import pretrain
-from small import SMALL
 
 SHORT, LONG = 16, 48
 THETA = 900.0
@@ -24,9 +24,7 @@ OWN: dict[str, Any] = {
     "local_attention": 4,
     "global_rope_theta": 50.0,
     "max_position_embeddings": SHORT,
-    "max_seq_length": SHORT,
     "max_steps": 4,
-    "eval_steps": 0,
 }
 MORE: dict[str, Any] = {
     "max_seq_length": LONG,
@@ -39,20 +37,15 @@ MORE: dict[str, Any] = {
 
 
 def recipe(**fields: Any) -> Recipe:
-    return override(load("electra-modernbert-tiny"), SMALL | OWN | fields)
+    return running.recipe("electra-modernbert-tiny", **OWN | fields)
 
 
 @pytest.fixture(scope="module")
 def begun(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with short rows."""
     folder = tmp_path_factory.mktemp("begun") / "run"
-    pretrain(small_data, output_dir=folder, config=recipe())
+    pretrain(small_data, output_dir=folder, recipe=recipe())
     return folder
-
-
-def shape_of(run: Path, name: str) -> dict[str, Any]:
-    """As run.json says it."""
-    return json.loads((run / "run.json").read_text())["shapes"][name]
 
 
 def starts(run: Path) -> dict[str, str]:
@@ -64,7 +57,7 @@ def test_goes_on_with_the_same_weights(small_data, begun, tmp_path, exports):
     base changes what a row gives. The export has compared rows of 33 tokens, more than the folder
     could read, with transformers."""
     run = tmp_path / "run"
-    pretrain(small_data, output_dir=run, config=recipe(**MORE, **starts(begun)))
+    pretrain(small_data, output_dir=run, recipe=recipe(**MORE, **starts(begun)))
     for name in BOTH:
         old, new = (load_file(r / name / "model.safetensors") for r in (begun, run))
         assert old.keys() == new.keys()
@@ -90,13 +83,12 @@ def test_goes_on_when_the_folders_are_gone(small_data: Path, begun: Path, tmp_pa
     shutil.copytree(begun, copy)
     run = tmp_path / "run"
     given = MORE | starts(copy)
-    pretrain(small_data, output_dir=run, config=recipe(**given, save_steps=2))
+    pretrain(small_data, output_dir=run, recipe=recipe(**given, save_steps=2))
     shutil.rmtree(copy)
     shutil.rmtree(run / "checkpoint-4")
-    pretrain(small_data, output_dir=run, config=recipe(**given, save_steps=2), resume="must")
-    for name in BOTH:
-        shape = shape_of(run, name)
+    pretrain(small_data, output_dir=run, recipe=recipe(**given, save_steps=2), resume="must")
+    for shape in json.loads((run / "run.json").read_text())["shapes"].values():
         assert (shape["max_position_embeddings"], shape["global_rope_theta"]) == (LONG, THETA)
     other = recipe(**given | {"extend_rope_theta": 7.0}, save_steps=2)
     with pytest.raises(UserError, match="extend_rope_theta"):
-        pretrain(small_data, output_dir=run, config=other, resume="must")
+        pretrain(small_data, output_dir=run, recipe=other, resume="must")

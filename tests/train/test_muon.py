@@ -1,23 +1,22 @@
-"""Muon for the matrices of the blocks: its update, its state, its cost."""
+"""Muon for the matrices of the blocks: its update and its cost."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from running import recipe
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from batches import built
 from electrify.flop_counts import muon_flops, recipe_flops
 from electrify.model.encoder import kinds_of, matrices_of
-from electrify.recipe import Recipe, load, override
+from electrify.recipe import override
 from electrify.text.corpus import Corpus
 from electrify.train.optim import make_optimizer, parameter_groups
 from electrify.train.run import pretrain
-from small import SMALL, records, same_ending
+from small import SMALL, records
 
 LR, DECAY, BETAS, EPS = 0.01, 0.1, (0.9, 0.98), 1e-6
 
@@ -60,20 +59,6 @@ def test_queries_keys_and_values_apart_and_adamw_for_the_rest() -> None:
         assert torch.equal(named["bias"], bias)
 
 
-def test_a_refused_update_changes_nothing() -> None:
-    p = nn.Parameter(drawn(6, 4))
-    optimizer: Any = optimizer_of({"w": p}, {"w": 1})
-    for value, refused in ((1.0, 0.0), (math.nan, 1.0), (1.0, 0.0), (1.0, 1.0)):
-        before = p.detach().clone(), {k: v.clone() for k, v in optimizer.state[p].items()}
-        p.grad = value * drawn(6, 4, seed=3)
-        optimizer.found_inf = torch.tensor(refused)
-        optimizer.step()
-        assert torch.equal(p, before[0]) == bool(refused)
-        assert bool(p.isfinite().all())
-        for k, v in before[1].items():
-            assert torch.equal(optimizer.state[p][k], v) == bool(refused)
-
-
 @pytest.mark.parametrize(
     ("recipe", "of_a_block"),
     [
@@ -100,31 +85,6 @@ def test_only_the_matrices_of_the_blocks(recipe: str, of_a_block: dict[str, int]
     assert all(kinds[n] == "heads" for n in kinds if n.startswith("head."))
 
 
-def recipe(name: str, **fields: Any) -> Recipe:
-    given = {"optim": "muon", "max_steps": 12, "dropout": 0.1, "logging_steps": 1}
-    return override(load(name), SMALL | given | fields)
-
-
-def test_a_run_resumes_to_the_bit(small_data: Path, tmp_path: Path) -> None:
-    config = recipe("bert-modernbert-tiny", num_hidden_layers=2, weight_decay=0.1, save_steps=5)
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    pretrain(small_data, output_dir=whole, config=config)
-    pretrain(small_data, output_dir=broken, config=override(config, {"max_minutes": 1e-9}))
-    pretrain(small_data, output_dir=broken, config=config, resume="auto")
-    same_ending(whole, broken, step=12)
-    state = load_file(whole / "checkpoint-12" / "optimizer.safetensors")
-    tensors = load_file(whole / "checkpoint-12" / "model.safetensors")
-    slots: dict[str, set[str]] = {}
-    for key in state:
-        name, slot = key.rsplit(".", 1)
-        slots.setdefault(name, set()).add(slot)
-    of_muon = {n for n, its in slots.items() if its == {"momentum_buffer"}}
-    assert len(of_muon) >= 8
-    assert of_muon == {n for n in slots if ".blocks." in n and tensors[n].ndim == 2}
-    others = (its for n, its in slots.items() if n not in of_muon)
-    assert all(its == {"exp_avg", "exp_avg_sq", "step"} for its in others)
-
-
 def test_the_cost_by_hand_and_by_torchs_counter() -> None:
     """In each of 4 layers four matrices of 128 x 128 and two of 128 x 512. An iteration is two
     products of the matrix and one of [128, 128]."""
@@ -145,8 +105,8 @@ def test_the_cost_by_hand_and_by_torchs_counter() -> None:
 def test_it_is_counted_in_every_update(small_data: Path, tmp_path: Path) -> None:
     """In the log as in the plan, by the convention `hardware` alone, and not for a generator that
     is frozen."""
-    config = recipe("corrective-tiny", mlm_share=0.5)
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    config = recipe("corrective-tiny", mlm_share=0.5, optim="muon")
+    pretrain(small_data, output_dir=tmp_path / "run", recipe=config)
     size = Corpus(small_data, "train").manifest.vocab_size
 
     def cost(convention: Any = "hardware", **fields: Any) -> float:

@@ -1,18 +1,17 @@
 import math
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from running import recipe
 from torch import Tensor, nn
 
 from batches import built
-from electrify.recipe import Recipe, load, override
 from electrify.train.optim import ElectraAdam, clip, clip_groups, factor, parameter_groups
 from electrify.train.run import pretrain
-from small import SMALL, records, same_ending
+from small import records
 
 
 def test_three_steps_by_hand() -> None:
@@ -53,10 +52,6 @@ def test_every_parameter_in_one_group_and_no_decay_on_biases_and_norms(recipe: s
     assert [named[n] for g in groups for n in g["names"]] == [
         p for g in groups for p in g["params"]
     ]
-
-
-def recipe(**fields: Any) -> Recipe:
-    return override(load("electra-tiny"), SMALL | {"max_steps": 12} | fields)
 
 
 def with_gradient(*values: float) -> nn.Parameter:
@@ -102,32 +97,17 @@ def test_groups_of_the_generator_stand_apart() -> None:
     }
 
 
-def test_a_run_with_both_says_its_rates_and_resumes_to_the_bit(small_data, tmp_path):
-    config = recipe(
-        clip="apart",
-        generator_warmup_steps=6,
-        generator_weight_decay=0.2,
-        warmup_steps=3,
-        logging_steps=1,
-        lr_scheduler_type="constant",
-        save_steps=5,
-        dropout=0.1,
-    )
-    pretrain(small_data, output_dir=tmp_path / "whole", config=config)
-    rates = [
-        (r["learning_rate"], r["generator_learning_rate"])
-        for r in records(tmp_path / "whole", "train")
-    ]
-    peak = config.train.learning_rate
-    assert rates[3] == pytest.approx((peak, peak / 2))
-    assert rates[8] == pytest.approx((peak, peak))
-    first = override(config, {"max_minutes": 1e-9})
-    pretrain(small_data, output_dir=tmp_path / "broken", config=first)
-    pretrain(small_data, output_dir=tmp_path / "broken", config=config, resume="auto")
-    same_ending(tmp_path / "whole", tmp_path / "broken", step=12)
-    together = override(config, {"clip": "together"})
-    pretrain(small_data, output_dir=tmp_path / "other", config=together)
-    losses = [records(tmp_path / run, "train")[-1]["generator"] for run in ("whole", "other")]
+def test_a_run_with_both_says_its_rates(small_data, tmp_path):
+    own = {"generator_warmup_steps": 6, "warmup_steps": 3, "lr_scheduler_type": "constant"}
+    losses = []
+    for clip_by in ("apart", "together"):
+        config = recipe(clip=clip_by, generator_weight_decay=0.2, **own)
+        pretrain(small_data, output_dir=tmp_path / clip_by, recipe=config)
+        lines, peak = records(tmp_path / clip_by, "train"), config.train.learning_rate
+        rates = [(r["learning_rate"], r["generator_learning_rate"]) for r in lines]
+        assert rates[3] == pytest.approx((peak, peak / 2))
+        assert rates[8] == pytest.approx((peak, peak))
+        losses.append(lines[-1]["generator"])
     assert losses[0] != losses[1]
 
 
@@ -158,15 +138,12 @@ def test_table(kind: str, step: int) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", SCHEDULES)
-def test_without_warm_up_the_first_update_is_full(kind: str) -> None:
-    assert factor(kind, 0, warmup_steps=0, max_steps=100) == 1.0
-
-
 @given(st.sampled_from(SCHEDULES), st.integers(0, 2000), st.integers(0, 1000), st.integers(1, 1500))
 def test_always_between_0_and_1(kind: str, step: int, warmup: int, total: int) -> None:
-    """Also for a warm-up longer than the run, and beyond its end."""
+    """Also for a warm-up longer than the run, and beyond its end. Without one the first update is
+    full."""
     assert 0 <= factor(kind, step, warmup_steps=warmup, max_steps=total) <= 1
+    assert factor(kind, 0, warmup_steps=0, max_steps=total) == 1.0
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(0, 500), st.integers(1, 1000))

@@ -1,12 +1,12 @@
 """A run whose objective asks for one thing first and for another later."""
 
 import json
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import running
 import torch
 from safetensors.torch import load_file
 
@@ -17,14 +17,14 @@ from electrify.flop_counts import PeriodFlops, flops_before, flops_of_periods, r
 from electrify.recipe import Recipe, load, override
 from electrify.text.corpus import Corpus
 from electrify.train.run import pretrain
-from small import SMALL, records, same_ending, steps_of
+from small import records
 
-STEPS, SHARE = 20, 0.4
+STEPS = 20
 
 
 def recipe(**fields: Any) -> Recipe:
-    given = {"max_steps": STEPS, "mlm_share": SHARE, "logging_steps": 1, "eval_steps": 5}
-    return override(load("corrective-tiny"), SMALL | given | {"dropout": 0.1} | fields)
+    given = {"max_steps": STEPS, "mlm_share": 0.4, "eval_steps": 5, "dropout": 0.1}
+    return running.recipe("corrective-tiny", **given | fields)
 
 
 MOVING = {"mask_rate": 0.3, "mask_rate_end": 0.15}
@@ -73,7 +73,7 @@ def test_a_mask_rate_that_moves_is_counted_update_by_update(name, fields):
 def test_the_plan_and_the_log_count_alike(small_data, tmp_path, fields):
     """Also where the change falls between two updates, and where batches grow."""
     config = recipe(**fields)
-    pretrain(small_data, output_dir=tmp_path / "run", config=config)
+    pretrain(small_data, output_dir=tmp_path / "run", recipe=config)
     vocab_size = Corpus(small_data, "train").manifest.vocab_size
     planned = recipe_flops(config, vocab_size=vocab_size, convention="hardware")
     logged = records(tmp_path / "run", "train")[-1]["flops"]
@@ -101,7 +101,7 @@ def test_a_head_that_waits_is_left_as_it_is(small_data, tmp_path, optim, micro_r
         **CONTRAST,
         **fields,
     )
-    pretrain(small_data, output_dir=tmp_path, config=config)
+    pretrain(small_data, output_dir=tmp_path, recipe=config)
     facts = Corpus(small_data, "train").manifest
     made = build(config, Vocabulary(facts.vocab_size, facts.special_ids)).objective
     files = [tmp_path / f"checkpoint-{step}" / "model.safetensors" for step in range(1, 7)]
@@ -116,24 +116,9 @@ def test_a_head_that_waits_is_left_as_it_is(small_data, tmp_path, optim, micro_r
             assert torch.equal(at[before][n], at[after][n]) == rests, (n, after)
 
 
-@pytest.mark.parametrize(
-    ("stop", "fields"), [(6, {}), (8, {"optim": "adamw", "correction": "none"})]
-)
-def test_resumes_to_the_bit_on_either_side_of_the_change(small_data, tmp_path, stop, fields):
-    """Also where a head has no moments yet in the checkpoint."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    fields = fields | {"save_steps": stop, "weight_decay": 0.1}
-    pretrain(small_data, output_dir=whole, config=recipe(save_total_limit=None, **fields))
-    shutil.copytree(whole, broken)
-    for step in (s for s in steps_of(whole) if s > stop):
-        shutil.rmtree(broken / f"checkpoint-{step}")
-    pretrain(small_data, output_dir=broken, config=recipe(**fields), resume="auto")
-    same_ending(whole, broken, step=STEPS)
-
-
 def test_the_periods_are_logged_and_counted(small_data, tmp_path, exports):
     run = tmp_path / "run"
-    pretrain(small_data, output_dir=run, config=recipe(mlm_end_share=0.25))
+    pretrain(small_data, output_dir=run, recipe=recipe(mlm_end_share=0.25))
     train, valid = (records(run, kind) for kind in ("train", "valid"))
     for r in (*train, *valid):
         # A validation at the change sees what comes then.

@@ -65,21 +65,17 @@ def words(system: str, data: Path, run: Path, **fields: Any) -> list[str]:
 
 def in_two(folder: Path, jobs: list[list[str]], **variables: str) -> None:
     """The command lines, one after the other, in two processes."""
-    (folder / "jobs.json").write_text(
-        json.dumps([{"words": one, "variables": variables} for one in jobs]), encoding="utf-8"
-    )
-    done = Process(
-        [str(MANY), str(folder / "jobs.json")], folder / "stderr.txt", prefix=TORCHRUN
-    ).end(seconds=1700)
+    asked = [{"words": one, "variables": variables} for one in jobs]
+    (folder / "jobs.json").write_text(json.dumps(asked), encoding="utf-8")
+    given = [str(MANY), str(folder / "jobs.json")]
+    done = Process(given, folder / "stderr.txt", prefix=TORCHRUN).end(seconds=1700)
     assert done.status == 0, done.err
 
 
 def room(run: Path) -> list[dict[str, Any]]:
     """What many_runs.py wrote of it, by rank."""
-    return [
-        json.loads(run.with_name(f"{run.name}.room.{rank}").read_text(encoding="utf-8"))
-        for rank in (0, 1)
-    ]
+    files = [run.with_name(f"{run.name}.room.{rank}") for rank in (0, 1)]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def same_tensors(a: Path, b: Path, *, step: int) -> None:
@@ -90,19 +86,14 @@ def same_tensors(a: Path, b: Path, *, step: int) -> None:
     rounding alone, and Adam divides it by its own size.
     """
     for group in ("model", "optimizer"):
-        one, other = (
-            load_file(run / f"checkpoint-{step}" / f"{group}.safetensors") for run in (a, b)
-        )
+        files = [run / f"checkpoint-{step}" / f"{group}.safetensors" for run in (a, b)]
+        one, other = map(load_file, files)
         assert {n: t.shape for n, t in one.items()} == {n: t.shape for n, t in other.items()}
         for name, t in one.items():
+            found = other[name]
             if group == "model" and name.endswith(".qkv.bias"):
-                (t, _, value), (query, _, other_value) = t.chunk(3), other[name].chunk(3)
-                t, other[name] = torch.cat([t, value]), torch.cat([query, other_value])
-            assert torch.allclose(other[name], t, rtol=CLOSE, atol=CLOSE), (
-                group,
-                name,
-                (other[name] - t).abs().max(),
-            )
+                t, found = (torch.cat(x.chunk(3)[::2]) for x in (t, found))
+            torch.testing.assert_close(found, t, rtol=CLOSE, atol=CLOSE, msg=f"{group} {name}")
 
 
 def test_one_process_holds_the_whole(small_data: Path, tmp_path: Path) -> None:
@@ -130,16 +121,14 @@ def test_same_numbers(system: str, small_data: Path, sharded: Path, tmp_path: Pa
     same_numbers(tmp_path / "run", sharded / system)
     same_tensors(tmp_path / "run", sharded / system, step=50)
     for half in ("discriminator", "generator"):
-        mine, theirs = (
-            run / half / "model.safetensors" for run in (tmp_path / "run", sharded / system)
-        )
-        assert mine.is_file() == theirs.is_file()
-        if mine.is_file():
-            exported = (
+        files = [run / half / "model.safetensors" for run in (sharded / system, tmp_path / "run")]
+        assert files[0].is_file() == files[1].is_file()
+        if files[0].is_file():
+            theirs, mine = (  # see same_tensors
                 {n: t for n, t in load_file(file).items() if not n.endswith("key.bias")}
-                for file in (theirs, mine)
-            )  # see same_tensors
-            torch.testing.assert_close(*exported, rtol=CLOSE, atol=CLOSE)
+                for file in files
+            )
+            torch.testing.assert_close(theirs, mine, rtol=CLOSE, atol=CLOSE)
     for facts in room(sharded / system):
         assert facts["whole_blocks"] == 1
         assert facts["whole_between"] == []

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -26,12 +26,11 @@ SCRIPT = """
 """
 
 
-@contextmanager
-def running(speed: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), speed]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+@pytest.fixture
+def process(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), request.param]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -41,10 +40,10 @@ def running(speed: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_one_signal_asks_and_the_process_ends_in_its_own_time(number: signal.Signals) -> None:
-    with running("fast") as process:
-        process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+@pytest.mark.parametrize("process", ["fast"], indirect=True)
+def test_one_signal_asks_and_the_process_ends_in_its_own_time(process, number):
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (SAVED_EXIT, f"asked by {number.name}\n", "")
 
 
@@ -56,13 +55,12 @@ def test_one_signal_asks_and_the_process_ends_in_its_own_time(number: signal.Sig
         (signal.SIGUSR1, signal.SIGTERM),
     ],
 )
-def test_a_second_signal_ends_at_once(first: signal.Signals, second: signal.Signals) -> None:
-    with running("slow") as process:
-        process.send_signal(first)
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"asked by {first.name}\n"
-        process.send_signal(second)
-        _, err = process.communicate(timeout=20)
+@pytest.mark.parametrize("process", ["slow"], indirect=True)
+def test_a_second_signal_ends_at_once(process, first, second):
+    process.send_signal(first)
+    assert process.stdout.readline() == f"asked by {first.name}\n"
+    process.send_signal(second)
+    _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (-second, "")
 
 

@@ -88,22 +88,21 @@ def pretrain_and_measure(
     result = pretrain(
         asked.data,
         output_dir=run,
-        config=own,
+        recipe=own,
         milestones=frozenset(milestones),
         prefix=Path(prefix) if prefix else None,
     )
-    summary = result.summary
     # A signal in the last update or save is too late for the training, not for what follows.
-    if not summary.finished or summary.signalled:
+    if not result.finished or result.signalled:
         raise Unfinished("training was stopped and saved")
     last, first = last_values(run), last_values(run / GENERATOR_STAGE)
     outcome: dict[str, Any] = {
-        "steps": summary.step,
+        "steps": result.step,
         "flops": last.get("flops", 0.0),  # including those of the first stage
-        "tokens": summary.tokens + first.get("tokens", 0.0),
-        "seconds": summary.seconds + first.get("seconds", 0.0),
+        "tokens": result.tokens + first.get("tokens", 0.0),
+        "seconds": result.seconds + first.get("seconds", 0.0),
         "parameters": read_json(run / FACTS)["parameters"],
-        "validation": summary.validation,
+        "validation": result.validation,
         "scores": {},
         "failed": {},
     }

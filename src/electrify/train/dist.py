@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import Unfinished, UserError
 from ..model.encoder import encoders_of
+from ..progress import say
 from ..recipe import Train
 from .rendezvous import store_of_this_attempt
 
@@ -42,6 +43,31 @@ class World:
     @property
     def is_main(self) -> bool:
         return self.rank == 0
+
+    def say(self, text: str) -> None:
+        """Shows a line once, not by every process."""
+        if self.is_main:
+            say(text)
+
+
+@contextmanager
+def joined(device: torch.device, *, timeout_s: float) -> Iterator[World]:
+    """Joins the process group as `start` does, and leaves it at the end. Raises Unfinished if
+    another process of the run is lost meanwhile."""
+    try:
+        yield start(device, timeout_s=timeout_s)
+    except RuntimeError as e:  # gloo's errors have no type of their own
+        if _size() == 1 or not (
+            isinstance(e, td.DistError)
+            or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
+        ):
+            raise
+        raise Unfinished(
+            f"another process of the run ended or did not answer ({_first_line(e)}); the same "
+            "command continues from the newest checkpoint"
+        ) from e
+    finally:
+        stop()
 
 
 def start(device: torch.device, *, timeout_s: float) -> World:
@@ -88,23 +114,6 @@ def _own_gpu(device: torch.device, local_rank: int) -> torch.device:
         )
     torch.cuda.set_device(device)
     return device
-
-
-@contextmanager
-def companions() -> Iterator[None]:
-    """Raises Unfinished if another process of the run is lost during the work inside."""
-    try:
-        yield
-    except RuntimeError as e:  # gloo's errors have no type of their own
-        if _size() == 1 or not (
-            isinstance(e, td.DistError)
-            or any(word in str(e) for word in ("gloo", "peer", "Timed out", "timed out"))
-        ):
-            raise
-        raise Unfinished(
-            f"another process of the run ended or did not answer ({_first_line(e)}); the same "
-            "command continues from the newest checkpoint"
-        ) from e
 
 
 def _first_line(e: Exception) -> str:

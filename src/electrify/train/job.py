@@ -1,16 +1,13 @@
-"""A run that is to be done: recipe, corpus, folder and processes fitted to each other, and what
-makes it the same run when it goes on."""
+"""Recipe, corpus, folder and processes of a run fitted to each other, and what makes it the same
+run when it goes on."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from ..build import Built
 from ..data.loader import Loader, Rows
@@ -24,10 +21,8 @@ from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
 from .machine import Threads, choose
-from .meter import machine_peak
 from .monitor import unigram_entropy
 from .start import (
-    Starts,
     content_of,
     discriminator_names,
     is_same,
@@ -36,7 +31,7 @@ from .start import (
     starts_of,
     with_shapes,
 )
-from .state import RunContext, TrainingData
+from .state import Job, TrainingData
 
 # Fields that may differ when a run continues: where and how often things are done, and what becomes
 # of an update that is refused. The numbers of a run in which none is are the same with any of them,
@@ -51,37 +46,17 @@ ORDERED = ("seq_length_schedule", "batch_size_schedule")
 
 
 @dataclass(frozen=True)
-class Job:
-    """A run that is to be done."""
-
-    data: Path
-    """A prepared corpus."""
-    folder: Path
-    config: Recipe
-    """With its global batch decided."""
-    micro_rows: int
-    """Rows of one forward pass of one process."""
-    world: dist.World
-    starts: Starts
-    """The folder or Hub id from which each network starts."""
-    earlier: dict[str, Any] | None = None
-    """run.json of a run that goes on in the folder; None if it begins."""
-    deadline: float | None = None
-    """The time, on the clock of time.monotonic(), after which the run saves and stops."""
-    milestones: frozenset[int] = frozenset()
-    """Updates whose checkpoints are kept, so that shorter runs can start from them."""
-    prefix: Path | None = None
-    """The checkpoint of a longer run from which a new run starts."""
-
-
-@dataclass(frozen=True)
 class Setup:
     """A job with its corpus open."""
 
     job: Job
     """With the numbers of the folders that it starts from."""
-    loader: Loader
+    data: TrainingData
     generator: Shape | None
+
+    @property
+    def corpus(self) -> Corpus:
+        return self.data.loader.corpus
 
 
 # ------------------------------------------------------------------ fitting
@@ -91,25 +66,36 @@ def set_up(job: Job) -> Setup:
     """Opens the corpus and fits the recipe to it, to the run that is there, and to the folders that
     it starts from. Raises UserError; writes nothing."""
     with dist.together():
-        corpus = Corpus(job.data, "train")
+        corpus, valid = (Corpus(job.data, split) for split in ("train", "valid"))
         saved = job.earlier["shapes"] if job.earlier else {}
         vocab_size = corpus.manifest.vocab_size
-        config, generator = with_shapes(job.config, saved, vocab_size=vocab_size)
+        recipe, generator = with_shapes(job.recipe, saved, vocab_size=vocab_size)
         if job.earlier:
-            must_be_the_same(job.folder, job.earlier, config, corpus)
+            must_be_the_same(job.folder, job.earlier, recipe, corpus)
         else:
-            for start in starts_of(config).values():
+            for start in starts_of(recipe).values():
                 must_know_the_words(start, corpus.folder / TOKENIZER)
-        segments, seed = config.data.num_segments, config.train.seed
-        loader = Loader(corpus, phases=phases_of(config), num_segments=segments, seed=seed)
-    return Setup(replace(job, config=config), loader, generator)
+        d, phases, seed = recipe.data, phases_of(recipe), recipe.train.seed
+        loader = Loader(corpus, phases=phases, num_segments=d.num_segments, seed=seed)
+        rows = {"max_seq_length": d.max_seq_length, "num_segments": d.num_segments}
+        held_out = Rows(valid, **rows) if valid.num_tokens else None
+        entropy = unigram_entropy(corpus, recipe.corruption)
+        data = TrainingData(loader, held_out, entropy, compared_rows(recipe))
+        before = first_stage_flops(recipe, vocab_size=vocab_size, convention="hardware")
+    return Setup(replace(job, recipe=recipe, flops_before=before), data, generator)
 
 
-def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
+def compared_rows(recipe: Recipe) -> int:
+    """Number of consecutive rows that a loss compares with each other."""
+    o = recipe.objective
+    return o.row.group_rows(o) if o.row.group_rows else 1
+
+
+def split_batch(recipe: Recipe, processes: int) -> tuple[Recipe, int]:
     """The recipe with its global batch decided, and the rows of one forward pass. Raises UserError
     if the batch cannot be split evenly, or if a split would separate rows that a loss compares."""
-    config = with_batch(config, processes=processes)
-    t, o = config.train, config.objective
+    recipe = with_batch(recipe, processes=processes)
+    t, o = recipe.train, recipe.objective
     share, left = divmod(t.train_batch_size, processes)
     micro = t.per_device_train_batch_size or share // (t.gradient_accumulation_steps or 1)
     passes = t.gradient_accumulation_steps or share // max(1, micro)
@@ -125,7 +111,7 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
             "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
             "--gradient-accumulation-steps that divide",
         )
-    group = o.row.group_rows(o) if o.row.group_rows else 1
+    group = compared_rows(recipe)
     cuts = [*(min(micro, rows // processes) for rows in batches), t.eval_rows]
     need(
         not any(rows % group for rows in cuts),
@@ -134,20 +120,20 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
         "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
         f"--eval-rows that are multiples of {group}",
     )
-    return config, micro
+    return recipe, micro
 
 
-def threads_of(setup: Setup, before: int | None) -> Threads:
+def threads_of(job: Job, before: int | None) -> Threads:
     """The threads with which this run computes, as many as before where it goes on."""
-    job, config = setup.job, setup.job.config
+    recipe = job.recipe
     if before is None and (stage := facts_of(job.folder / GENERATOR_STAGE)):
         before = stage["threads"]["number"]
     return choose(
-        config.train.threads,
+        recipe.train.threads,
         device=job.world.device,
-        width=config.model.hidden_size,
-        tokens=job.micro_rows * config.data.max_seq_length,
-        bf16=bool(config.train.bf16),
+        width=recipe.model.hidden_size,
+        tokens=job.micro_rows * recipe.data.max_seq_length,
+        bf16=bool(recipe.train.bf16),
         earlier=before,
         processes=job.world.size,
     )
@@ -156,43 +142,17 @@ def threads_of(setup: Setup, before: int | None) -> Threads:
 def assembled(setup: Setup, *, fresh: bool) -> tuple[Run, Built]:
     """The networks and the run that trains them. fresh: whether it begins at its starting
     weights."""
-    job, config, corpus = setup.job, setup.job.config, setup.loader.corpus
-    world = job.world
+    job, data = setup.job, setup.data
     with dist.together():
         built = starting_point(
-            config, setup.generator, corpus, job.starts, fresh=fresh, main=world.is_main
+            job.recipe,
+            setup.generator,
+            setup.corpus,
+            job.starts,
+            fresh=fresh,
+            main=job.world.is_main,
         )
-    dtype = torch.bfloat16 if config.train.bf16 else torch.float32
-    words = corpus.manifest.vocab_size
-    context = RunContext(
-        world,
-        job.folder,
-        conditions={
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "world_size": world.size,
-            "device": world.device.type,
-        },
-        deadline=job.deadline,
-        peak=machine_peak(world.device, dtype) if world.is_main else math.inf,
-        flops_before=first_stage_flops(config, vocab_size=words, convention="hardware"),
-        milestones=job.milestones,
-    )
-    data, names = data_of(setup), discriminator_names(built)
-    return Run(built.objective, config, data, context, discriminator=names), built
-
-
-def data_of(setup: Setup) -> TrainingData:
-    """The rows for training and for validation."""
-    config, loader = setup.job.config, setup.loader
-    d, o = config.data, config.objective
-    held_out = Corpus(loader.corpus.folder, "valid")
-    valid = None
-    if held_out.num_tokens:
-        valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    group = o.row.group_rows(o) if o.row.group_rows else 1
-    entropy = unigram_entropy(loader.corpus, config.corruption)
-    return TrainingData(loader, valid, setup.job.micro_rows, entropy, group)
+    return Run(built.objective, job, data, discriminator=discriminator_names(built)), built
 
 
 # ------------------------------------------------------------------ the same run
@@ -204,36 +164,36 @@ def facts_of(folder: Path) -> dict[str, Any] | None:
     return read_json(folder / FACTS) if checkpoint.steps(folder) else None
 
 
-def decisive(config: Recipe) -> dict[str, Any]:
+def decisive(recipe: Recipe) -> dict[str, Any]:
     """Every field that decides the numbers of a run, as JSON has it. For the folders that a run
     starts from, it says only whether there are any."""
-    values = {n: v for n, v in values_of(config).items() if n not in FREE | SPLIT}
+    values = {n: v for n, v in values_of(recipe).items() if n not in FREE | SPLIT}
     # As pairs, because JSON does not keep the order of several.
     pairs = {n: list(values[n].items()) for n in ORDERED if len(values[n]) > 1}
     return json.loads(json.dumps(values | pairs | {n: bool(values[n]) for n in STARTS}))
 
 
-def identity_of(config: Recipe, corpus: Corpus) -> dict[str, Any]:
+def identity_of(recipe: Recipe, corpus: Corpus) -> dict[str, Any]:
     """What makes a run the same run."""
     return {
-        "recipe": decisive(config),
-        "starts": {name: content_of(start) for name, start in starts_of(config).items()},
+        "recipe": decisive(recipe),
+        "starts": {name: content_of(start) for name, start in starts_of(recipe).items()},
         "data": corpus.manifest.fingerprint,
         "tokenizer_sha256": corpus.manifest.tokenizer_sha256,
     }
 
 
 def must_be_the_same(
-    folder: Path, facts: Mapping[str, Any], config: Recipe, corpus: Corpus
+    folder: Path, facts: Mapping[str, Any], recipe: Recipe, corpus: Corpus
 ) -> None:
     """Raises UserError, naming what differs, if the run in the folder has another recipe or other
     data."""
-    theirs, ours = facts["recipe"], decisive(config)
+    theirs, ours = facts["recipe"], decisive(recipe)
     differ = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
     # The objective first, and last what only one of the two has.
     differ.sort(key=lambda n: (n != "objective", n not in ours or n not in theirs))
     odd = [f"{n} {theirs.get(n)} there, {ours.get(n)} here" for n in differ]
-    for name, start in starts_of(config).items():
+    for name, start in starts_of(recipe).items():
         if not is_same(start, facts["starts"].get(name, start)):
             odd.append(f"--init-{name} {start} is not the one that it started from")
     m = corpus.manifest

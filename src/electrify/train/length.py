@@ -14,13 +14,13 @@ import torch
 from ..data.loader import prefetch
 from ..data.phases import phases_of
 from ..errors import UserError
-from ..progress import say
 from ..recipe import Recipe, override
 from ..rules import periods
 from . import dist
-from .job import Job, assembled, set_up, split_batch, threads_of
-from .machine import computing_with, pick_device, with_compiler, with_precision
+from .job import assembled, set_up, split_batch, threads_of
+from .machine import computing_with, pick_device, with_machine
 from .start import starts_of
+from .state import Job
 
 LENGTHS = ("max_steps", "warmup_steps", "generator_warmup_steps")
 # Updates that are not counted: the first ones compile, and fill memory.
@@ -45,53 +45,50 @@ def in_time(job: Job, minutes: float) -> Recipe:
     """
     if job.earlier:
         length = {name: job.earlier["recipe"][name] for name in LENGTHS}
-        if job.world.is_main:
-            say(f"a run that has begun keeps its {length['max_steps']:,} updates")
-        return override(job.config, length)
+        job.world.say(f"a run that has begun keeps its {length['max_steps']:,} updates")
+        return override(job.recipe, length)
     limit_s = min(LONGEST_S, SHARE * 60 * minutes)
-    if job.world.is_main:
-        say(f"measuring how many updates fit into {minutes:g} minutes, for about {limit_s:.0f} s")
+    what = f"how many updates fit into {minutes:g} minutes"
+    job.world.say(f"measuring {what}, for about {limit_s:.0f} s")
     began = time.monotonic()
     per_slot, eval_rows = measured(job, limit_s=limit_s)
     spent = torch.tensor([time.monotonic() - began, per_slot], dtype=torch.float64)
     dist.sum_across([spent])
     took, per_slot = (spent / job.world.size).tolist()
     left = MARGIN * (60 * minutes - took)
-    config = of_time(job.config, left, per_slot=per_slot, eval_rows=eval_rows)
-    if config is None:
+    recipe = of_time(job.recipe, left, per_slot=per_slot, eval_rows=eval_rows)
+    if recipe is None:
         raise UserError(
             f"train_minutes {minutes:g}: not even {FEWEST} updates fit into it on this machine",
             "give more minutes, or a smaller recipe",
         )
-    for sentence in periods(config):
+    for sentence in periods(recipe):
         raise UserError(f"train_minutes {minutes:g}: {sentence}. Give more minutes")
-    if job.world.is_main:
-        t = config.train
-        text = f"{minutes:g} minutes hold {t.max_steps:,} updates, the first "
-        say(f"{text}{t.warmup_steps:,} of them warm-up")
-    return config
+    text = f"{minutes:g} minutes hold {recipe.train.max_steps:,} updates, the first "
+    job.world.say(f"{text}{recipe.train.warmup_steps:,} of them warm-up")
+    return recipe
 
 
-def with_shorter_warmup(config: Recipe, given: Collection[str], world: dist.World) -> Recipe:
+def with_shorter_warmup(recipe: Recipe, given: Collection[str], world: dist.World) -> Recipe:
     """The recipe with a warm-up of a tenth of the run where its own is as long as the run, and the
     user set only the length of the run."""
-    t, shorter = config.train, {}
+    t, shorter = recipe.train, {}
     for name in LENGTHS[1:]:
         if "max_steps" in given and name not in given and (getattr(t, name) or 0) >= t.max_steps:
             shorter[name] = int(WARMUP * t.max_steps)
-            if world.is_main:
-                say(f"{name} is {shorter[name]:,}, a tenth of the run, not {getattr(t, name):,}")
-    return override(config, shorter)
+            text = f"{name} is {shorter[name]:,}, a tenth of the run, not {getattr(t, name):,}"
+            world.say(text)
+    return override(recipe, shorter)
 
 
-def of_time(config: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
+def of_time(recipe: Recipe, seconds: float, *, per_slot: float, eval_rows: int) -> Recipe | None:
     """The recipe with the most updates whose slots, validations included, take `seconds`; None if
     these are fewer than five. per_slot, eval_rows: see `measured`."""
 
     def length(steps: int) -> Recipe:
-        given = {name: getattr(config.train, name) for name in LENGTHS[1:]}
+        given = {name: getattr(recipe.train, name) for name in LENGTHS[1:]}
         warmups = {k: min(v, int(WARMUP * steps)) for k, v in given.items() if v is not None}
-        return override(config, {"max_steps": steps} | warmups)
+        return override(recipe, {"max_steps": steps} | warmups)
 
     def cost(steps: int) -> float:
         found = length(steps)
@@ -110,12 +107,12 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
     batch, padding included, on average over the whole run, and the rows of one validation (the
     corpus may have fewer than the recipe asks for). If later parts of the run cost more than its
     beginning (longer rows, a head that joins later), their FLOPs say by how much."""
-    longest = max(job.config.train.max_steps, MOST)
-    setup = set_up(replace(job, config=override(job.config, {"max_steps": longest})))
-    with computing_with(threads_of(setup, None)):
+    longest = max(job.recipe.train.max_steps, MOST)
+    setup = set_up(replace(job, recipe=override(job.recipe, {"max_steps": longest})))
+    with computing_with(threads_of(setup.job, None)):
         run, _ = assembled(setup, fresh=True)
         first = FIRST + (run.graphs is not None)  # the next one is captured
-        compiles = bool(job.config.train.torch_compile)
+        compiles = bool(job.recipe.train.torch_compile)
         began = start = time.monotonic()
         for batch in prefetch(run.batch, range(MOST)):
             run.update(batch)
@@ -133,18 +130,14 @@ def measured(job: Job, *, limit_s: float) -> tuple[float, int]:
         per_flop = (time.monotonic() - start) / (run.flops(run.step) - run.flops(first))
         run.give_back()
     whole = run.flops(longest) - run.flops(0)
-    eval_rows, _ = run.data.validated(run.settings.eval_rows, processes=job.world.size)
-    return per_flop * whole / setup.loader.phases.slots(longest), eval_rows
+    per_slot = per_flop * whole / setup.data.loader.phases.slots(longest)
+    return per_slot, setup.data.validated(run.settings.eval_rows)
 
 
-def probe(data: Path, folder: Path, config: Recipe, *, limit_s: float) -> tuple[float, int]:
+def probe(data: Path, folder: Path, recipe: Recipe, *, limit_s: float) -> tuple[float, int]:
     """`measured`, as a job of its own, which leaves nothing behind."""
-    world = dist.start(pick_device(config.train.device), timeout_s=config.train.ddp_timeout)
-    try:
-        config = with_precision(config, world, begun=None)
-        config = with_compiler(config, world, begun=None)
-        config, micro_rows = split_batch(config, world.size)
-        job = Job(data, folder, config, micro_rows, world, starts_of(config))
+    t = recipe.train
+    with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
+        recipe, micro_rows = split_batch(with_machine(recipe, world, {}), world.size)
+        job = Job(recipe, folder, world, micro_rows, data, starts_of(recipe))
         return measured(job, limit_s=limit_s)
-    finally:
-        dist.stop()

@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,9 +20,8 @@ import torch
 from torch import Tensor
 
 from ..files import write
-from ..objectives.metrics import summarise
 from ..progress import say
-from ..terms import Term, Terms
+from ..terms import Terms
 from . import BOARD, METRICS
 from .dist import sum_across
 
@@ -59,16 +57,20 @@ class MetricsLog:
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record with "kind" and "step". Numbers that are not finite become the strings
-        "nan", "inf", "-inf"; 0-dim tensors become numbers."""
+        "nan", "inf", "-inf"."""
         if self._file is None:
             return
-        plain = _plain(record)
-        line = json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n"
+        finite = {
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        line = json.dumps(finite, ensure_ascii=False, allow_nan=False) + "\n"
         self._file.write(line.encode())
         self._file.flush()
         if self._board is not None and record["kind"] != "event":
-            for name, number in _numbers(plain, f"{record['kind']}/"):
-                self._board.add_scalar(name, number, record["step"])
+            for name, value in finite.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
             self._board.flush()
 
     def warn(self, step: int, topic: str, warning: str, **more: Any) -> None:
@@ -135,28 +137,6 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [record for _, record in _lines(path)]
 
 
-def _plain(value: Any) -> Any:
-    """`value` as strict JSON."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return _plain(value.item())  # a number of torch or numpy
-
-
-def _numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """What TensorBoard can plot: the numbers, with nested names joined by a slash."""
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}{name}/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step":
-            yield prefix + name, value
-
-
 # ------------------------------------------------------------------ sums between two lines
 
 
@@ -174,57 +154,30 @@ def arranged(names: Sequence[str], numbers_N2: Tensor, wanted: Sequence[str]) ->
 
 
 class MetricSums:
-    """Terms added up since the last log line, on the device, in float64. A checkpoint holds them
-    exactly, so the log of a resumed run equals that of an uninterrupted one."""
+    """Sums and counts of the terms since the last log line, on the device, in float64. A checkpoint
+    holds them exactly, so the log of a resumed run equals that of an uninterrupted one."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.names: list[str] = []
         self.numbers_N2 = torch.zeros(0, 2, dtype=torch.float64, device=device)
-        self.histograms: Terms = {}
 
-    def add(self, terms: Terms) -> None:
-        scalars = {name: term for name, term in terms.items() if term.kind == "mean"}
-        if scalars:
-            self.add_numbers(list(scalars), numbers_of(scalars))
-        for name in terms.keys() - scalars.keys():
-            term, had = terms[name], self.histograms.get(name)
-            total, count = term.sum.detach().double(), term.count.double()
-            if had:
-                total, count = had.sum + total, had.count + count
-            self.histograms[name] = Term(total, count, term.kind)
-
-    def add_numbers(self, names: list[str], numbers_N2: Tensor) -> None:
-        """Adds scalar terms as `numbers_of` gives them: one operation, if the names are those that
-        are there, in their order."""
+    def add(self, names: list[str], numbers_N2: Tensor) -> None:
+        """Adds terms as `numbers_of` gives them: one operation, if the names are those that are
+        there, in their order."""
         if names != self.names:
-            every = sorted({*names, *self.names})
+            every = [*names, *(name for name in self.names if name not in names)]
+            self.numbers_N2 = arranged(self.names, self.numbers_N2, every)
             numbers_N2 = arranged(names, numbers_N2, every)
-            if self.names:
-                self.numbers_N2 = arranged(self.names, self.numbers_N2, every)
-            else:
-                self.numbers_N2 = torch.zeros_like(numbers_N2)
             self.names = every
         self.numbers_N2 += numbers_N2
 
-    def across(self) -> Terms:
-        """The sums over all ranks (a copy)."""
-        numbers_N2 = self.numbers_N2.clone()
-        copies = {
-            name: replace(term, sum=term.sum.clone(), count=term.count.clone())
-            for name, term in self.histograms.items()
-        }
-        sum_across([numbers_N2, *(t for term in copies.values() for t in (term.sum, term.count))])
-        scalars = zip(self.names, numbers_N2.cpu(), strict=True)
-        copies |= {name: Term(total, count) for name, (total, count) in scalars}
-        return dict(sorted(copies.items()))
-
-    def means(self) -> dict[str, float]:
-        return summarise(self.across())
-
     def save(self) -> dict[str, list[float]]:
-        """JSON that `load` reads back to the bit (scalars only)."""
-        return {name: [float(term.sum), float(term.count)] for name, term in self.across().items()}
+        """The sum and the count of each term over all ranks, as JSON that `load` reads back to the
+        bit."""
+        numbers_N2 = self.numbers_N2.clone()
+        sum_across([numbers_N2])
+        return dict(sorted(zip(self.names, numbers_N2.tolist(), strict=True)))
 
     def load(self, saved: dict[str, list[float]], *, rank: int) -> None:
         """Loads global sums: rank 0 takes them, and the other ranks get zeros under the same names,
@@ -232,3 +185,6 @@ class MetricSums:
         self.names = list(saved)
         numbers_N2 = torch.tensor(list(saved.values()), dtype=torch.float64).view(-1, 2)
         self.numbers_N2 = (numbers_N2 if rank == 0 else 0 * numbers_N2).to(self.device)
+
+    def means(self) -> dict[str, float]:
+        return {name: total / count for name, (total, count) in self.save().items() if count > 0}

@@ -8,33 +8,34 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..corruption.choosing import Plan, enough
-from ..data.loader import Rows, prefetch
+from ..data.loader import prefetch
 from ..draws import draws_for, hashed
 from ..errors import UserError
 from ..flop_counts import flops_before, flops_of_periods
 from ..model.encoder import Encoder, encoders_of, for_rows
+from ..objectives.metrics import summarise
 from ..objectives.objective import Objective, Step
-from ..progress import Progress, say
-from ..recipe import Recipe, Train
-from ..terms import Term, weighted
+from ..progress import Progress
+from ..terms import Term, Terms, weighted
 from ..tokens import Tokens
 from . import checkpoint
-from .dist import World, any_across, at_home, averaging, is_sharded, place, sum_across, together
+from .dist import any_across, at_home, averaging, is_sharded, place, sum_across, together
 from .graphs import Batch, Done, Graphs, on_device
 from .guard import BEGIN_ANEW, Verdict
-from .log import MetricsLog, MetricSums, arranged, numbers_of
-from .meter import shown_rate
-from .monitor import monitor_of
+from .log import MetricsLog, MetricSums, numbers_of
+from .meter import machine_peak, shown_rate
+from .monitor import Monitor
 from .optim import beta2_of, clip, clip_groups, scheduled
 from .signals import Stop
-from .state import RunContext, RunState, TrainingData
+from .state import Job, RunState, TrainingData
 
 # "valid": validation masks do not depend on the run's seed, so that runs are compared on the same
 # task.
@@ -42,9 +43,10 @@ VALIDATION_SEED = 0x76616C6964
 
 
 @dataclass(frozen=True)
-class Summary:
+class Result:
     """How a run ended."""
 
+    run: Path
     step: int
     finished: bool
     """False if a signal or max_minutes stopped the run; it then continues from the newest
@@ -56,6 +58,8 @@ class Summary:
     signalled: bool = False
     """Whether a signal came, to whichever process. In the last update, validation or save it is
     too late for the run, not for what would follow."""
+    exported: dict[str, Path] = field(default_factory=dict)
+    """The Hugging Face folder of each network; empty if the run was stopped before its end."""
 
 
 class Forward(nn.Module):
@@ -77,13 +81,12 @@ class Forward(nn.Module):
         return loss, list(terms), numbers_of(terms)
 
 
-def wrapped(
-    objective: Objective, weights: dict[str, float], settings: Train, world: World, *, graphs: bool
-) -> Any:
+def wrapped(objective: Objective, job: Job, *, graphs: bool) -> Any:
     """The forward pass as the loop calls it: compiled if the recipe says so, and with gradients
     averaged over the ranks if each rank holds the whole model. graphs: whether the compiler makes
     CUDA graphs of it and of its backward pass."""
-    module: Any = Forward(objective, weights)
+    settings, world = job.recipe.train, job.world
+    module: Any = Forward(objective, job.recipe.objective.term_weights)
     if settings.torch_compile:
         on_gpu = world.device.type == "cuda"
         options = compiler_options(graphs=graphs) if on_gpu else None
@@ -106,50 +109,38 @@ def compiler_options(*, graphs: bool) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name in known}
 
 
-def capturable(settings: Train, data: TrainingData, world: World) -> bool:
+def capturable(job: Job, data: TrainingData) -> bool:
     """Whether an update does the same on the device each time that its batch has the same shape:
     one process, one micro-batch, and an optimiser that takes its learning rate as a tensor."""
-    one = max(phase.batch_rows for phase in data.loader.phases.all) <= data.micro_rows
-    return one and world.size == 1 and settings.optim != "muon"
+    one = max(phase.batch_rows for phase in data.loader.phases.all) <= job.micro_rows
+    return one and job.world.size == 1 and job.recipe.train.optim != "muon"
 
 
 class Run:
     """One pre-training run."""
 
     def __init__(
-        self,
-        objective: Objective,
-        recipe: Recipe,
-        data: TrainingData,
-        context: RunContext,
-        *,
-        discriminator: set[str],
+        self, objective: Objective, job: Job, data: TrainingData, *, discriminator: set[str]
     ) -> None:
         """discriminator: names of the parameters of the discriminator; all other parameters use
         generator_learning_rate."""
-        settings, weights = recipe.train, recipe.objective.term_weights
-        self.settings = settings
-        self.data = data
-        self.context = context
-        self.world = context.world
-        self.weights = weights
-        on_gpu = context.world.device.type == "cuda"
+        self.job, self.data, self.world = job, data, job.world
+        self.settings = settings = job.recipe.train
+        self.weights = job.recipe.objective.term_weights
+        on_gpu = self.world.device.type == "cuda"
         # Whether lists are padded to one of a few lengths, so that compiled graphs fit every batch.
         self.fixed = settings.torch_compile or on_gpu
-        self.objective = place(objective, settings, context.world)
+        self.objective = place(objective, settings, self.world)
         self.objective.train()
         self.encoders = encoders_of(self.objective)
         self.row_length: int | None = None  # of the last update
         # Whole updates become CUDA graphs; where they cannot, the compiler makes graphs of the
         # forward and of the backward pass.
-        whole = (
-            on_gpu and bool(settings.torch_compile) and capturable(settings, data, context.world)
-        )
-        self.graphs = Graphs(self.compute, context.world.device) if whole else None
-        self.compiler_graphs = on_gpu and bool(settings.torch_compile) and not whole
-        self.module = wrapped(
-            self.objective, weights, settings, context.world, graphs=self.compiler_graphs
-        )
+        graphs = on_gpu and bool(settings.torch_compile)
+        whole = graphs and capturable(job, data)
+        self.graphs = Graphs(self.compute, self.world.device) if whole else None
+        self.compiler_graphs = graphs and not whole
+        self.module = wrapped(self.objective, job, graphs=self.compiler_graphs)
         # The matrix products of the model, padding included, whatever the machine actually does
         # (see flop_counts.py).
         self.periods = flops_of_periods(
@@ -157,16 +148,12 @@ class Run:
             data.loader.phases,
             max_steps=settings.max_steps,
             convention="hardware",
-            rows=data.micro_rows,
+            rows=job.micro_rows,
             optim=settings.optim,
         )
+        monitor = Monitor(job.recipe, data.unigram_entropy)
         self.state = RunState(
-            self.objective,
-            settings,
-            context,
-            discriminator=discriminator,
-            monitor=monitor_of(recipe, data.unigram_entropy),
-            flops=self.flops,
+            self.objective, job, discriminator=discriminator, monitor=monitor, flops=self.flops
         )
         self.clipped = clip_groups(self.state.named, discriminator, apart=settings.clip == "apart")
         if self.graphs:
@@ -189,7 +176,7 @@ class Run:
         phase = loader.phases.at(at)
         share = phase.batch_rows // self.world.size
         first = self.world.rank * share
-        rows = min(self.data.micro_rows, share)
+        rows = min(self.job.micro_rows, share)
         progress = step / self.settings.max_steps
         parts: Batch = []
         for start in range(first, first + share, rows):
@@ -238,7 +225,7 @@ class Run:
         if done is None:
             done = self.compute(on_device(batch, self.world.device))
         self.state.guard.remember(self.step + 1, done.verdict)
-        self.state.sums.add_numbers(done.names, done.numbers_N2)
+        self.state.sums.add(done.names, done.numbers_N2)
         self.state.step += 1
 
     def compute(self, parts: Batch) -> Done:
@@ -249,16 +236,14 @@ class Run:
         refused, verdict = self.state.guard.judge(total, norm)
         # Every rank has the same norm, so each adds an equal share of it.
         share_2 = torch.stack([norm, torch.ones_like(norm)]) / self.world.size
-        every = sorted([*names, "grad_norm"])
         numbers_N2 = torch.cat([numbers_N2, share_2.double()[None]])
-        numbers_N2 = arranged([*names, "grad_norm"], numbers_N2, every)
         # Those of a refused update may be NaN or infinite.
         numbers_N2 = numbers_N2.masked_fill(refused > 0, 0.0)
         # Where it is 1, torch's fused optimisers change nothing, and neither does Muon (optim.py).
         self.state.optimizer.found_inf = refused  # type: ignore[attr-defined]
         self.state.optimizer.step()
         self.state.optimizer.zero_grad(set_to_none=True)
-        return Done(every, numbers_N2, verdict)
+        return Done([*names, "grad_norm"], numbers_N2, verdict)
 
     def accumulate(self, parts: Batch) -> tuple[list[str], Tensor, Tensor]:
         """Runs the forward and backward passes of an update. Returns the names, sums and counts of
@@ -311,7 +296,7 @@ class Run:
     def flops(self, step: int) -> float:
         """The FLOPs of the run before `step`, including those of an earlier stage."""
         own = flops_before(self.data.loader.phases, step, self.periods)
-        return self.context.flops_before + own
+        return self.job.flops_before + own
 
     # ------------------------------------------------------------------ bad updates
 
@@ -347,7 +332,7 @@ class Run:
     def go_back(self, *, behind: Verdict) -> None:
         """Returns to the newest checkpoint, and continues with the batches after that of `behind`.
         The number of refused updates and the time spent still count."""
-        folder, state, meter = self.context.folder, self.state, self.state.meter
+        folder, state = self.job.folder, self.state
         # Ranks may see the folder of a shared file system at different times, so the first one
         # decides.
         with together():
@@ -361,17 +346,16 @@ class Run:
                 f"{behind.text} and there is no checkpoint yet to go back to, so the run stopped; "
                 f"the same command with --{flag} skip leaves such updates out, or {BEGIN_ANEW}"
             )
-        left_out = self.batch_number(behind.step) - step
-        kept = state.guard.refused.copy(), meter.seconds_before, left_out
-        state.sums = MetricSums(self.world.device)
         with together():
             path = checkpoint.folder_of(folder, step)
             tensors, facts = found[1:] if found else checkpoint.load(path)
-        state.load(tensors, facts, rank=self.world.rank)
-        state.guard.refused, meter.seconds_before, state.left_out = kept
+        facts["left_out"] = self.batch_number(behind.step) - step
+        facts["seconds"] = state.meter.seconds_before
+        facts["guard"]["refused"] = state.guard.refused
+        state.load(tensors, facts)
         if self.graphs:
             self.graphs.forget()  # the optimiser's state lies elsewhere now
-        meter.went_back(step=step, tokens=state.tokens_seen())
+        state.meter.went_back(step=step, tokens=state.tokens_seen())
 
     # ------------------------------------------------------------------ the log
 
@@ -400,24 +384,49 @@ class Run:
         return rates
 
     def validate(self, log: MetricsLog) -> None:
-        data, s, state = self.data, self.settings, self.state
-        limit, rows_each = data.validated(s.eval_rows, processes=self.world.size)
-        if data.valid is None or not limit:
+        state = self.state
+        limit = self.data.validated(self.settings.eval_rows)
+        if not limit:
             return
-        state.validation = evaluate(
-            self.objective,
-            data.valid,
-            limit=limit,
-            rows_each=rows_each,
-            world=self.world,
-            bf16=bool(s.bf16),
-            progress=state.step / s.max_steps,
-        )
+        state.validation = self.evaluate(limit)
         self.record(log, "valid", state.validation | {"seconds": state.meter.seconds()})
-        if self.world.rank == 0:
-            figures = shown(state.validation, losses=self.weights)
-            said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
-            say(f"step {state.step}: valid {said}")
+        figures = shown(state.validation, losses=self.weights)
+        said = ", ".join(f"{k} {v:.3f}" for k, v in figures.items())
+        self.world.say(f"step {state.step}: valid {said}")
+
+    @torch.no_grad()
+    def evaluate(self, limit: int) -> dict[str, float]:
+        """Means and detection metrics of the objective over the first `limit` rows of the
+        validation split. The ranks share every batch; missing rows are padding."""
+        data, device = self.data, self.world.device
+        assert data.valid is not None
+        groups = -(-limit // (self.world.size * data.group_rows))
+        rows = min(self.job.micro_rows, groups * data.group_rows)
+        mine = self.world.rank * rows, (self.world.rank + 1) * rows
+        step, sums = Step(self.objective), Terms()
+        self.objective.eval()
+        for k, tokens in enumerate(data.valid.sequential(rows * self.world.size, limit=limit)):
+            draws = draws_for(
+                seed=VALIDATION_SEED,
+                step=0,
+                num_rows=tokens.num_rows,
+                row_length=tokens.row_length,
+                first_row=k * tokens.num_rows,
+                progress=self.step / self.settings.max_steps,
+            )
+            own = tokens.rows(*mine)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bool(self.settings.bf16)):
+                plan = self.objective.plan(own, draws.rows(*mine))
+                found = step(own.to(device), plan.to(device))
+            for name, term in found.items():
+                total, count = term.sum.double(), term.count.double()
+                if had := sums.get(name):
+                    total, count = had.sum + total, had.count + count
+                sums[name] = Term(total, count, term.kind)
+        self.objective.train()
+        sums = dict(sorted(sums.items()))
+        sum_across([t for term in sums.values() for t in (term.sum, term.count)])
+        return summarise(sums)
 
     def record(self, log: MetricsLog, kind: str, figures: dict[str, Any]) -> None:
         """Writes one record to the log, and the monitor's warnings about it."""
@@ -435,21 +444,25 @@ class Run:
 
     # ------------------------------------------------------------------ the whole run
 
-    def train(self, log: MetricsLog) -> Summary:
+    def train(self, log: MetricsLog) -> Result:
         """Runs until max_steps, a signal, or max_minutes, and ends with a checkpoint. Raises
         Stopped if a signal comes in the first update."""
-        s = self.settings
-        state = self.state
-        state.meter.start(step=self.step, tokens=state.tokens_seen())
+        s, state, world = self.settings, self.state, self.world
+        peak = math.inf
+        if world.is_main:
+            dtype = torch.bfloat16 if s.bf16 else torch.float32
+            peak = world.size * machine_peak(world.device, dtype)
+        state.meter.start(step=self.step, tokens=state.tokens_seen(), peak=peak)
         stopped = False
         bar = Progress(s.max_steps, title="pretrain", unit="steps", done=self.step)
-        with Stop(at_once=self.world.size == 1) as stop, bar:
+        with Stop(at_once=world.size == 1) as stop, bar:
             while self.step < s.max_steps and not stopped:
                 stopped = self.leg(log, stop, bar)
             signalled = any_across(stop.requested)
         self.give_back()
         used = state.tokens_seen(), state.meter.seconds()
-        return Summary(self.step, not stopped, state.validation, *used, signalled)
+        folder, finished = self.job.folder, not stopped
+        return Result(folder, self.step, finished, state.validation, *used, signalled)
 
     def give_back(self) -> None:
         """Ends the graphs. Their memory would else be held until this run is collected."""
@@ -467,7 +480,7 @@ class Run:
             stopped = not done and self.must_stop(stop)
             logs = done or self.step % s.logging_steps == 0
             saves = done or stopped or self.step % s.save_steps == 0
-            saves |= self.step in self.context.milestones
+            saves |= self.step in self.job.milestones
             validates = done or (s.eval_steps > 0 and self.step % s.eval_steps == 0)
             if self.went_back(log, wait=logs or saves or validates):
                 bar.advance(self.step - bar.done)
@@ -486,17 +499,16 @@ class Run:
     def save(self) -> None:
         """Writes a checkpoint of the current step. Called on all ranks; rank 0 writes. Raises
         UserError if the disk fails."""
-        main, context = self.world.is_main, self.context
-        tensors = self.state.tensors(keep=main)
-        facts = self.state.facts() | {"conditions": context.conditions}
-        how = {"keep": self.settings.save_total_limit, "spared": context.milestones}
+        job, main = self.job, self.world.is_main
+        tensors, facts = self.state.tensors(keep=main), self.state.facts()
+        how = {"keep": self.settings.save_total_limit, "spared": job.milestones}
         with together():
             if main:
-                checkpoint.save(context.folder, self.step, tensors, facts, **how)
+                checkpoint.save(job.folder, self.step, tensors, facts, **how)
 
     def must_stop(self, stop: Stop) -> bool:
         """Whether a signal or the deadline ends the run at this update, the same on all ranks."""
-        deadline = self.context.deadline
+        deadline = self.job.deadline
         late = deadline is not None and time.monotonic() >= deadline
         # With several GPUs, asking all ranks makes the device wait, so this is done every tenth
         # update only.
@@ -514,50 +526,6 @@ def phase_numbers(encoder: Encoder) -> dict[str, float]:
         for name in names
         if any(getattr(shape, name) != getattr(last, name) for shape in others)
     }
-
-
-# ------------------------------------------------------------------ validation
-
-
-@torch.no_grad()
-def evaluate(
-    objective: Objective,
-    rows: Rows,
-    *,
-    limit: int,
-    rows_each: int,
-    world: World,
-    bf16: bool,
-    progress: float = 1.0,
-) -> dict[str, float]:
-    """Means and detection metrics of the objective over the first `limit` rows of the split. The
-    ranks share every batch; missing rows are padding.
-
-    rows_each: rows of one forward pass of one process. progress: share of the run that is done, for
-    corruptors that change during a run.
-    """
-    was_training = objective.training
-    objective.eval()
-    step = Step(objective)
-    sums = MetricSums(world.device)
-    mine = (world.rank * rows_each, (world.rank + 1) * rows_each)
-    for k, tokens in enumerate(rows.sequential(rows_each * world.size, limit=limit)):
-        first = k * tokens.num_rows
-        n = tokens.num_rows
-        draws = draws_for(
-            seed=VALIDATION_SEED,
-            step=0,
-            num_rows=n,
-            row_length=rows.row_length,
-            first_row=first,
-            progress=progress,
-        )
-        with torch.autocast(world.device.type, torch.bfloat16, enabled=bf16):
-            own = tokens.rows(*mine)
-            plan = objective.plan(own, draws.rows(*mine))
-            sums.add(step(own.to(world.device), plan.to(world.device)))
-    objective.train(was_training)
-    return sums.means()
 
 
 def shown(validation: dict[str, float], *, losses: Iterable[str]) -> dict[str, float]:

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -58,28 +58,6 @@ def supports_bf16(device: torch.device) -> bool:
     return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in native)
 
 
-def with_precision(config: Recipe, world: World, *, begun: bool | None) -> Recipe:
-    """The recipe with `bf16` true or false: as it says, as the run began, or as every device can.
-    begun: what the run that goes on computes in; None if none does.
-
-    A processor without arithmetic in bfloat16 emulates it: an update of bert-tiny takes twelve
-    times as long as in float32 (research/log.md). On a GPU, products of float32 matrices use TF32.
-    """
-    if world.device.type == "cuda":
-        # Without it, they do not use the tensor cores.
-        torch.backends.cuda.matmul.allow_tf32 = True
-    able = supports_bf16(world.device)
-    bf16 = config.train.bf16
-    if bf16 is None:
-        bf16 = not any_across(not (able if begun is None else begun))
-    if bf16 and not able and world.is_main:
-        say(
-            f"this {'processor' if world.device.type == 'cpu' else 'device'} emulates bfloat16, "
-            "which is slow; a run that begins with --bf16 false is many times as fast here"
-        )
-    return config if bf16 == config.train.bf16 else override(config, {"bf16": bf16})
-
-
 def can_compile(device: torch.device) -> bool:
     """Whether it is a GPU for which torch's compiler writes kernels: from Volta on, and with the
     package triton and a C compiler, which builds what starts them."""
@@ -89,14 +67,28 @@ def can_compile(device: torch.device) -> bool:
     return bool(compiler) and find_spec("triton") is not None
 
 
-def with_compiler(config: Recipe, world: World, *, begun: bool | None) -> Recipe:
-    """The recipe with `torch_compile` true or false: as it says, as the run began, or as every
-    device can. begun: as for `with_precision`."""
-    if config.train.torch_compile is not None:
-        return config
-    sharded = config.train.fsdp == "full_shard"
-    able = can_compile(world.device) and not sharded if begun is None else begun
-    return override(config, {"torch_compile": not any_across(not able)})
+def with_machine(recipe: Recipe, world: World, begun: Mapping[str, Any]) -> Recipe:
+    """The recipe with `bf16` and `torch_compile` true or false: as it says, as the run began, or as
+    every device can. begun: the recipe of the run that goes on; empty if none does.
+
+    A processor without arithmetic in bfloat16 emulates it: an update of bert-tiny takes twelve
+    times as long as in float32 (research/log.md). On a GPU, products of float32 matrices use TF32.
+    """
+    t, device = recipe.train, world.device
+    if device.type == "cuda":
+        # Without it, they do not use the tensor cores.
+        torch.backends.cuda.matmul.allow_tf32 = True
+    fast = supports_bf16(device)
+    able = {"bf16": fast, "torch_compile": can_compile(device) and t.fsdp != "full_shard"}
+    free = [name for name in able if getattr(t, name) is None]
+    chosen = {name: not any_across(not begun.get(name, able[name])) for name in free}
+    recipe = override(recipe, chosen)
+    if recipe.train.bf16 and not fast:
+        world.say(
+            f"this {'processor' if device.type == 'cpu' else 'device'} emulates bfloat16, "
+            "which is slow; a run that begins with --bf16 false is many times as fast here"
+        )
+    return recipe
 
 
 def describe(device: torch.device) -> dict[str, Any]:
@@ -177,12 +169,6 @@ class Threads:
     """For each number of threads, the speed relative to one thread; empty if nothing was
     measured."""
 
-    def text(self) -> str:
-        """`computing with 1 thread (measured: 2 threads 0.87 times as fast as one)`."""
-        others = ", ".join(f"{n} threads {s:.2f}" for n, s in self.speeds.items() if n > 1)
-        used = f"{self.number} thread{'s' * (self.number > 1)}"
-        return f"computing with {used} (measured: {others} times as fast as one)"
-
 
 def choose(
     given: str,
@@ -216,9 +202,11 @@ def choose(
         return Threads(own, "own")
     numbers = sorted({2**k for k in range(own.bit_length())} | {own})
     speeds = measured(numbers, width=width, tokens=tokens, bf16=bf16)
-    threads = Threads(fewest_fast(speeds), "measurement", speeds)
-    say(threads.text())
-    return threads
+    number = fewest_fast(speeds)
+    others = ", ".join(f"{n} threads {speed:.2f}" for n, speed in speeds.items() if n > 1)
+    used = f"{number} thread{'s' * (number > 1)}"
+    say(f"computing with {used} (measured: {others} times as fast as one)")
+    return Threads(number, "measurement", speeds)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ which is that of plain matrix products."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,17 +21,18 @@ from .machine import device_name, peak_memory_bytes
 
 class Meter:
     """Counts over all legs of a run (a leg is one start of the command). flops: gives the FLOPs of
-    the run before an update; peak: the most FLOP/s that all devices together can do."""
+    the run before an update."""
 
-    def __init__(self, device: torch.device, *, flops: Callable[[int], float], peak: float) -> None:
+    def __init__(self, device: torch.device, *, flops: Callable[[int], float]) -> None:
         self.device = device
         self.flops = flops
-        self.peak = peak
         self.seconds_before = 0.0  # in earlier legs
         self.start(step=0, tokens=0)
 
-    def start(self, *, step: int, tokens: int) -> None:
-        """Begins the leg now, after that many updates and tokens."""
+    def start(self, *, step: int, tokens: int, peak: float = math.inf) -> None:
+        """Begins the leg now, after that many updates and tokens. peak: the most FLOP/s that all
+        devices together can do."""
+        self.peak = peak
         self._began = time.monotonic()
         self.went_back(step=step, tokens=tokens)
 

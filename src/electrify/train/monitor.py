@@ -62,27 +62,21 @@ class Trouble:
 
 
 class Monitor:
-    """Gives each warning once, and again only if the problem had gone away in between.
+    """Watches a run of this recipe, while it trains and for what is said of it later. Gives each
+    warning once, and again only if the problem had gone away in between.
 
-    unigram_entropy: entropy of the tokens that are chosen, in nats. untaught: what no loss trains;
-    it is not judged.
-    warmup_tokens: nothing is expected while the learning rate still rises, so there are no warnings
-    during these tokens, nor during the first GRACE_TOKENS. silent_tokens: the tokens before any
-    head detects; detection has GRACE_TOKENS from there.
+    unigram_entropy: entropy of the tokens that are chosen, in nats.
     """
 
-    def __init__(
-        self,
-        *,
-        unigram_entropy: float,
-        warmup_tokens: int = 0,
-        silent_tokens: int = 0,
-        untaught: Collection[str] = (),
-    ) -> None:
+    def __init__(self, recipe: Recipe, unigram_entropy: float) -> None:
+        tokens_before = phases_of(recipe).slots
         self.unigram_entropy = unigram_entropy
-        self.untaught = frozenset(untaught)
-        self.grace_tokens = max(GRACE_TOKENS, warmup_tokens)
-        self.detects_after = max(self.grace_tokens, silent_tokens + GRACE_TOKENS)
+        self.untaught = untaught(recipe)
+        # Nothing is expected while the learning rate still rises, nor of detection before a head
+        # has been asked for it.
+        self.grace_tokens = max(GRACE_TOKENS, tokens_before(recipe.train.warmup_steps))
+        asked = tokens_before(first_asked(recipe))
+        self.detects_after = max(self.grace_tokens, asked + GRACE_TOKENS)
         self._in_trouble: set[str] = set()
 
     def watch(self, record: Mapping[str, Any]) -> list[Trouble]:
@@ -147,25 +141,14 @@ class Monitor:
         self._in_trouble = set(state)
 
 
-def monitor_of(config: Recipe, unigram_entropy: float) -> Monitor:
-    """The monitor of a run of this recipe, while it trains and for what is said of it later."""
-    tokens_before = phases_of(config).slots
-    return Monitor(
-        unigram_entropy=unigram_entropy,
-        warmup_tokens=tokens_before(config.train.warmup_steps),
-        silent_tokens=tokens_before(first_asked(config)),
-        untaught=untaught(config),
-    )
-
-
-def untaught(config: Recipe) -> set[str]:
+def untaught(recipe: Recipe) -> set[str]:
     """What no loss trains, by the names with which its metrics begin: the losses whose weight is 0
     and the parts that they would train, and a generator which is frozen or trained adversarially.
     """
-    idle = {loss for loss, w in config.objective.term_weights.items() if not w}
-    if not learns_by_likelihood(config):
+    idle = {loss for loss, w in recipe.objective.term_weights.items() if not w}
+    if not learns_by_likelihood(recipe):
         idle.add("generator")
-    parts = config.objective.row.parts
+    parts = recipe.objective.row.parts
     return idle | {part for part, loss in parts.items() if loss in idle}
 
 

@@ -75,17 +75,17 @@ class Pretrain(Options):
         result = pretrain(
             data,
             output_dir=run,
-            config=recipe,
+            recipe=recipe,
             resume=self.resume,
             train_minutes=self.train_minutes,
             given=self.given,
         )
-        if not result.summary.finished:
-            say(f"stopped and saved at step {result.summary.step}. The same command resumes")
-            return status_of_stop(signalled=result.summary.signalled)
+        if not result.finished:
+            say(f"stopped and saved at step {result.step}. The same command resumes")
+            return status_of_stop(signalled=result.signalled)
         for part, folder in result.exported.items():
             show(f"{part}: {folder}")
-        tokens, grace = result.summary.tokens, grace_of(recipe.model.init)
+        tokens, grace = result.tokens, grace_of(recipe.model.init)
         if tokens < grace:
             fact = f"note: {tokens:,} tokens are enough to try the path only"
             say(f"{fact}. Models begin to use the context after {grace:,}")

@@ -23,13 +23,7 @@ from ..progress import say
 POLL_S = 0.05
 CONNECT_S = 1.0  # for one attempt to connect, in which no signal is heard
 SAY_S = 10.0  # before the first message about a wait; then after twice the time
-MAX_PORT = 65535
 MOST_S = 300.0  # between two messages
-
-
-def agent_keeps_store() -> bool:
-    """Whether torchrun, and not rank 0, keeps the store."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td.TCPStore, str]:
@@ -41,62 +35,56 @@ def store_of_this_attempt(*, rank: int, size: int, timeout_s: float) -> tuple[td
     again. Raises ValueError if the two variables are missing, and RuntimeError, naming the missing
     processes, if not all have come after `timeout_s`.
     """
-    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
-    if missing or not os.environ["MASTER_PORT"].isdecimal():
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not host or not port.isdecimal():
         raise ValueError("MASTER_ADDR and MASTER_PORT say where rank 0 is, and are not both set")
-    host = os.environ["MASTER_ADDR"]
-    port = int(os.environ["MASTER_PORT"][:9])
-    if port > MAX_PORT:
-        raise ValueError(
-            f"MASTER_PORT is {os.environ['MASTER_PORT'][:20]}, and ports end at {MAX_PORT}"
-        )
     began = time.monotonic()
-    first = rank == 0 and not agent_keeps_store()
+    first = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if not first:
-        _wait_for_listener(host, port, timeout_s=timeout_s)
+        _wait_for_listener(host, int(port), timeout_s=timeout_s)
     store = td.TCPStore(
-        host, port, is_master=first, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
+        host,
+        int(port),
+        is_master=first,
+        timeout=timedelta(seconds=timeout_s),
+        wait_for_workers=False,
     )
     left_s = max(0.0, timeout_s - (time.monotonic() - began))
     return store, f"electrify/{agree(store, rank=rank, size=size, timeout_s=left_s)}"
 
 
-def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
-    """Returns when somebody listens there. torch's own client would print a stack trace every
-    second, and hear no signal."""
-    line = _Line(timeout_s)
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=CONNECT_S).close()
-        except OSError as e:
-            if line.late:
-                raise RuntimeError(
-                    f"nobody answers at {host}:{port} after {timeout_s:.0f} s, {e.strerror or e}: "
-                    "rank 0 is missing"
-                ) from e
-            line.say(f"rank 0 at {host}:{port}")
-            time.sleep(POLL_S)
-        else:
-            return
-
-
-class _Line:
-    """Prints a message now and then during a wait, and says whether it has lasted too long."""
+class _Wait:
+    """A wait for other processes that has an end."""
 
     def __init__(self, timeout_s: float) -> None:
         self.began = time.monotonic()
         self.timeout_s = timeout_s
         self.next_s = SAY_S
 
-    @property
-    def late(self) -> bool:
-        return time.monotonic() - self.began >= self.timeout_s
-
-    def say(self, whom: str) -> None:
+    def a_moment(self, whom: str, missing: str) -> None:
+        """Waits a little, and says now and then for whom. Raises RuntimeError, which says who is
+        missing, when the time is over."""
         waited = time.monotonic() - self.began
+        if waited >= self.timeout_s:
+            raise RuntimeError(missing)
         if waited >= self.next_s:
             self.next_s = min(2 * self.next_s, self.next_s + MOST_S)
             say(f"waiting for {whom}, {waited:.0f} s")
+        time.sleep(POLL_S)
+
+
+def _wait_for_listener(host: str, port: int, *, timeout_s: float) -> None:
+    """Returns when somebody listens there. torch's own client would print a stack trace every
+    second, and hear no signal."""
+    wait, first = _Wait(timeout_s), f"{host}:{port}"
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=CONNECT_S).close()
+        except OSError as e:
+            missing = f"nobody answers at {first} after {timeout_s:.0f} s, {e.strerror or e}"
+            wait.a_moment(f"rank 0 at {first}", f"{missing}: rank 0 is missing")
+        else:
+            return
 
 
 def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
@@ -107,11 +95,9 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
     its own number in the list confirms it. When all ranks have confirmed the same list, the name is
     agreed.
     """
-    mine = uuid.uuid4().hex
-    line = _Line(timeout_s)
-    missing = list(range(size))
+    mine, wait = uuid.uuid4().hex, _Wait(timeout_s)
     store.set(f"electrify/here/{rank}", mine)
-    while not line.late:
+    while True:
         if rank == 0:
             present = [mine, *(_get(store, f"electrify/here/{r}") for r in range(1, size))]
             store.set("electrify/reading", " ".join(present))
@@ -120,7 +106,6 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
             if not missing:
                 store.set("electrify/held", name)
                 return name
-            line.say(f"{len(missing)} of {size} processes ({_ranks(missing)})")
         else:
             present = _get(store, "electrify/reading").split(" ")
             missing = [0]
@@ -129,20 +114,9 @@ def agree(store: td.Store, *, rank: int, size: int, timeout_s: float) -> str:
                 store.set(f"electrify/nod/{rank}", _name(present))
                 if _get(store, "electrify/held") == _name(present):
                     return _name(present)
-            if missing:
-                line.say(f"1 of {size} processes (rank 0)")
-        time.sleep(POLL_S)
-    raise RuntimeError(
-        f"not all {size} processes came within {timeout_s:.0f} s: "
-        f"{_ranks(missing) or 'another one'} is missing"
-    )
-
-
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8])) + (
-        f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    )
-    return f"rank {shown}" if ranks else ""
+        whom = f"rank {', '.join(map(str, missing))}" if missing else "another rank"
+        all_of_them = f"not all {size} processes came within {timeout_s:.0f} s"
+        wait.a_moment(f"{whom} of {size} processes", f"{all_of_them}: {whom} is missing")
 
 
 def _get(store: td.Store, key: str) -> str:

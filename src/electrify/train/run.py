@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +27,7 @@ from ..draws import hashed
 from ..errors import UserError, need
 from ..exporting.folder import export_run
 from ..files import claim, must_be_ours, write, written
-from ..progress import say
-from ..recipe import STARTS, Recipe, dump, override, stages_of
+from ..recipe import Recipe, dump, override, stages_of
 from ..rules import cautions, check
 from ..tables import DISCRIMINATOR
 from ..text.corpus import TOKENIZER, is_prepared, prepared, verify
@@ -36,7 +35,6 @@ from ..text.report import more_validation
 from . import CONFIG, FACTS, GENERATOR_STAGE, checkpoint, dist
 from .job import (
     SPLIT,
-    Job,
     Setup,
     assembled,
     facts_of,
@@ -47,31 +45,21 @@ from .job import (
 )
 from .length import in_time, with_shorter_warmup
 from .log import MetricsLog, begin_log
-from .loop import Run, Summary
+from .loop import Result, Run
 from .machine import (
     Threads,
     computing_with,
     describe,
     keep_memory,
     pick_device,
-    with_compiler,
-    with_precision,
+    with_machine,
 )
 from .start import GENERATOR, starts_of, with_shapes
+from .state import Job, conditions_of
 
 Resume = Literal["auto", "never", "must"]
 VERIFIED_BYTES = 4 << 30  # of token shards, verified at every start in two or three seconds
 WIDEST_ON_CPU = 128
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a run."""
-
-    run: Path
-    summary: Summary
-    exported: dict[str, Path]
-    """The Hugging Face folder of each network; empty if the run was stopped before its end."""
 
 
 # ------------------------------------------------------------------ the way of a run
@@ -81,20 +69,20 @@ def pretrain(
     data: str | Path,
     *,
     output_dir: str | Path,
-    config: Recipe,
+    recipe: Recipe,
     resume: Resume = "auto",
     milestones: frozenset[int] = frozenset(),
     prefix: Path | None = None,
     train_minutes: float | None = None,
     given: Iterable[str] = (),
 ) -> Result:
-    """Trains `config` on `data`, a prepared corpus or text that is prepared first, into the run
+    """Trains `recipe` on `data`, a prepared corpus or text that is prepared first, into the run
     folder `output_dir`; with `generator_steps`, it trains a generator first.
 
     Args:
         data: the prepared corpus, or a file or folder of text.
         output_dir: the run folder. The same command continues the run that is there.
-        config: the recipe.
+        recipe: the recipe.
         resume: auto continues the newest complete checkpoint if there is one; must insists on one;
             never refuses a folder that holds a run.
         milestones: updates whose checkpoints are kept whatever `save_total_limit` says.
@@ -109,54 +97,48 @@ def pretrain(
         Unfinished: if another process of the run is lost.
     """
     given = frozenset(given)
-    check(config, given)
-    if train_minutes is not None and config.train.generator_steps:
+    check(recipe, given)
+    if train_minutes is not None and recipe.train.generator_steps:
         raise UserError("train_minutes is for runs of one stage, without generator_steps")
-    t, folder = config.train, Path(output_dir)
+    t, folder = recipe.train, Path(output_dir)
     deadline = None if t.max_minutes is None else time.monotonic() + 60 * t.max_minutes
     keep_memory()
-    world = dist.start(pick_device(t.device), timeout_s=t.ddp_timeout)
-    try:
-        with dist.companions():
-            with dist.together():
-                must_be_free(folder, resume)
-                earlier = facts_of(folder)
-                also = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
-                facts = earlier or next(filter(None, map(facts_of, also)), None)
-            config = with_shorter_warmup(config, given, world)
-            begun = facts["recipe"] if facts else {}
-            config = with_precision(config, world, begun=begun.get("bf16"))
-            config = with_compiler(config, world, begun=begun.get("torch_compile"))
-            with dist.together():
-                config, micro_rows = split_batch(config, world.size)
-                starts = starts_of(config)
-                if not is_prepared(str(data)) and not facts:
-                    with_shapes(config, {}, vocab_size=None)  # before hours of preparing
-                data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
-                if world.is_main:
-                    step = max(checkpoint.steps(folder), default=0)
-                    verify(data, max_bytes=VERIFIED_BYTES, key=step)
-            more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "earlier": earlier}
-            job = Job(data, folder, config, micro_rows, world, starts, deadline=deadline, **more)
-            if train_minutes is not None:
-                job = replace(job, config=in_time(job, train_minutes))
-            asked = "max_steps" if train_minutes is None else "train_minutes"
-            for caution in cautions(job.config, asked) if world.is_main else ():
-                say(caution)
-            width = config.model.hidden_size
-            if world.is_main and world.device.type == "cpu" and width > WIDEST_ON_CPU:
-                say(f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`")
-            batch = given & {"train_batch_size", *SPLIT}
-            if world.is_main and batch == {"per_device_train_batch_size"}:
-                rows = job.config.train.train_batch_size
-                say(f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it")
-            if t.generator_steps:
-                return two_stages(job)
-            setup = set_up(job)
-            with claimed(setup):
-                return train_run(setup)
-    finally:
-        dist.stop()
+    with dist.joined(pick_device(t.device), timeout_s=t.ddp_timeout) as world:
+        with dist.together():
+            must_be_free(folder, resume)
+            earlier = facts_of(folder)
+            also = [folder / GENERATOR_STAGE, *([prefix.parent] if prefix else [])]
+            begun = earlier or next(filter(None, map(facts_of, also)), {})
+        recipe = with_shorter_warmup(recipe, given, world)
+        recipe = with_machine(recipe, world, begun.get("recipe", {}))
+        with dist.together():
+            recipe, micro_rows = split_batch(recipe, world.size)
+            starts = starts_of(recipe)
+            if not is_prepared(str(data)) and not begun:
+                with_shapes(recipe, {}, vocab_size=None)  # before hours of preparing
+            data = prepared(str(data), folder, tokenizer=next(iter(starts.values()), None))
+            if world.is_main:
+                step = max(checkpoint.steps(folder), default=0)
+                verify(data, max_bytes=VERIFIED_BYTES, key=step)
+        more: dict[str, Any] = {"milestones": milestones, "prefix": prefix, "earlier": earlier}
+        job = Job(recipe, folder, world, micro_rows, data, starts, deadline=deadline, **more)
+        if train_minutes is not None:
+            job = replace(job, recipe=in_time(job, train_minutes))
+        for note in notes(job, given, timed=train_minutes is not None):
+            world.say(note)
+        return two_stages(job) if t.generator_steps else trained(set_up(job))
+
+
+def notes(job: Job, given: frozenset[str], *, timed: bool) -> Iterator[str]:
+    """What works and is probably not meant."""
+    recipe = job.recipe
+    yield from cautions(recipe, "train_minutes" if timed else "max_steps")
+    width = recipe.model.hidden_size
+    if job.world.device.type == "cpu" and width > WIDEST_ON_CPU:
+        yield f"note: hidden_size {width} is slow on a CPU. See `electrify recipes`"
+    if given & {"train_batch_size", *SPLIT} == {"per_device_train_batch_size"}:
+        rows = recipe.train.train_batch_size
+        yield f"note: train_batch_size is {rows}; per_device_train_batch_size only cuts it"
 
 
 def two_stages(job: Job) -> Result:
@@ -168,40 +150,32 @@ def two_stages(job: Job) -> Result:
     )
     stage = job.folder / GENERATOR_STAGE
     starts = dict(job.starts) | {GENERATOR: str(stage / DISCRIMINATOR)}
-    if job.config.train.discriminator_start == "generator":
+    if job.recipe.train.discriminator_start == "generator":
         starts[DISCRIMINATOR] = starts[GENERATOR]
     second = set_up(replace(job, starts=starts))
     if job.earlier:  # its checkpoints hold the generator
-        with claimed(second):
-            return train_run(second)
-    config = first_stage(second.job.config)
+        return trained(second)
     with dist.together():
         earlier = facts_of(stage)
-    its = {"folder": stage, "config": config, "starts": {}, "milestones": frozenset[int]()}
-    first = set_up(replace(job, earlier=earlier, **its))
+    its = {"folder": stage, "recipe": first_stage(second.job.recipe), "starts": {}}
+    first = set_up(replace(job, earlier=earlier, milestones=frozenset(), **its))
     with claimed(second):
-        updates = config.train.max_steps
-        if job.world.is_main:
-            say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
-        with claimed(first):
-            result = train_run(first)
-        summary = result.summary
-        if summary.signalled:  # perhaps in its last update or save
-            return replace(result, summary=replace(summary, finished=False), exported={})
-        if not summary.finished:
-            return result
-        if job.world.is_main:
-            say("second stage: the discriminator, against that generator")
+        updates = first.job.recipe.train.max_steps
+        job.world.say(f"first stage: {updates:,} updates of the generator alone, in {stage}")
+        result = trained(first)
+        if result.signalled or not result.finished:  # perhaps in its last update or save
+            return replace(result, finished=False, exported={})
+        job.world.say("second stage: the discriminator, against that generator")
         return train_run(second)
 
 
-def first_stage(config: Recipe) -> Recipe:
-    """The first of the two runs of `config`, whose warm-up ends with it at the latest.
+def first_stage(recipe: Recipe) -> Recipe:
+    """The first of the two runs of `recipe`, whose warm-up ends with it at the latest.
 
     It has another seed: with the same seed, each text of the second stage would get the very masks
     with which the generator was trained.
     """
-    stage, _ = stages_of(config)
+    stage, _ = stages_of(recipe)
     t = stage.train
     seed = int(hashed(t.seed, 1, 0, 0)) >> 1 & (1 << 62) - 1
     stage = override(stage, {"warmup_steps": min(t.warmup_steps, t.max_steps), "seed": seed})
@@ -209,10 +183,16 @@ def first_stage(config: Recipe) -> Recipe:
     return stage
 
 
+def trained(setup: Setup) -> Result:
+    """The run in its folder, which it holds meanwhile."""
+    with claimed(setup):
+        return train_run(setup)
+
+
 def train_run(setup: Setup) -> Result:
     """Trains into a folder that is claimed, or continues the run that is there, and exports."""
-    job, corpus = setup.job, setup.loader.corpus
-    config, folder, world = job.config, job.folder, job.world
+    job, corpus = setup.job, setup.corpus
+    recipe, folder, world = job.recipe, job.folder, job.world
     with dist.together():
         found = checkpoint.newest(folder)
         need(
@@ -226,7 +206,7 @@ def train_run(setup: Setup) -> Result:
         step = state["step"]
     # Hosts may see one folder under several names.
     dist.same_across(f"{corpus.manifest.fingerprint} {step}", what="corpus and newest checkpoint")
-    threads = threads_of(setup, state["conditions"].get("threads"))
+    threads = threads_of(job, state["conditions"].get("threads"))
     with computing_with(threads):
         run, built = assembled(setup, fresh=not tensors)
         facts = job.earlier or all_facts(setup, built, threads, run)
@@ -236,21 +216,21 @@ def train_run(setup: Setup) -> Result:
                 if job.prefix:
                     begin_log(folder, prefix=job.prefix.parent, step=step)
         if tensors:
-            run.state.load(tensors, state, rank=world.rank)
+            run.state.load(tensors, state)
             tensors.clear()  # they are a file's, which is to go when newer ones come
-        if world.is_main:
-            announce(run, state["conditions"], parameters=facts["parameters"])
+        for line in announcement(run, state["conditions"], parameters=facts["parameters"]):
+            world.say(line)
         with dist.together():
-            report_to = config.train.report_to
+            report_to = recipe.train.report_to
             log = MetricsLog(folder, resume_step=step, report_to=report_to, rank=world.rank)
         with log:
-            summary = run.train(log)
-    exported: dict[str, Path] = {}
+            result = run.train(log)
     with dist.together():
-        if summary.finished and world.is_main:
+        if result.finished and world.is_main:
             whole = not any(map(dist.is_sharded, run.state.named.values()))
-            exported = export_run(folder, built if whole else None, config=config, facts=facts)
-    return Result(folder, summary, exported)
+            exported = export_run(folder, built if whole else None, config=recipe, facts=facts)
+            result = replace(result, exported=exported)
+    return result
 
 
 # ------------------------------------------------------------------ whose folder it is
@@ -287,15 +267,15 @@ def claimed(setup: Setup) -> Iterator[None]:
             if job.world.is_main:
                 held.enter_context(claim(job.folder, FACTS))
                 if not job.earlier:
-                    write_facts(job.folder, identity_of(job.config, setup.loader.corpus))
+                    write_facts(job.folder, identity_of(job.recipe, setup.corpus))
         yield
 
 
 def all_facts(setup: Setup, built: Built, threads: Threads, run: Run) -> dict[str, Any]:
     """run.json: what the run is, and what it was made with and on."""
-    job, corpus = setup.job, setup.loader.corpus
+    job, corpus = setup.job, setup.corpus
     m = corpus.manifest
-    facts = identity_of(job.config, corpus) | {
+    facts = identity_of(job.recipe, corpus) | {
         "machine": describe(job.world.device),
         "architecture": built.discriminator.architecture.name,
         "shapes": {name: asdict(model.encoder.shape) for name, model in built.exports.items()},
@@ -321,27 +301,26 @@ def begin(setup: Setup, facts: Mapping[str, Any]) -> None:
     with written(job.folder / TOKENIZER) as part:
         part.mkdir()
         for name in facts["tokenizer_files"]:
-            shutil.copyfile(setup.loader.corpus.folder / TOKENIZER / name, part / name)
+            shutil.copyfile(setup.corpus.folder / TOKENIZER / name, part / name)
     # Folders as paths relative to the run, so that config.yaml names none of this machine.
     near = {}
-    for name in STARTS:
-        start = os.path.realpath(os.path.expanduser(getattr(job.config.train, name) or ""))
-        if getattr(job.config.train, name) and os.path.isdir(start):
-            path = os.path.relpath(start, os.path.realpath(job.folder))
-            near[name] = path if path.startswith("..") else f"./{path}"
-    write(job.folder / CONFIG, dump(override(job.config, near)))
+    for name, start in starts_of(job.recipe).items():
+        if os.path.isdir(start):
+            path = os.path.relpath(os.path.realpath(start), os.path.realpath(job.folder))
+            near[f"init_{name}"] = path if path.startswith("..") else f"./{path}"
+    write(job.folder / CONFIG, dump(override(job.recipe, near)))
 
 
 # ------------------------------------------------------------------ what it takes
 
 
-def announce(run: Run, then: Mapping[str, Any], *, parameters: int) -> None:
+def announcement(run: Run, then: Mapping[str, Any], *, parameters: int) -> Iterator[str]:
     """What a run says as it begins or continues. then: the conditions of the checkpoint from which
     it goes on."""
-    now = run.context.conditions
+    now = conditions_of(run.world)
     odd = [f"{k} {v} then, {now[k]} now" for k, v in then.items() if v != now[k]]
     if odd:
-        say(
+        yield (
             f"warning: continuing under other conditions ({'; '.join(odd)}): the data is the same, "
             "the last bits may differ"
         )
@@ -354,10 +333,11 @@ def announce(run: Run, then: Mapping[str, Any], *, parameters: int) -> None:
         f"{p.batch_rows} x {p.row_length}" + f" from step {p.first:,}" * (p.first > 0)
         for p in loader.phases.all
     )
-    say(
+    yield (
         f"{parameters / 1e6:.1f} M parameters, {rows}, batches of {batches}, {steps:,} steps = "
         f"{loader.epoch(steps):.1f} epochs"
-        + (f", continuing after step {run.step:,}" if run.step else "")
+        + f", continuing after step {run.step:,}"
+        * (run.step > 0)
     )
-    if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows, processes=1)[0]:
-        say(f"warning: nothing is validated: {more_validation(loader.corpus.manifest)}")
+    if run.settings.eval_steps and not run.data.validated(run.settings.eval_rows):
+        yield f"warning: nothing is validated: {more_validation(loader.corpus.manifest)}"

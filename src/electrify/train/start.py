@@ -40,10 +40,6 @@ from ..text.tokenizer import VOCABULARY_FILES, load_tokenizer, word_edges
 
 Starts = Mapping[str, str]  # network -> Hugging Face folder or Hub id from which it starts
 GENERATOR = "generator"
-MOST = 1.02
-"""The most rows for each token; a table with more has another vocabulary, unless it was padded to
-a multiple of one of ROUND."""
-ROUND = (8, 16, 32, 64, 128)
 # The tensors with a row for each word, under our names.
 OF_WORDS = ("embeddings.words.weight", "head.bias_V")
 
@@ -51,26 +47,17 @@ OF_WORDS = ("embeddings.words.weight", "head.bias_V")
 # ------------------------------------------------------------------ folders and Hub ids
 
 
-def starts_of(config: Recipe) -> dict[str, str]:
+def starts_of(recipe: Recipe) -> dict[str, str]:
     """The folders and Hub ids that a recipe names, by network."""
-    t = config.train
-    return {
-        n: s for n, s in ((DISCRIMINATOR, t.init_discriminator), (GENERATOR, t.init_generator)) if s
-    }
-
-
-def place_of(start: str) -> tuple[str, dict[str, Any]]:
-    """Folder or Hub id, and the options that keep a folder off the network. Raises UserError for
-    one that does not exist."""
-    place = os.path.expanduser(start)  # as it is for a user who is not here
-    check_place(place)
-    return place, {"trust_remote_code": False, "local_files_only": Path(place).is_dir()}
+    t = recipe.train
+    named = {DISCRIMINATOR: t.init_discriminator, GENERATOR: t.init_generator}
+    return {name: os.path.expanduser(start) for name, start in named.items() if start}
 
 
 def content_of(start: str) -> str:
     """What tells whether a start is still the same: `sha256:` and a hash of the files of a folder,
     NAME@COMMIT of a model whose config.json is in the Hub's cache."""
-    folder = Path(os.path.expanduser(start))
+    folder = Path(start)
     if folder.is_dir():
         ends = (".safetensors", ".json", *VOCABULARY_FILES)
         files = sorted(p for p in folder.iterdir() if p.name.endswith(ends))
@@ -82,7 +69,7 @@ def content_of(start: str) -> str:
 def is_same(start: str, content: str) -> bool:
     """Whether a start is what `content_of` gave earlier. A folder that is gone is believed: a run
     that goes on does not need it."""
-    if Path(os.path.expanduser(start)).is_dir():
+    if Path(start).is_dir():
         return content_of(start) == content
     return content.startswith("sha256:") or content.partition("@")[0] == start
 
@@ -90,8 +77,8 @@ def is_same(start: str, content: str) -> bool:
 def config_in(start: str, architecture: str) -> Any:
     """The library's configuration of a start, if our encoder of this architecture computes the
     same. Raises UserError otherwise."""
-    place, safe = place_of(start)
-    config = read_config(place, **safe)
+    check_place(start)
+    config = read_config(start)
     known, *others = row_of("architecture", architecture).model_types
     also = f" (or {', '.join(others)})" if others else ""
     need(
@@ -112,13 +99,8 @@ def config_in(start: str, architecture: str) -> Any:
 
 def has_words(start: str) -> bool:
     """Whether there is a tokenizer that can be compared with the corpus's."""
-    folder = Path(os.path.expanduser(start))
+    folder = Path(start)
     return not folder.is_dir() or any((folder / name).is_file() for name in VOCABULARY_FILES)
-
-
-def may_hold(rows: int, tokens: int) -> bool:
-    """Whether a table with this many rows may be that of this many tokens."""
-    return tokens <= rows <= MOST * tokens or rows in {-(-tokens // n) * n for n in ROUND}
 
 
 def must_know_the_words(start: str, tokenizer: Path) -> None:
@@ -128,10 +110,9 @@ def must_know_the_words(start: str, tokenizer: Path) -> None:
 
     if not has_words(start):
         return  # transformers would invent an empty one
-    place, safe = place_of(start)
     try:
         with quiet():
-            theirs = AutoTokenizer.from_pretrained(place, **safe).get_vocab()
+            theirs = AutoTokenizer.from_pretrained(start, trust_remote_code=False).get_vocab()
     except (OSError, ValueError, KeyError) as e:
         why = f"its tokenizer cannot be loaded ({said(e)})"
         say(f"warning: {start}: {why}, so its words were not compared with the corpus's")
@@ -154,9 +135,9 @@ def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
     corpus, if there is one. Raises UserError."""
     own = architecture_named(model.architecture, model.options)
     shape = own.shape_of(config_in(start, model.architecture))
-    if vocab_size not in (None, shape.vocab_size):
+    if vocab_size is not None and vocab_size != shape.vocab_size:
         need(
-            may_hold(shape.vocab_size, vocab_size) and has_words(start),
+            shape.vocab_size >= vocab_size and has_words(start),
             f"{start} has a vocabulary of {shape.vocab_size}, the corpus one of {vocab_size}",
             f"prepare the corpus with `--tokenizer {start}`, or start from another folder",
         )
@@ -165,7 +146,7 @@ def shape_in(start: str, model: Model, vocab_size: int | None) -> Shape:
 
 
 def with_shapes(
-    config: Recipe, saved: Mapping[str, Any], *, vocab_size: int | None
+    recipe: Recipe, saved: Mapping[str, Any], *, vocab_size: int | None
 ) -> tuple[Recipe, Shape | None]:
     """The recipe with the numbers of the folder from which the discriminator starts, and the shape
     of the learned generator or of a tower. Both know the same segments.
@@ -173,55 +154,55 @@ def with_shapes(
     saved: the shapes in run.json of a run that goes on, whose folders may be gone. vocab_size: that
     of the corpus; None before there is one. Raises UserError for folders that do not fit.
     """
-    t, m = config.train, config.model
-    own = architecture_named(m.architecture, m.options)
+    own = architecture_named(recipe.model.architecture, recipe.model.options)
     shapes = {name: own.shape_type(**numbers) for name, numbers in saved.items()}
-    if start := t.init_discriminator:
+    starts = starts_of(recipe)
+    if start := starts.get(DISCRIMINATOR):
         shape = shapes.get(DISCRIMINATOR)
         if shape is None:
-            shape = shape_in(start, m, vocab_size)
-            (name, longest), reads = limit(config), shape.max_position_embeddings
+            shape = shape_in(start, recipe.model, vocab_size)
+            (name, longest), reads = limit(recipe), shape.max_position_embeddings
             need(
                 longest >= reads,
                 f"{start}: {name} {longest} is less than the {reads} that it reads already",
                 "leave it out",
             )
             shape = own.extended(shape)
-        must_hold_rows(config, shape, start)
+        must_hold_rows(recipe, shape, start)
         numbers = {n: v for n, v in vars(shape).items() if SECTION_OF.get(n) == "model"}
-        config = override(config, numbers)
+        recipe = override(recipe, numbers)
         try:
             # If another folder decides the generator's shape, generator_size is ignored.
-            check(override(config, {"generator_size": 1.0}) if t.init_generator else config)
+            check(override(recipe, {"generator_size": 1.0}) if GENERATOR in starts else recipe)
         except UserError as e:
             raise UserError(f"{e} (the shape is that of --init-discriminator {start})") from None
-    if not config.corruption.row.learned:
-        return config, None
-    start = t.init_generator
-    if not start:
-        return config, generator_shape(config.model, vocab_size or 1)
-    discriminator = discriminator_shape(config.model, vocab_size or 1)
+    if not recipe.corruption.row.learned:
+        return recipe, None
+    start = starts.get(GENERATOR)
+    if start is None:
+        return recipe, generator_shape(recipe.model, vocab_size or 1)
+    discriminator = discriminator_shape(recipe.model, vocab_size or 1)
     shape = shapes.get(GENERATOR)
     if shape is None:
-        given = shape_in(start, config.model, vocab_size)
+        given = shape_in(start, recipe.model, vocab_size)
         shape = own.extended(given)
-        if config.corruption.generator_training == "frozen":
+        if recipe.corruption.generator_training == "frozen":
             # It does not learn to read with other numbers than its folder's.
             shape = replace(given, max_position_embeddings=shape.max_position_embeddings)
         words, segments = discriminator.vocab_size, discriminator.type_vocab_size
         shape = replace(shape, vocab_size=words, type_vocab_size=segments)
-    must_hold_rows(config, shape, start, beside=discriminator.max_position_embeddings)
-    must_share(config, discriminator, shape, start)
-    return config, shape
+    must_hold_rows(recipe, shape, start, beside=discriminator.max_position_embeddings)
+    must_share(recipe, discriminator, shape, start)
+    return recipe, shape
 
 
-def must_hold_rows(config: Recipe, shape: Shape, start: str, *, beside: int = 0) -> None:
+def must_hold_rows(recipe: Recipe, shape: Shape, start: str, *, beside: int = 0) -> None:
     """Raises UserError if the rows of the run are longer than the encoder of a folder reads.
     beside: the positions of the discriminator beside it, which are not shortened."""
-    longest, positions = max(phases_of(config).row_lengths), shape.max_position_embeddings
-    option = extending(config.model, POSITIONS)
+    longest, positions = max(phases_of(recipe).row_lengths), shape.max_position_embeddings
+    option = extending(recipe.model, POSITIONS)
     advice = "shorten the rows, or start from another folder"
-    t = config.train
+    t = recipe.train
     if option and t.init_discriminator and not t.generator_steps:
         advice = f"--{option.replace('_', '-')} {max(longest, beside)} reads on without new weights"
     need(
@@ -237,10 +218,10 @@ SHARED = {"none": (), "tokens": ("embedding_size",), "gdes": ("embedding_size",)
 LayerNorm; of the whole encoder all but those that are extended."""
 
 
-def must_share(config: Recipe, discriminator: Shape, generator: Shape, start: str) -> None:
+def must_share(recipe: Recipe, discriminator: Shape, generator: Shape, start: str) -> None:
     """Raises UserError if a generator from a folder differs from the encoder in a number of what
     the two share."""
-    m = config.model
+    m = recipe.model
     shared = SHARED.get(m.tie, ("embedding_size", "layer_norm_eps"))
     ours, theirs = asdict(discriminator), asdict(generator)
     if m.tie == "all":
@@ -262,7 +243,7 @@ def must_share(config: Recipe, discriminator: Shape, generator: Shape, start: st
 
 
 def starting_point(
-    config: Recipe,
+    recipe: Recipe,
     generator: Shape | None,
     corpus: Corpus,
     starts: Starts,
@@ -277,23 +258,23 @@ def starting_point(
     corpus for the initial word vectors, which the others receive before the first step, and that
     says what the folders lack.
     """
-    vectors = cache(partial(word_vectors, corpus, seed=config.train.seed))
-    edges = word_edges(corpus.folder / TOKENIZER) if config.corruption.mask_unit == "word" else None
+    vectors = cache(partial(word_vectors, corpus, seed=recipe.train.seed))
+    edges = word_edges(corpus.folder / TOKENIZER) if recipe.corruption.mask_unit == "word" else None
     counts_V, m = torch.from_numpy(corpus.unigram()), corpus.manifest
     built = build(
-        config,
+        recipe,
         Vocabulary(m.vocab_size, m.special_ids, edges=edges, counts_V=counts_V),
         generator=generator,
         vectors=vectors if fresh and main else None,
         brought=starts,
     )
-    for line in _filled(built, config, starts) if fresh else ():
+    for line in _filled(built, recipe, starts) if fresh else ():
         if main:
             say(line)
     return built
 
 
-def _filled(built: Built, config: Recipe, starts: Starts) -> Iterator[str]:
+def _filled(built: Built, recipe: Recipe, starts: Starts) -> Iterator[str]:
     """Takes the weights of the folders. Yields lines about them."""
     words = built.discriminator.encoder.embeddings.words
     # With this folder alone, the generator begins with its words, too: to the bit if the table
@@ -302,10 +283,10 @@ def _filled(built: Built, config: Recipe, starts: Starts) -> Iterator[str]:
     if alone:
         torch.nn.init.zeros_(words.base.weight)
     # A disentangled table is a difference from the generator's table, which must be loaded first.
-    order = (GENERATOR, DISCRIMINATOR) if config.model.tie == "gdes" else (DISCRIMINATOR, GENERATOR)
+    order = (GENERATOR, DISCRIMINATOR) if recipe.model.tie == "gdes" else (DISCRIMINATOR, GENERATOR)
     for name in (n for n in order if n in starts):
         given = built.discriminator if name == GENERATOR and DISCRIMINATOR in starts else None
-        learns = name == DISCRIMINATOR or config.corruption.generator_training != "frozen"
+        learns = name == DISCRIMINATOR or recipe.corruption.generator_training != "frozen"
         for line in load_model(
             built.exports[name], starts[name], what=name, given=given, learns=learns
         ):
@@ -337,8 +318,7 @@ def load_model(
     """
     config = config_in(start, own.architecture.name)
     table = own.table(model_type=config.model_type)
-    place, safe = place_of(start)
-    model, info = loaded(own.architecture.starting_class(table.name), place, config, **safe)
+    model, info = loaded(own.architecture.starting_class(table.name), start, config)
     missing, extra = set(info["missing_keys"]), set(info["unexpected_keys"])
     head = {name for row in table.head for name in row.theirs}
     if not own.architecture.has_head(config, own.head.kind):
@@ -389,7 +369,7 @@ def _what_is_missing(
         f"({', '.join(encoder[:1])}, ...): it is damaged or of another architecture",
     )
     left = own.architecture.left_out(own.head.kind, missing)
-    chooses = metadata_of(os.path.expanduser(start)).get("logits") == "choice"
+    chooses = metadata_of(start).get("logits") == "choice"
     need(
         learns or not left,
         f"--init-{what} {start}: {left}; a frozen {what} does not learn to do without it",

@@ -1,5 +1,4 @@
-"""The state of a run: everything that a checkpoint holds, and nothing else; and beside it what a
-run is given.
+"""What a run is given, and its state: everything that a checkpoint holds, and nothing else.
 
 What decides the numbers of a run is (recipe, data, step): order, masks, samples and dropout are
 functions of them, so the state is parameters, optimiser, the step, what the guard has counted, and
@@ -8,8 +7,7 @@ the sums of the unfinished log line. No random generator is part of it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from torch import nn
 
 from ..data.loader import Loader, Rows
 from ..model.encoder import kinds_of, matrices_of
-from ..recipe import Train
+from ..recipe import Recipe
 from .checkpoint import Groups, State
 from .dist import World, gathered, like
 from .guard import Guard
@@ -32,22 +30,29 @@ from .optim import load_optimizer_tensors, make_optimizer, optimizer_tensors, pa
 
 
 @dataclass(frozen=True)
-class RunContext:
-    """Where a run runs."""
+class Job:
+    """A run that is to be done."""
 
-    world: World
+    recipe: Recipe
+    """With its global batch decided."""
     folder: Path
-    conditions: dict[str, Any] = field(default_factory=dict)
-    """What the last bits depend on besides recipe and data: version of torch, threads, processes,
-    device."""
+    world: World
+    micro_rows: int
+    """Rows of one forward pass of one process."""
+    data: Path = Path()
+    """A prepared corpus."""
+    starts: Mapping[str, str] = field(default_factory=dict)
+    """The folder or Hub id from which each network starts."""
+    earlier: dict[str, Any] | None = None
+    """run.json of a run that goes on in the folder; None if it begins."""
     deadline: float | None = None
     """The time, on the clock of time.monotonic(), after which the run saves and stops."""
-    peak: float = math.inf
-    """FLOP/s that one device can do."""
-    flops_before: float = 0.0
-    """FLOPs that an earlier stage has used."""
     milestones: frozenset[int] = frozenset()
     """Updates whose checkpoints are kept whatever `save_total_limit` says."""
+    prefix: Path | None = None
+    """The checkpoint of a longer run from which a new run starts."""
+    flops_before: float = 0.0
+    """FLOPs that an earlier stage has used."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +62,29 @@ class TrainingData:
     loader: Loader
     valid: Rows | None
     """The rows used for validation; None if the corpus has no valid split."""
-    micro_rows: int
-    """Rows that one process takes in one forward pass."""
     unigram_entropy: float
     """The loss, in nats, of the best model that sees no context."""
     group_rows: int = 1
     """Number of consecutive rows that a loss may compare with each other; no forward pass splits
     such a group."""
 
-    def validated(self, eval_rows: int, *, processes: int) -> tuple[int, int]:
-        """How many rows are validated on, and how many of them one process takes at a time."""
-        there = self.valid.num_rows if self.valid else 0
-        limit = min(eval_rows, there)
-        limit -= limit % self.group_rows
-        groups = -(-limit // (processes * self.group_rows))
-        return limit, min(self.micro_rows, groups * self.group_rows)
+    def validated(self, eval_rows: int) -> int:
+        """How many rows are validated on."""
+        limit = min(eval_rows, self.valid.num_rows if self.valid else 0)
+        return limit - limit % self.group_rows
 
 
 # ------------------------------------------------------------------ what a checkpoint holds
+
+
+def conditions_of(world: World) -> dict[str, Any]:
+    """What the last bits depend on besides recipe and data."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "world_size": world.size,
+        "device": world.device.type,
+    }
 
 
 class RunState:
@@ -83,8 +93,7 @@ class RunState:
     def __init__(
         self,
         objective: nn.Module,
-        settings: Train,
-        context: RunContext,
+        job: Job,
         *,
         discriminator: set[str],
         monitor: Monitor,
@@ -93,7 +102,8 @@ class RunState:
         """discriminator: names of the parameters of the discriminator; all others use
         generator_learning_rate, generator_warmup_steps and generator_weight_decay. flops(step): the
         FLOPs of the run before that step."""
-        s, world = settings, context.world
+        s, world = job.recipe.train, job.world
+        self.world = world
         self.named = dict(objective.named_parameters())
         others = self.named.keys() - discriminator
         kinds = kinds_of(objective)
@@ -113,7 +123,7 @@ class RunState:
         betas = (s.adam_beta1, s.adam_beta2)
         self.optimizer = make_optimizer(s.optim, groups, betas=betas, eps=s.adam_epsilon)
         self.monitor = monitor
-        self.meter = Meter(world.device, flops=flops, peak=context.peak * world.size)
+        self.meter = Meter(world.device, flops=flops)
         self.guard = Guard(s, world)
         self.sums = MetricSums(world.device)
         self.step = 0
@@ -125,8 +135,8 @@ class RunState:
 
     def tokens_seen(self) -> int:
         """Tokens trained on over all ranks, without padding."""
-        waiting = self.sums.across().get("tokens")
-        return self.tokens + (int(waiting.sum) if waiting else 0)
+        waiting, _ = self.sums.save().get("tokens", (0, 0))
+        return self.tokens + int(waiting)
 
     def tensors(self, *, keep: bool) -> Groups:
         """Parameters and moments, without sharding. Called on all ranks; a rank that does not
@@ -146,9 +156,10 @@ class RunState:
             "monitor": self.monitor.state(),
             "guard": self.guard.state(),
             "left_out": self.left_out,
+            "conditions": conditions_of(self.world),
         }
 
-    def load(self, tensors: Groups, facts: State, *, rank: int) -> None:
+    def load(self, tensors: Groups, facts: State) -> None:
         """Takes over the state that a checkpoint of this recipe holds."""
         with torch.no_grad():
             for n, p in self.named.items():
@@ -157,7 +168,7 @@ class RunState:
         self.step = facts["step"]
         self.tokens = facts["tokens"]
         self.meter.seconds_before = facts["seconds"]
-        self.sums.load(facts["window"], rank=rank)
+        self.sums.load(facts["window"], rank=self.world.rank)
         self.validation = facts["validation"]
         self.monitor.restore(facts["monitor"])
         self.guard.restore(facts["guard"])
