@@ -14,6 +14,17 @@ from small import SMALL
 
 CPU = torch.device("cpu")
 ALONE = World(rank=0, size=1, device=CPU)
+# Of a ModernBERT whose rotary base belongs to the length of its rows: 8 tokens, then 32.
+ROPE: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 4,
+    "generator_size": 1.0,
+    "max_seq_length": 32,
+    "seq_length_schedule": {8: 0.5},
+    "global_rope_theta": 700.0,
+    "global_rope_theta_schedule": {8: 20.0},
+}
 
 
 def recipe(name: str = "electra-tiny", **fields: Any) -> Recipe:

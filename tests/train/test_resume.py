@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import recipe
+from running import ROPE, recipe
 
 from electrify.errors import UserError
 from electrify.recipe import override
@@ -14,16 +14,6 @@ from electrify.studies.budgets import leaves_at
 from electrify.train.run import pretrain
 from small import same_ending, steps_of
 
-ROPE: dict[str, Any] = {
-    "num_hidden_layers": 2,
-    "global_attn_every_n_layers": 2,
-    "local_attention": 4,
-    "generator_size": 1.0,
-    "max_seq_length": 32,
-    "seq_length_schedule": {8: 0.5},
-    "global_rope_theta": 700.0,
-    "global_rope_theta_schedule": {8: 20.0},
-}
 PERIODS: dict[str, Any] = {"max_steps": 20, "mlm_share": 0.4, "eval_steps": 5, "weight_decay": 0.1}
 APART: dict[str, Any] = {
     "clip": "apart",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from running import recipe
-from test_resume import ROPE
+from running import ROPE, recipe
 
 from electrify.exporting.folder import export
 from electrify.model.positions import Rotary, Turn
