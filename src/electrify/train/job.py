@@ -20,6 +20,7 @@ from ..files import read_json
 from ..flop_counts import first_stage_flops
 from ..model.shape import Shape
 from ..recipe import STARTS, Recipe, values_of, with_batch
+from ..tables import class_at
 from ..text.corpus import TOKENIZER, Corpus
 from . import FACTS, GENERATOR_STAGE, checkpoint, dist
 from .loop import Run
@@ -125,7 +126,7 @@ def split_batch(config: Recipe, processes: int) -> tuple[Recipe, int]:
             "choose --train-batch-size, --batch-size-schedule, --per-device-train-batch-size and "
             "--gradient-accumulation-steps that divide",
         )
-    group = o.row.group_rows(o) if o.row.group_rows else 1
+    group = class_at(o.row.cls).group_rows(o)
     cuts = [*(min(micro, rows // processes) for rows in batches), t.eval_rows]
     need(
         not any(rows % group for rows in cuts),
@@ -190,7 +191,7 @@ def data_of(setup: Setup) -> TrainingData:
     valid = None
     if held_out.num_tokens:
         valid = Rows(held_out, max_seq_length=d.max_seq_length, num_segments=d.num_segments)
-    group = o.row.group_rows(o) if o.row.group_rows else 1
+    group = class_at(o.row.cls).group_rows(o)
     entropy = unigram_entropy(loader.corpus, config.corruption)
     return TrainingData(loader, valid, setup.job.micro_rows, entropy, group)
 
