@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .console import harmless
 from .cores import cores
 from .errors import Unfinished, UserError
-from .exporting.places import FROZEN, RANDOM
+from .exporting.places import RANDOM
 from .files import claim, write
 from .finetuning import loop
+from .finetuning.baselines import TFIDF
 from .finetuning.options import FinetuneConfig, FinetuneSettings
 from .finetuning.report import Report, picture
 from .finetuning.run import finetune
@@ -96,12 +98,13 @@ def _demo(folder: Path, *, max_steps: int, threads: str) -> None:
     title(4, "Fine-tuning: which package does this docstring come from?")
     task = docstring_task(texts)
     print(f"{len(task.labels)} packages: {', '.join(task.labels)}")
+    compared = [TFIDF] if find_spec("sklearn") is not None else []
     asked = FinetuneConfig(
-        models=(discriminator,),
+        models=(discriminator, RANDOM + discriminator, *compared),
         train_file=str(folder / DOCUMENTS),
         output_dir=str(folder / "finetuned"),
         seeds=SEEDS,
-        random_baseline=True,
+        baselines=False,
         threads=threads,
         settings=FinetuneSettings(num_train_epochs=EPOCHS),
     )
@@ -270,7 +273,7 @@ def draw_run(left: Any, right: Any, records: list[dict[str, Any]], *, by_frequen
 def draw_fine_tuning(axis: Any, scores: Report) -> None:
     """Accuracy by epochs, one line for each seed."""
     shown = dict[str, None]()
-    for record in (r for r in scores.records if r["curve"] and not r["model"].startswith(FROZEN)):
+    for record in (record for record in scores.records if record["curve"]):
         random = record["model"].startswith(RANDOM)
         name = "random weights" if random else "pre-trained"
         epochs = [point["epoch"] for point in record["curve"]]
